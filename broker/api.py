@@ -1,0 +1,70 @@
+"""The registry of APIs: what is served is what is registered, and what is registered is what is announced.
+
+An API is one module in ``broker/apis``. It names its key and versions once, in ``@api(...)``; there is no list to edit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+
+
+class CloseConnection(Exception):
+    """Raised by a handler: the peer gets no answer, its connection ends. The message goes to the log."""
+
+
+class NoResponse:
+    """Returned by a handler whose request wants no answer (Produce with acks=0)."""
+
+
+NO_RESPONSE: Final = NoResponse()
+
+# A handler returns the response, or an awaitable of it when it must wait. Only then is a task made.
+Handler = Callable[[Any, "RequestContext"], "object | Awaitable[object]"]
+H = TypeVar("H", bound="Callable[..., object]")
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One served API."""
+
+    key: int
+    name: str
+    versions: range
+    """Served versions."""
+    announced: range
+    """Versions in ApiVersions; wider than ``versions`` only where Kafka announces more than it serves."""
+    handler: Handler
+    allow_before_authentication: bool = False
+
+
+APIS: dict[int, Api] = {}
+
+
+def api(
+    key: int, versions: range, *, announced: range | None = None, allow_before_authentication: bool = False
+) -> Callable[[H], H]:
+    """Register the decorated function as the handler of an API. Two modules for one key are a mistake of ours."""
+
+    def register(handler: H) -> H:
+        if key in APIS:
+            raise RuntimeError(f"API {key} is served twice: {APIS[key].name} and {handler.__module__}")
+        name = handler.__module__.rpartition(".")[2]
+        APIS[key] = Api(key, name, versions, announced or versions, handler, allow_before_authentication)
+        return handler
+
+    return register
+
+
+def discover() -> dict[int, Api]:
+    """Import every module of ``broker.apis`` and return the registry, by key."""
+    package = importlib.import_module("broker.apis")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"broker.apis.{module.name}")
+    return APIS

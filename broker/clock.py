@@ -1,0 +1,52 @@
+"""Time as an argument. Nothing in the broker reads the clock or sets a timer but through a ``Clock``.
+
+A timer belongs to a domain, so that a virtual clock can move one kind of time and leave the rest alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+
+class Domain(Enum):
+    """What a timer or a timestamp is about."""
+
+    TRANSACTIONS = "transactions"
+    IDS = "ids"
+    RETENTION = "retention"
+    GROUPS = "groups"
+    PRODUCERS = "producers"
+    CONNECTIONS = "connections"
+    REQUESTS = "requests"
+
+
+class Timer(Protocol):
+    """A timer that has not fired yet."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Wall-clock milliseconds, and timers on them."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, as written into records."""
+        ...
+
+    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
+        """Run ``callback`` on the loop once ``delay_ms`` have passed."""
+        ...
+
+
+class SystemClock:
+    """The machine's time and the running loop's timers."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
+        return asyncio.get_running_loop().call_later(max(delay_ms, 0) / 1000, callback)

@@ -1,0 +1,41 @@
+"""One broker of the cluster: it owns listeners, a log directory, replicas and coordinators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.config import BrokerConfig
+    from broker.fetch_sessions import FetchSessions
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.replicas import Replicas
+    from broker.transactions.coordinator import TransactionCoordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A socket that clients connect to, and the address they are told to use."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+
+@dataclass(slots=True)
+class Node:
+    """Everything that belongs to one broker id."""
+
+    node_id: int
+    config: BrokerConfig
+    clock: Clock
+    metadata: ClusterMetadata
+    replicas: Replicas
+    transactions: TransactionCoordinator
+    groups: GroupCoordinator
+    fetch_sessions: FetchSessions
+    rack: str | None = None
