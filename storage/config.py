@@ -1,0 +1,119 @@
+"""The settings of one topic: a typed view over the table in `storage.topic_configs`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, Self
+
+from storage.config_def import ConfigError, ConfigType
+from storage.topic_configs import (
+    ALL_TOPIC_CONFIGS,
+    NEVER,
+    TOPIC_CONFIGS,
+    TopicConfigKey,
+    parse_topic_config,
+    topic_config_key,
+)
+
+__all__ = [
+    "ALL_TOPIC_CONFIGS",
+    "NEVER",
+    "TOPIC_CONFIGS",
+    "ConfigError",
+    "ConfigType",
+    "LogConfig",
+    "TopicConfigKey",
+    "parse_topic_config",
+    "topic_config_key",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One topic's settings. `segment_bytes` already holds `internal.segment.bytes` where that is set."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
+    max_compaction_lag_ms: int = NEVER
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = NEVER
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_storage_enable: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    unclean_leader_election_enable: bool = False
+
+    @classmethod
+    def from_properties(
+        cls, topic_overrides: Mapping[str, str], defaults: "LogConfig | Mapping[str, str] | None" = None
+    ) -> Self:
+        """The defaults with a topic's own values over them, checked singly and together, as in Kafka."""
+        values = _values_of(defaults)
+        for name, raw in topic_overrides.items():
+            values[topic_config_key(name).attribute] = parse_topic_config(name, raw)
+        internal_segment_bytes = values.pop("internal_segment_bytes", None)
+        config = cls(**values)
+        config.check()
+        if internal_segment_bytes is not None:
+            return cls(**{**values, "segment_bytes": internal_segment_bytes})
+        return config
+
+    def check(self) -> None:
+        """What needs several settings to be judged (`LogConfig.validateTopicLogConfigValues`)."""
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise ConfigError(
+                f"conflict topic config setting min.compaction.lag.ms ({self.min_compaction_lag_ms}) > "
+                f"max.compaction.lag.ms ({self.max_compaction_lag_ms})"
+            )
+        if self.remote_storage_enable:
+            raise ConfigError(
+                "Tiered Storage functionality is disabled in the broker. "
+                "Topic cannot be configured with remote log storage."
+            )
+
+    @property
+    def compact(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+
+@cache
+def _attributes() -> tuple[str, ...]:
+    return tuple(field.name for field in fields(LogConfig))
+
+
+def _values_of(defaults: LogConfig | Mapping[str, str] | None) -> dict[str, Any]:
+    if isinstance(defaults, LogConfig):
+        return {attribute: getattr(defaults, attribute) for attribute in _attributes()}
+    raw = defaults or {}
+    return {topic_config_key(name).attribute: parse_topic_config(name, text) for name, text in raw.items()}

@@ -1,0 +1,208 @@
+"""Kafka's rules for one setting: how its text is parsed, checked and written back.
+
+The texts of the errors are Kafka's (`ConfigDef.java`, `ConfigException.java`): clients show them to people.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+type_error_text = "Not a number of type {}"
+
+
+class ConfigError(ValueError):
+    """A setting that Kafka would refuse; answered as INVALID_CONFIG, or ends the start of the broker."""
+
+    @classmethod
+    def of(cls, name: str, value: object, reason: str) -> "ConfigError":
+        return cls(f"Invalid value {_java_text(value)} for configuration {name}: {reason}")
+
+
+class ConfigType(StrEnum):
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    INT = "INT"
+    SHORT = "SHORT"
+    LONG = "LONG"
+    DOUBLE = "DOUBLE"
+    LIST = "LIST"
+    CLASS = "CLASS"
+    PASSWORD = "PASSWORD"
+
+
+# A parsed value is one of: bool, int, float, str, tuple[str, ...], None. `Any` because the setting's name
+# decides which, at run time; the typed views (LogConfig, BrokerConfig) are where types come back.
+Value = Any
+Validator = Callable[[str, Value], None]
+
+_INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
+_WHITESPACE = "".join(map(chr, range(0x21)))  # what Java's String.trim removes
+
+
+def parse_type(name: str, raw: str, config_type: ConfigType) -> Value:
+    """The value that `raw` stands for, before any validator has seen it."""
+    text = raw.strip(_WHITESPACE)
+    if config_type is ConfigType.BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError.of(name, raw, "Expected value to be either true or false")
+        return text.lower() == "true"
+    if config_type in _INTEGER_BITS:
+        return _parse_integer(name, raw, text, config_type)
+    if config_type is ConfigType.DOUBLE:
+        if not _DOUBLE.fullmatch(text):
+            raise ConfigError.of(name, raw, type_error_text.format(config_type))
+        return float(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
+    if config_type is ConfigType.LIST:
+        return tuple(re.split(r"\s*,\s*", text)) if text else ()
+    return text
+
+
+def _parse_integer(name: str, raw: str, text: str, config_type: ConfigType) -> int:
+    limit = 1 << (_INTEGER_BITS[config_type] - 1)
+    # The length is bounded before int() sees it: a long row of digits must cost nothing.
+    if _INTEGER.fullmatch(text) and len(text.lstrip("+-").lstrip("0")) <= 19:
+        value = int(text)
+        if -limit <= value < limit:
+            return value
+    raise ConfigError.of(name, raw, type_error_text.format(config_type))
+
+
+def to_text(value: Value) -> str | None:
+    """A parsed value as Kafka writes it in DescribeConfigs and in config records."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return None if value is None else _java_text(value)
+
+
+def _java_text(value: object) -> str:
+    """`String.valueOf` of Java."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(value) + "]"
+    if isinstance(value, float):
+        mantissa, _, exponent = repr(value).partition("e")
+        if not exponent:
+            return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(mantissa, mantissa)
+        return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Inclusive bounds; None is no bound."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def __call__(self, name: str, value: Value) -> None:
+        if value is None:
+            raise ConfigError.of(name, None, "Value must be non-null")
+        if self.minimum is not None and value < self.minimum:
+            raise ConfigError.of(name, value, f"Value must be at least {self.minimum}")
+        if self.maximum is not None and value > self.maximum:
+            raise ConfigError.of(name, value, f"Value must be no more than {self.maximum}")
+
+    def __str__(self) -> str:
+        return f"[{self.minimum},...,{self.maximum}]" if self.maximum is not None else f"[{self.minimum},...]"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOr:
+    """Inclusive bounds, or one value outside of them (gzip's -1)."""
+
+    minimum: int
+    maximum: int
+    other: int
+
+    def __call__(self, name: str, value: Value) -> None:
+        if value != self.other and not self.minimum <= value <= self.maximum:
+            reason = f"Value must be between {self.minimum} and {self.maximum} or equal to {self.other}"
+            raise ConfigError.of(name, value, reason)
+
+    def __str__(self) -> str:
+        return f"[{self.minimum},...,{self.maximum}] or {self.other}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    choices: tuple[str, ...]
+    ignore_case: bool = False
+
+    def __call__(self, name: str, value: Value) -> None:
+        given = value.upper() if self.ignore_case else value
+        if given not in self.choices:
+            hint = " (case insensitive)" if self.ignore_case else ""
+            raise ConfigError.of(name, value, f"String must be one of{hint}: {', '.join(self.choices)}")
+
+    def __str__(self) -> str:
+        return f"{'(case insensitive) ' if self.ignore_case else ''}[{', '.join(self.choices)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list without duplicates and without empty members; no choices means that any text will do."""
+
+    choices: tuple[str, ...] = ()
+    may_be_empty: bool = True
+
+    def __call__(self, name: str, value: Value) -> None:
+        if not value and not self.may_be_empty:
+            valid = f"[{', '.join(self.choices)}]" if self.choices else "any non-empty value"
+            raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: {valid}")
+        if len(set(value)) != len(value):
+            raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
+        for member in value:
+            if not member:
+                raise ConfigError(f"Configuration '{name}' values must not be empty.")
+            if self.choices and member not in self.choices:
+                raise ConfigError.of(name, member, f"String must be one of: {', '.join(self.choices)}")
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.choices)}]" if self.choices else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """`*`, or a list of partition:broker."""
+
+    def __call__(self, name: str, value: Value) -> None:
+        if "".join(value) == "*" or all(re.fullmatch(r"([0-9]+:[0-9]+)?", member) for member in value):
+            return
+        form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        reason = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
+        raise ConfigError.of(name, value, reason)
+
+    def __str__(self) -> str:
+        return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One setting of Kafka's; `effective` is ours: whether it changes anything here."""
+
+    name: str
+    config_type: ConfigType
+    default: Value
+    validator: Validator | None = None
+    effective: bool = False
+    internal: bool = False  # known to Kafka, but listed nowhere
+
+    def parse(self, raw: str) -> Value:
+        value = parse_type(self.name, raw, self.config_type)
+        if self.validator is not None:
+            self.validator(self.name, value)
+        return value
+
+    @property
+    def sensitive(self) -> bool:
+        return self.config_type is ConfigType.PASSWORD
+
+    def text(self, value: Value) -> str | None:
+        return to_text(value)
