@@ -1,0 +1,559 @@
+"""Record batches of format 2: the unit that producers send, logs store and consumers fetch.
+
+A `RecordBatch` is a view: the 61 bytes of the header are unpacked once, the records stay where they are. The
+base offset and the leader epoch lie before the range of the CRC, so a broker sets both without touching the
+rest. The format is described in Kafka's `DefaultRecordBatch` and `DefaultRecord`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple, Self
+
+from google_crc32c import extend as crc32c_extend
+from google_crc32c import value as crc32c
+
+from protocol import compression as codecs
+from protocol.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, read_zigzag, zigzag
+
+Buffer = bytes | bytearray | memoryview
+Header = tuple[str, bytes | None]
+
+HEADER_BYTES = 61
+# What `batchLength` does not count: the base offset and the length itself.
+LOG_OVERHEAD_BYTES = 12
+MAGIC = 2
+MARKER_BYTES = 78
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+# base offset, length, leader epoch, magic, crc | attributes, last offset delta, base and max timestamp,
+# producer id, producer epoch, base sequence, record count. The CRC covers the second half and the records.
+_HEADER = Struct(">qiibIhiqqqhii")
+_HEAD = Struct(">qiibI")
+_TAIL = Struct(">hiqqqhii")
+_PATCH = Struct(">qii")
+_LENGTH = Struct(">i")
+_CRC_START = 21
+_TAIL_END_BYTES = HEADER_BYTES - LOG_OVERHEAD_BYTES
+_SEQUENCE_MASK = 0x7FFF_FFFF
+
+_unpack_header = _HEADER.unpack_from
+
+
+class Reason(StrEnum):
+    """What is wrong with a batch."""
+
+    SHORT = "short"  # the buffer ends before the batch does
+    SIZE = "size"  # the length is too small for a header
+    MAGIC = "magic"  # another record format
+    COMPRESSION = "compression"
+    RECORDS = "records"
+
+
+class CorruptBatch(ValueError):
+    """Bytes that are not a batch of format 2."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class Record(NamedTuple):
+    """One record, with the absolute values that its batch gives it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    sequence: int = NO_SEQUENCE
+
+
+class EndTxnMarker(NamedTuple):
+    """The record that ends a transaction in a partition."""
+
+    committed: bool
+    coordinator_epoch: int
+
+
+RecordLike = tuple[int, bytes | None, bytes | None] | tuple[int, bytes | None, bytes | None, Iterable[Header]]
+
+
+class RecordBatch:
+    """A view of one batch in a buffer. The buffer must not change while the view is in use."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size",
+        "start",
+    )
+
+    buffer: Buffer
+    start: int
+    size: int
+    base_offset: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @classmethod
+    def parse(cls, buffer: Buffer, start: int = 0) -> Self:
+        """The batch that begins at `start`. Its CRC and its records are not looked at."""
+        batch = cls()
+        try:
+            (
+                batch.base_offset,
+                length,
+                batch.partition_leader_epoch,
+                batch.magic,
+                batch.crc,
+                batch.attributes,
+                batch.last_offset_delta,
+                batch.base_timestamp,
+                batch.max_timestamp,
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                batch.record_count,
+            ) = _unpack_header(buffer, start)
+        except StructError:
+            raise _corrupt_header(buffer, start) from None
+        batch.size = size = length + LOG_OVERHEAD_BYTES
+        if batch.magic != MAGIC or size < HEADER_BYTES or start + size > len(buffer):
+            raise _corrupt_header(buffer, start)
+        batch.buffer = buffer
+        batch.start = start
+        return batch
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(offsets {self.base_offset}-{self.last_offset}, {self.size} bytes, "
+            f"attributes {self.attributes:#x}, producer {self.producer_id}/{self.producer_epoch}, "
+            f"sequence {self.base_sequence})"
+        )
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; after 2^31-1 comes 0."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & _SEQUENCE_MASK
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL != 0
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & LOG_APPEND_TIME != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return self.attributes & DELETE_HORIZON != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop this batch's tombstones and marker (KIP-534)."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+    @property
+    def data(self) -> memoryview:
+        """The whole batch, uncopied."""
+        return memoryview(self.buffer)[self.start : self.start + self.size]
+
+    @property
+    def body(self) -> memoryview:
+        """The records as they are stored, compressed or not."""
+        return memoryview(self.buffer)[self.start + HEADER_BYTES : self.start + self.size]
+
+    def has_valid_crc(self) -> bool:
+        start = self.start
+        # The native function takes nothing but `bytes`; the copy costs less than half of the checksum.
+        covered = self.buffer[start + _CRC_START : start + self.size]
+        return bool(crc32c(covered if type(covered) is bytes else bytes(covered)) == self.crc)
+
+    def plain_body(self, limit: int = codecs.DECOMPRESSED_BYTES_MAX) -> bytes:
+        """The records, decompressed."""
+        try:
+            return codecs.decompress(self.attributes & CODEC_MASK, self.body, limit)
+        except codecs.CompressionError as error:
+            raise CorruptBatch(Reason.COMPRESSION, str(error)) from None
+
+    def records(self) -> Iterator[Record]:
+        """The records in order. Malformed ones raise `CorruptBatch` when the iteration comes to them."""
+        return decode_records(
+            self.plain_body(),
+            self.record_count,
+            base_offset=self.base_offset,
+            base_timestamp=self.base_timestamp,
+            base_sequence=self.base_sequence,
+            log_append_time_ms=self.max_timestamp if self.attributes & LOG_APPEND_TIME else None,
+        )
+
+
+def _corrupt_header(buffer: Buffer, start: int) -> CorruptBatch:
+    available = len(buffer) - start
+    if available <= 16:
+        return CorruptBatch(Reason.SHORT, f"a batch cannot fit into {available} bytes")
+    magic = buffer[start + 16]
+    if magic != MAGIC:
+        return CorruptBatch(Reason.MAGIC, f"magic {magic} is not a record format that is kept here")
+    size = _LENGTH.unpack_from(buffer, start + 8)[0] + LOG_OVERHEAD_BYTES
+    if size < HEADER_BYTES:
+        return CorruptBatch(Reason.SIZE, f"a batch of {size} bytes is smaller than its header")
+    return CorruptBatch(Reason.SHORT, f"a batch of {size} bytes cannot fit into {available} bytes")
+
+
+def batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
+    """The batches between `start` and `end`, up to one that is cut off by the end."""
+    limit = len(buffer) if end is None else end
+    parse = RecordBatch.parse
+    while start < limit:
+        try:
+            batch = parse(buffer, start)
+        except CorruptBatch as error:
+            if error.reason is Reason.SHORT:
+                return
+            raise
+        start += batch.size
+        if start > limit:
+            return
+        yield batch
+
+
+def decode_records(
+    body: bytes,
+    count: int,
+    *,
+    base_offset: int = 0,
+    base_timestamp: int = 0,
+    base_sequence: int = NO_SEQUENCE,
+    log_append_time_ms: int | None = None,
+) -> Iterator[Record]:
+    """`count` uncompressed records that fill `body` exactly; anything else raises `CorruptBatch`."""
+    if count < 0:
+        raise CorruptBatch(Reason.RECORDS, f"a batch cannot hold {count} records")
+    position = 0
+    for _ in range(count):
+        try:
+            offset_delta, timestamp_delta, key, value, headers, position = _decode_record(body, position)
+        except IndexError:
+            raise CorruptBatch(Reason.RECORDS, "a record reaches past the end of its batch") from None
+        except ValueError as error:
+            raise CorruptBatch(Reason.RECORDS, str(error)) from None
+        yield Record(
+            base_offset + offset_delta,
+            base_timestamp + timestamp_delta if log_append_time_ms is None else log_append_time_ms,
+            key,
+            value,
+            headers,
+            NO_SEQUENCE if base_sequence < 0 else (base_sequence + offset_delta) & _SEQUENCE_MASK,
+        )
+    if position != len(body):
+        raise CorruptBatch(Reason.RECORDS, f"{len(body) - position} bytes follow the last of {count} records")
+
+
+def _decode_record(
+    body: bytes, position: int
+) -> tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]:
+    """Offset delta, timestamp delta, key, value, headers, and the position after the record."""
+    length, position = read_zigzag(body, position)
+    end = position + length
+    if length < 0 or end > len(body):
+        raise ValueError(f"a record of {length} bytes does not fit into its batch")
+    position += 1  # the attributes of a record are unused
+    timestamp_delta, position = read_zigzag(body, position, VARLONG_BYTES_MAX)
+    offset_delta, position = read_zigzag(body, position)
+    key, position = _read_nullable(body, position, end)
+    value, position = _read_nullable(body, position, end)
+    count = body[position]
+    if count == 0:
+        headers: tuple[Header, ...] = ()
+        position += 1
+    else:
+        headers, position = _read_headers(body, position, end)
+    if position != end:
+        raise ValueError(f"a record of {length} bytes has its end at another place")
+    return offset_delta, timestamp_delta, key, value, headers, position
+
+
+def _read_nullable(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_zigzag(body, position, VARINT_BYTES_MAX)
+    if length < 0:
+        return None, position
+    stop = position + length
+    if stop > end:
+        raise ValueError(f"a field of {length} bytes does not fit into its record")
+    return body[position:stop], stop
+
+
+def _read_headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
+    count, position = read_zigzag(body, position)
+    if count < 0 or count > end - position:
+        raise ValueError(f"a record cannot have {count} headers")
+    headers = []
+    for _ in range(count):
+        key, position = _read_nullable(body, position, end)
+        if key is None:
+            raise ValueError("a header has no key")
+        value, position = _read_nullable(body, position, end)
+        headers.append((key.decode(errors="surrogateescape"), value))
+    return tuple(headers), position
+
+
+def encode_record(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[Header] = (),
+) -> bytes:
+    """One record as it stands in a batch, its length in front."""
+    parts = [b"\0", zigzag(timestamp_delta), zigzag(offset_delta)]
+    if key is None:
+        parts.append(b"\1")
+    else:
+        parts += (zigzag(len(key)), key)
+    if value is None:
+        parts.append(b"\1")
+    else:
+        parts += (zigzag(len(value)), value)
+    if headers:
+        _encode_headers(tuple(headers), parts)
+    else:
+        parts.append(b"\0")
+    body = b"".join(parts)
+    return zigzag(len(body)) + body
+
+
+def _encode_headers(headers: tuple[Header, ...], parts: list[bytes]) -> None:
+    parts.append(zigzag(len(headers)))
+    for name, value in headers:
+        key = name.encode(errors="surrogateescape")
+        parts += (zigzag(len(key)), key)
+        parts += (zigzag(-1),) if value is None else (zigzag(len(value)), value)
+
+
+def build_batch(
+    records: Sequence[RecordLike],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    compression: int = codecs.NONE,
+    compression_level: int | None = None,
+    log_append_time_ms: int | None = None,
+) -> bytes:
+    """A batch of `(timestamp_ms, key, value)` or `(timestamp_ms, key, value, headers)`, offsets in a row."""
+    base_timestamp = records[0][0] if records else NO_TIMESTAMP
+    if len(records) == 1:
+        # A coordinator's state record: no list, no maximum.
+        body = encode_record(0, 0, *records[0][1:])
+        max_timestamp = base_timestamp
+    else:
+        encoded = [
+            encode_record(delta, record[0] - base_timestamp, *record[1:])
+            for delta, record in enumerate(records)
+        ]
+        body = b"".join(encoded)
+        max_timestamp = max((record[0] for record in records), default=NO_TIMESTAMP)
+    attributes = TRANSACTIONAL if transactional else 0
+    if control:
+        attributes |= CONTROL
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME
+        max_timestamp = log_append_time_ms
+    if compression:
+        attributes |= compression
+        body = codecs.compress(compression, body, compression_level)
+    tail = _TAIL.pack(
+        attributes,
+        max(len(records) - 1, 0),
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    return _assemble(base_offset, leader_epoch, tail, body)
+
+
+def _assemble(base_offset: int, leader_epoch: int, tail: bytes, body: bytes) -> bytes:
+    """Put the first 21 bytes, with a new CRC, before the 40 of the tail and the records."""
+    crc = crc32c_extend(crc32c(tail), body)
+    head = _HEAD.pack(base_offset, _TAIL_END_BYTES + len(body), leader_epoch, MAGIC, crc)
+    return b"".join((head, tail, body))
+
+
+# Transaction markers (KIP-98): a control record, key {version 0, type}, value {version 0, coordinator epoch}
+
+_MARKER_ATTRIBUTES = TRANSACTIONAL | CONTROL
+_MARKER_RECORD_START = bytes.fromhex("20 00 00 00 08 0000")
+_MARKER_KEY = Struct(">hh")
+_MARKER_VALUE = Struct(">hi")
+_MARKER_ABORT, _MARKER_COMMIT = 0, 1
+
+
+def end_txn_marker(
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    committed: bool,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """The 78 bytes that end a transaction in one partition."""
+    tail = _TAIL.pack(
+        _MARKER_ATTRIBUTES, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, NO_SEQUENCE, 1
+    )
+    kind = b"\0\1\x0c\0\0" if committed else b"\0\0\x0c\0\0"
+    record = _MARKER_RECORD_START + kind + _LENGTH.pack(coordinator_epoch) + b"\0"
+    return _assemble(base_offset, leader_epoch, tail, record)
+
+
+def parse_end_txn_marker(batch: RecordBatch) -> EndTxnMarker | None:
+    """What the control batch says; None if it is empty or of a type that does not end transactions."""
+    for record in batch.records():
+        if record.key is None or len(record.key) < _MARKER_KEY.size:
+            raise CorruptBatch(Reason.RECORDS, "the key of a control record is too short")
+        version, kind = _MARKER_KEY.unpack_from(record.key)
+        if version < 0:
+            raise CorruptBatch(Reason.RECORDS, f"a control record has version {version}")
+        if kind not in (_MARKER_ABORT, _MARKER_COMMIT):
+            return None
+        if record.value is None or len(record.value) < _MARKER_VALUE.size:
+            raise CorruptBatch(Reason.RECORDS, "the value of a transaction marker is too short")
+        version, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value)
+        if version < 0:
+            raise CorruptBatch(Reason.RECORDS, f"a transaction marker has version {version}")
+        return EndTxnMarker(kind == _MARKER_COMMIT, coordinator_epoch)
+    return None
+
+
+# Changes to a batch that exists.
+
+
+def patched_header(batch: Buffer, base_offset: int, leader_epoch: int, start: int = 0) -> bytes:
+    """The first 16 bytes with offset and epoch set: `writev((patched_header(…), memoryview(batch)[16:]))`."""
+    return _PATCH.pack(base_offset, _LENGTH.unpack_from(batch, start + 8)[0], leader_epoch)
+
+
+def with_log_append_time(batch: RecordBatch, now_ms: int) -> bytes:
+    """The batch stamped by the broker: all its records have the time `now_ms`."""
+    return _with(batch, batch.attributes | LOG_APPEND_TIME, now_ms)
+
+
+def with_max_timestamp(batch: RecordBatch, max_timestamp: int) -> bytes:
+    """The batch with the maximum that its records really have, its timestamps the producer's."""
+    return _with(batch, batch.attributes & ~LOG_APPEND_TIME, max_timestamp)
+
+
+def recompress(batch: RecordBatch, compression: int, level: int | None = None) -> bytes:
+    """The same records in another codec, for a topic whose `compression.type` is not `producer`."""
+    try:
+        body = codecs.compress(compression, batch.plain_body(), level)
+    except codecs.CompressionError as error:
+        raise CorruptBatch(Reason.COMPRESSION, str(error)) from None
+    return _with(batch, batch.attributes & ~CODEC_MASK | compression, batch.max_timestamp, body)
+
+
+def _with(batch: RecordBatch, attributes: int, max_timestamp: int, body: bytes | None = None) -> bytes:
+    tail = _TAIL.pack(
+        attributes,
+        batch.last_offset_delta,
+        batch.base_timestamp,
+        max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.record_count,
+    )
+    records = bytes(batch.body) if body is None else body
+    return _assemble(batch.base_offset, batch.partition_leader_epoch, tail, records)
+
+
+def retain(batch: RecordBatch, kept: Sequence[Record], delete_horizon_ms: int | None = None) -> bytes:
+    """What compaction leaves of a batch: the `kept` of its records, and all that the header says of the rest.
+
+    The base offset, the last offset delta and with them the sequences stay, even when no record does: a
+    producer's last batch must still answer for its sequence. Records are compressed as they were.
+    """
+    base_timestamp = batch.base_timestamp if delete_horizon_ms is None else delete_horizon_ms
+    body = b"".join(
+        encode_record(r.offset - batch.base_offset, r.timestamp - base_timestamp, r.key, r.value, r.headers)
+        for r in kept
+    )
+    attributes = batch.attributes if delete_horizon_ms is None else batch.attributes | DELETE_HORIZON
+    if kept:
+        body = codecs.compress(batch.compression, body)
+        max_timestamp = max(r.timestamp for r in kept)
+    else:
+        attributes &= ~(CODEC_MASK | DELETE_HORIZON)
+        base_timestamp = NO_TIMESTAMP
+        max_timestamp = batch.max_timestamp
+    tail = _TAIL.pack(
+        attributes,
+        batch.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        len(kept),
+    )
+    return _assemble(batch.base_offset, batch.partition_leader_epoch, tail, body)

@@ -1,0 +1,231 @@
+"""Kafka's four compression codecs, with a bound on what a small input may grow into.
+
+Two of them are not what the libraries write by default:
+
+- snappy is Java's xerial framing: a magic, two versions, then blocks of raw snappy, each behind its length.
+  librdkafka and others send one raw block; both are read.
+- lz4 is the frame format, but Kafka's reader refuses frames whose blocks depend on each other, which is what
+  liblz4 and cramjam write. So the frame is put together here, with the header that Kafka itself writes.
+"""
+
+import zlib
+from collections.abc import Callable
+from struct import Struct
+
+import cramjam
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+
+GZIP_LEVEL_DEFAULT = -1
+LZ4_LEVEL_DEFAULT = 9
+ZSTD_LEVEL_DEFAULT = 3
+
+_GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
+
+_XERIAL_MAGIC = b"\x82SNAPPY\0"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_XERIAL_LENGTH = Struct(">I")
+
+# Magic, version 1 with independent blocks and no checksums, 64 KiB blocks, the checksum of both bytes.
+_LZ4_HEADER = bytes.fromhex("04224d18 6040 82")
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_LENGTH = Struct("<I")
+_LZ4_STORED = 0x8000_0000
+_LZ4_END = bytes(4)
+
+# The first guess at how much larger the plain bytes are; a wrong guess is repeated with four times as much.
+_GROWTH_GUESS = 4
+_GUESS_BYTES_MIN = 16 * 1024
+_OUTPUT_TOO_SMALL = "failed to write whole buffer"
+
+
+class CompressionError(ValueError):
+    """Bytes that no codec can have written, a codec that does not exist, or an output beyond the bound."""
+
+
+class DecompressedTooLarge(CompressionError):
+    """The plain bytes would be larger than the caller allows."""
+
+
+def compress(codec_id: int, data: bytes | memoryview, level: int | None = None) -> bytes:
+    """`data` in the given codec, readable by Kafka's own clients."""
+    if codec_id == NONE:
+        return bytes(data)
+    try:
+        compressor = _COMPRESSORS[codec_id]
+    except KeyError:
+        raise CompressionError(f"unknown compression codec {codec_id}") from None
+    try:
+        return compressor(data, level)
+    except (cramjam.CompressionError, zlib.error, ValueError) as error:
+        raise CompressionError(f"{CODEC_NAMES[codec_id]}: {error}") from None
+
+
+def decompress(codec_id: int, data: bytes | memoryview, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """The plain bytes of `data`; more than `limit` of them raise `DecompressedTooLarge`."""
+    if codec_id == NONE:
+        if len(data) > limit:
+            raise _too_large("none", limit)
+        return bytes(data)
+    try:
+        decompressor = _DECOMPRESSORS[codec_id]
+    except KeyError:
+        raise CompressionError(f"unknown compression codec {codec_id}") from None
+    return decompressor(data, limit)
+
+
+def _too_large(name: str, limit: int) -> DecompressedTooLarge:
+    return DecompressedTooLarge(f"{name} data decompresses to more than {limit} bytes")
+
+
+# gzip: zlib bounds its output by itself.
+
+
+def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
+    chosen = GZIP_LEVEL_DEFAULT if level is None else level
+    compressor = zlib.compressobj(chosen, zlib.DEFLATED, _GZIP_WINDOW_BITS)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
+    out = []
+    room = limit
+    rest: bytes | memoryview = data
+    while rest:  # a gzip file may be several members in a row
+        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        try:
+            plain = member.decompress(rest, room + 1)
+        except zlib.error as error:
+            raise CompressionError(f"gzip: {error}") from None
+        room -= len(plain)
+        if room < 0:
+            raise _too_large("gzip", limit)
+        if not member.eof:
+            raise CompressionError("gzip: the data ends early")
+        out.append(plain)
+        rest = member.unused_data
+    if not out:
+        raise CompressionError("gzip: no data")
+    return b"".join(out)
+
+
+# snappy
+
+
+def _snap(data: bytes | memoryview, level: int | None) -> bytes:
+    out = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        out += (_XERIAL_LENGTH.pack(len(block)), block)
+    return b"".join(out)
+
+
+def _unsnap(data: bytes | memoryview, limit: int) -> bytes:
+    if data[:8] != _XERIAL_MAGIC:
+        return _unsnap_block(data, limit, limit)
+    if len(data) < len(_XERIAL_HEADER):
+        raise CompressionError("snappy: the xerial header ends early")
+    out = []
+    room = limit
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if position + 4 > len(data):
+            raise CompressionError("snappy: a block length ends early")
+        (length,) = _XERIAL_LENGTH.unpack_from(data, position)
+        position += 4
+        if position + length > len(data):
+            raise CompressionError("snappy: a block ends early")
+        plain = _unsnap_block(data[position : position + length], room, limit)
+        out.append(plain)
+        room -= len(plain)
+        position += length
+    return b"".join(out)
+
+
+def _unsnap_block(block: bytes | memoryview, room: int, limit: int) -> bytes:
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > room:
+            raise _too_large("snappy", limit)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CompressionError(str(error)) from None
+
+
+# lz4
+
+
+def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
+    out: list[bytes | memoryview] = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = data[start : start + _LZ4_BLOCK_BYTES]
+        block = _lz4_block(plain, level)
+        if len(block) < len(plain):
+            out += (_LZ4_LENGTH.pack(len(block)), block)
+        else:
+            out += (_LZ4_LENGTH.pack(len(plain) | _LZ4_STORED), plain)
+    out.append(_LZ4_END)
+    return b"".join(out)
+
+
+def _lz4_block(plain: bytes | memoryview, level: int | None) -> bytes:
+    if level is None or level == LZ4_LEVEL_DEFAULT:
+        # Kafka, too, uses the fast compressor at the default level and the high compressor at any other.
+        return bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    return bytes(
+        cramjam.lz4.compress_block(plain, mode="high_compression", compression=level, store_size=False)
+    )
+
+
+def _unlz4(data: bytes | memoryview, limit: int) -> bytes:
+    return _grow_until_it_fits(cramjam.lz4.decompress_into, "lz4", data, limit)
+
+
+# zstd
+
+
+def _zstd(data: bytes | memoryview, level: int | None) -> bytes:
+    return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL_DEFAULT if level is None else level))
+
+
+def _unzstd(data: bytes | memoryview, limit: int) -> bytes:
+    return _grow_until_it_fits(cramjam.zstd.decompress_into, "zstd", data, limit)
+
+
+def _grow_until_it_fits(
+    decompress_into: Callable[[bytes | memoryview, bytearray], int],
+    name: str,
+    data: bytes | memoryview,
+    limit: int,
+) -> bytes:
+    """Decompress into buffers of our own, because the library bounds nothing by itself."""
+    room = min(max(len(data) * _GROWTH_GUESS, _GUESS_BYTES_MIN), limit)
+    while True:
+        output = bytearray(room)
+        try:
+            written = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_TOO_SMALL not in str(error):
+                raise CompressionError(f"{name}: {error}") from None
+            if room == limit:
+                raise _too_large(name, limit) from None
+            room = min(room * 4, limit)
+        else:
+            return bytes(memoryview(output)[:written])
+
+
+_COMPRESSORS: dict[int, Callable[[bytes | memoryview, int | None], bytes]] = {
+    GZIP: _gzip,
+    SNAPPY: _snap,
+    LZ4: _lz4,
+    ZSTD: _zstd,
+}
+_DECOMPRESSORS: dict[int, Callable[[bytes | memoryview, int], bytes]] = {
+    GZIP: _gunzip,
+    SNAPPY: _unsnap,
+    LZ4: _unlz4,
+    ZSTD: _unzstd,
+}

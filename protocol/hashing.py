@@ -1,0 +1,51 @@
+"""Hashes that decide where things live.
+
+Coordinators put a group or a transactional id on `abs(String.hashCode) mod partitions`; producers put a key
+on murmur2. Both must agree with Java to the bit, or a client looks for its state in the wrong partition.
+"""
+
+from struct import unpack
+
+_INT32_MIN = -(2**31)
+_UINT32 = 0xFFFF_FFFF
+_POSITIVE = 0x7FFF_FFFF
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode()`: over UTF-16 code units, in signed 32 bits."""
+    encoded = text.encode("utf-16-be", errors="surrogatepass")
+    value = 0
+    for unit in unpack(f">{len(encoded) // 2}H", encoded):
+        value = (31 * value + unit) & _UINT32
+    return value - 2**32 if value >> 31 else value
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` or `__transaction_state` that keeps this id (`Utils.abs`)."""
+    value = java_string_hash(key)
+    return 0 if value == _INT32_MIN else abs(value) % partitions
+
+
+_MURMUR_SEED = 0x9747B28C
+_MURMUR_M = 0x5BD1E995
+_MURMUR_R = 24
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's murmur2, in unsigned 32 bits (`Utils.murmur2`)."""
+    length = len(data)
+    value = _MURMUR_SEED ^ length
+    whole = length & ~3
+    for k in unpack(f"<{whole // 4}I", data[:whole]):
+        k = k * _MURMUR_M & _UINT32
+        k ^= k >> _MURMUR_R
+        value = value * _MURMUR_M & _UINT32 ^ k * _MURMUR_M & _UINT32
+    if length != whole:
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _MURMUR_M & _UINT32
+    value = (value ^ value >> 13) * _MURMUR_M & _UINT32
+    return value ^ value >> 15
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """Where a producer's default partitioner puts a record with this key."""
+    return (murmur2(key) & _POSITIVE) % partitions
