@@ -1,0 +1,383 @@
+"""The configuration of one broker: everything that was set, checked and typed.
+
+    config, warnings = load_config(Path("server.properties"), os.environ, {"num.partitions": "3"})
+    config.num_partitions, config.log_defaults.segment_bytes, config.get("queued.max.requests")
+
+Attributes are Kafka's names with underscores. Every setting of Kafka's has its checked value in `values`;
+those that the broker itself reads are attributes as well.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any
+
+from broker.config_definitions import (
+    EMULATOR,
+    EMULATOR_DEFAULTS,
+    OWN_CONFIGS,
+    base_name,
+    broker_configs,
+    kafka_configs,
+)
+from broker.config_sources import (
+    Setting,
+    from_command_line,
+    from_environment,
+    from_file,
+    strongest,
+    unknown,
+)
+from broker.endpoints import (
+    DEFAULT_CONTROLLER_NAME,
+    Endpoint,
+    advertise,
+    check_advertised,
+    check_distinct,
+    listen_everywhere,
+    parse_endpoints,
+    parse_protocol_map,
+    with_protocols,
+    without_names,
+)
+from storage.config import TOPIC_CONFIGS, ConfigError, LogConfig
+from storage.config_def import Value, to_text
+
+__all__ = ["BrokerConfig", "ConfigError", "ConfigSynonym", "Endpoint", "broker_config", "load_config"]
+
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9092
+DEFAULT_CONFIG, STATIC_BROKER_CONFIG = (
+    "DEFAULT_CONFIG",
+    "STATIC_BROKER_CONFIG",
+)  # Kafka's names of the sources
+
+_SCHEDULER = "log.flush.scheduler.interval.ms"
+_UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
+# Of each group the first one that is set counts (`DynamicBrokerConfig.brokerConfigSynonyms`).
+_SYNONYMS = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.flush.interval.ms", _SCHEDULER),  # the second is a setting of its own as well
+)
+# Settings of internal topics that come down to what one cluster of this size can give.
+_BOUND_BY_NODES = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One of the places that a value comes from, as DescribeConfigs tells it: name, value, Kafka's source."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    # Who and where. Controller listeners are left out; an advertised port 0 is the one that was bound.
+    node_id: int
+    broker_rack: str | None
+    listeners: tuple[Endpoint, ...]
+    advertised_listeners: tuple[Endpoint, ...]
+    inter_broker_listener_name: str
+    log_dir: Path | None  # None: a temporary directory that goes with the process
+
+    # Connections
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    queued_max_requests: int
+    request_timeout_ms: int
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+
+    # Topics and logs; what a topic may override stands in log_defaults
+    auto_create_topics_enable: bool
+    default_replication_factor: int
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_defaults: LogConfig
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+
+    # Groups and their offsets
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_load_buffer_size: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_compression_codec: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+
+    # Transactions
+    add_partitions_to_txn_retry_backoff_max_ms: int
+    add_partitions_to_txn_retry_backoff_ms: int
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_max_timeout_ms: int
+    transaction_partition_verification_enable: bool
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_state_log_load_buffer_size: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
+    transaction_two_phase_commit_enable: bool
+    transactional_id_expiration_ms: int
+
+    # Our own, of the prefix odradek.
+    cluster_id: str | None
+    commit_order: str
+    commit_marker_delay_ms: int
+    crash_points: str
+    defaults: str
+    log_format: str
+    log_level: str
+
+    values: Mapping[str, Value]
+    static: Mapping[str, str]  # what somebody set, as text: DescribeConfigs tells it from defaults
+
+    @property
+    def broker_id(self) -> int:
+        return self.node_id
+
+    def get(self, name: str) -> Value:
+        """The value of any setting of Kafka's or ours, by its dotted name."""
+        return self.values[name]
+
+    def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
+        """All places that this broker setting could take its value from, the deciding one first."""
+        group = next((group for group in _SYNONYMS if name in group and name != _SCHEDULER), (name,))
+        keys = broker_configs()
+        found = [
+            ConfigSynonym(each, self.static[each], STATIC_BROKER_CONFIG)
+            for each in group
+            if each in self.static
+        ]
+        for each in group:
+            if each in keys and keys[each].default is not None:
+                found.append(ConfigSynonym(each, to_text(keys[each].default), DEFAULT_CONFIG))
+        # Kafka drops all before the name itself (`ConfigHelper.configSynonyms`), so that a broker which sets
+        # log.retention.hours shows no synonym at all for retention.ms. Tools show that; so do we.
+        return tuple(dropwhile(lambda synonym: synonym.name != name, found))
+
+    def topic_default(self, topic_config: str) -> tuple[str | None, str, tuple[ConfigSynonym, ...]]:
+        """The value, the source and the synonyms of a topic setting that the topic itself does not set."""
+        key = TOPIC_CONFIGS[topic_config]
+        synonyms = self.synonyms(key.synonyms[0]) if key.synonyms else ()
+        source = synonyms[0].source if synonyms else DEFAULT_CONFIG
+        return to_text(getattr(self.log_defaults, key.attribute)), source, synonyms
+
+
+def load_config(
+    properties_file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str], *, nodes: int = 1
+) -> tuple[BrokerConfig, list[str]]:
+    """The configuration from all three sources, and one line for each setting that is not known.
+
+    Raises ConfigError, with the name, the value and where it was set, at the first value that cannot be.
+    """
+    settings = strongest(
+        [
+            *(from_file(properties_file) if properties_file else ()),
+            *from_environment(environ),
+            *from_command_line(overrides),
+        ]
+    )
+    warnings = unknown(settings)
+    values, static = _values(settings, nodes)
+    listeners, advertised = _listeners(settings, values)
+    config = BrokerConfig(
+        **{attribute: values[name] for attribute, name in _attributes().items()},
+        listeners=listeners,
+        advertised_listeners=advertised,
+        inter_broker_listener_name=_inter_broker_listener_name(values, listeners),
+        log_dir=_log_dir(settings, values, warnings),
+        log_defaults=_log_defaults(values),
+        cluster_id=values["odradek.cluster.id"] or None,
+        values=values,
+        static=static,
+    )
+    return config, warnings
+
+
+def broker_config(overrides: Mapping[str, str] | None = None) -> BrokerConfig:
+    """A configuration from settings alone, for tests and for programs that start a node themselves."""
+    return load_config(None, {}, overrides or {})[0]
+
+
+_COMPUTED = frozenset(
+    {
+        "listeners",
+        "advertised_listeners",
+        "inter_broker_listener_name",
+        "log_dir",
+        "log_defaults",
+        "cluster_id",
+        "values",
+        "static",
+    }
+)
+
+
+@cache
+def _attributes() -> Mapping[str, str]:
+    """Attributes of BrokerConfig that are one setting's value each, with the names of these settings."""
+    own = {name.removeprefix("odradek.").replace(".", "_"): name for name in OWN_CONFIGS}
+    names = [field.name for field in fields(BrokerConfig) if field.name not in _COMPUTED]
+    return {name: own.get(name) or name.replace("_", ".") for name in names}
+
+
+def _values(settings: Mapping[str, Setting], nodes: int) -> tuple[dict[str, Value], dict[str, str]]:
+    """Every known setting's value, and the text of those that are not at Kafka's default."""
+    keys = broker_configs()
+    values: dict[str, Value] = {name: key.default for name, key in keys.items()}
+    given = {name: _parse(setting) for name, setting in settings.items() if base_name(name) in keys}
+    values |= given
+    static = {name: setting.raw for name, setting in settings.items() if name in keys}
+    emulator = values["odradek.defaults"] == EMULATOR
+    # node.id is needed in any case, Kafka has no default for it.
+    for name, raw in EMULATOR_DEFAULTS.items() if emulator else (("node.id", "1"),):
+        if name not in static and not (name == "node.id" and "broker.id" in static):
+            static[name], values[name] = raw, keys[name].parse(raw)
+    _agree_on_node_id(values, static)
+    for name in _BOUND_BY_NODES if emulator else ():
+        if values[name] > nodes:
+            static[name], values[name] = str(nodes), nodes
+    return values, static
+
+
+def _parse(setting: Setting) -> Value:
+    key = broker_configs()[base_name(setting.name)]
+    try:
+        return key.parse(setting.raw)
+    except ConfigError as error:
+        raise ConfigError(f"{error} (from {setting.where})") from None
+
+
+def _agree_on_node_id(values: dict[str, Value], static: dict[str, str]) -> None:
+    """broker.id is the older name of node.id; whoever sets one sets both, as in Kafka."""
+    if "broker.id" not in static:
+        static["broker.id"], values["broker.id"] = static["node.id"], values["node.id"]
+    elif "node.id" not in static:
+        static["node.id"], values["node.id"] = static["broker.id"], values["broker.id"]
+    if values["node.id"] != values["broker.id"]:
+        raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+    kafka_configs()["node.id"].parse(str(values["node.id"]))
+
+
+def _listeners(
+    settings: Mapping[str, Setting], values: Mapping[str, Value]
+) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
+    """Where to listen and what to advertise; controllers' listeners are accepted and left out."""
+    controllers = values["controller.listener.names"] or (DEFAULT_CONTROLLER_NAME,)
+    protocols = parse_protocol_map(values["listener.security.protocol.map"])
+    listening, advertising = settings.get("listeners"), settings.get("advertised.listeners")
+    advertised: tuple[Endpoint, ...] = ()
+    if advertising and values["advertised.listeners"]:
+        endpoints = without_names(parse_endpoints(values["advertised.listeners"]), controllers)
+        advertised = with_protocols(endpoints, protocols)
+    if advertised and (listening is None or (advertising and advertising.rank > listening.rank)):
+        listeners = listen_everywhere(advertised)
+    elif listening is None:
+        listeners = (Endpoint("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT),)
+    else:
+        endpoints = without_names(parse_endpoints(values["listeners"]), controllers)
+        listeners = with_protocols(endpoints, protocols)
+    if not listeners:
+        raise ConfigError(
+            "There must be at least one broker listener. "
+            "Perhaps all listeners appear in controller.listener.names?"
+        )
+    check_distinct(listeners)
+    check_advertised(advertised, listeners)
+    return listeners, advertised or advertise(listeners)
+
+
+def _inter_broker_listener_name(values: Mapping[str, Value], listeners: tuple[Endpoint, ...]) -> str:
+    wanted = values["inter.broker.listener.name"]
+    names = [listener.name for listener in listeners]
+    if wanted is None:
+        return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+    if wanted.upper() not in names:
+        raise ConfigError(
+            f"inter.broker.listener.name must be a listener name defined in listeners, not {wanted}. "
+            f"The valid options based on currently configured listeners are {','.join(names)}"
+        )
+    return str(wanted.upper())
+
+
+def _log_dir(
+    settings: Mapping[str, Setting], values: Mapping[str, Value], warnings: list[str]
+) -> Path | None:
+    """log.dirs wins over log.dir, as in Kafka; neither (there /tmp/kafka-logs) is a temporary directory."""
+    name = "log.dirs" if values["log.dirs"] else "log.dir"
+    if name not in settings:
+        return None
+    directories = values[name]
+    if not directories:
+        raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
+    if len(directories) > 1:
+        where = settings[name].where
+        warnings.append(f"{name} (from {where}) names several directories: only {directories[0]} is used")
+    return Path(directories[0])
+
+
+def _log_defaults(values: Mapping[str, Value]) -> LogConfig:
+    """The settings of a topic that sets none itself (`KafkaConfig.extractLogConfigMap`)."""
+    defaults: dict[str, Any] = {}
+    for key in TOPIC_CONFIGS.values():
+        for synonym in key.synonyms:
+            if (value := values[synonym]) is not None:
+                unit_ms = _UNIT_MS.get(synonym.rpartition(".")[2])
+                defaults[key.attribute] = value * unit_ms if unit_ms else value
+                break
+    if defaults["retention_ms"] < 0:
+        defaults["retention_ms"] = -1
+    _require(defaults["segment_ms"] >= 1, "log.roll.ms must be greater than or equal to 1")
+    _require(defaults["segment_jitter_ms"] >= 0, "log.roll.jitter.ms must be greater than or equal to 0")
+    _require(
+        defaults["retention_ms"] != 0,
+        "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+    )
+    config = LogConfig(**defaults)
+    config.check()
+    return config
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)

@@ -1,0 +1,189 @@
+"""The settings of a broker: Kafka 4.3.1's own (names, types, defaults and checks, read from Kafka's jar into
+`kafka_properties.json`) and ours, which begin with `odradek.`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from broker.config_effects import EFFECTIVE
+from storage.config_def import (
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    ListOf,
+    OneOf,
+    Range,
+    RangeOr,
+    Validator,
+    Value,
+    parse_type,
+)
+
+OWN_PREFIX = "odradek."
+EMULATOR, KAFKA = "emulator", "kafka"  # the values of odradek.defaults
+MARKERS_FIRST = "markers-first"
+
+# What the single-node apache/kafka image sets, so that one broker is enough and nobody waits.
+EMULATOR_DEFAULTS: Mapping[str, str] = {
+    "node.id": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+# Read by a plug-in of Kafka's rather than by the broker, so absent from its table, but known all the same.
+_PLUGIN_PROPERTIES = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+_PLUGIN_PREFIXES = ("config.providers.", "metrics.context.", "rlmm.config.", "rsm.config.")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigKey(ConfigKey):
+    update_mode: str = "read-only"  # or "per-broker", "cluster-wide": how Kafka lets it change at run time
+    required: bool = False  # Kafka has no default for it
+    documentation: str = ""  # ours only; Kafka's are explained by Kafka
+
+
+def _own(
+    name: str, config_type: ConfigType, default: Value, check: Validator | None, text: str
+) -> BrokerConfigKey:
+    return BrokerConfigKey(OWN_PREFIX + name, config_type, default, check, effective=True, documentation=text)
+
+
+OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
+    key.name: key
+    for key in (
+        _own(
+            "defaults",
+            ConfigType.STRING,
+            EMULATOR,
+            OneOf((EMULATOR, KAFKA)),
+            "emulator: the defaults of the single-node apache/kafka image, and internal topics never ask for "
+            "more replicas than there are nodes; kafka: the defaults of Apache Kafka 4.3.1 itself.",
+        ),
+        _own(
+            "cluster.id",
+            ConfigType.STRING,
+            "",
+            None,
+            "Id of a cluster that is made new; empty is a random one. The variable CLUSTER_ID sets it too.",
+        ),
+        _own(
+            "commit.order",
+            ConfigType.STRING,
+            MARKERS_FIRST,
+            OneOf((MARKERS_FIRST, KAFKA)),
+            "markers-first: EndTxn is answered after the markers of local partitions are written; "
+            "kafka: EndTxn is answered first and the markers follow, so that the next transaction of the same "
+            "id can meet CONCURRENT_TRANSACTIONS.",
+        ),
+        _own(
+            "commit.marker.delay.ms",
+            ConfigType.LONG,
+            0,
+            Range(0),
+            "How long the markers wait after EndTxn was answered, with odradek.commit.order=kafka.",
+        ),
+        _own(
+            "crash.points",
+            ConfigType.STRING,
+            "",
+            None,
+            "Named points at which the broker kills itself, for tests of recovery.",
+        ),
+        _own(
+            "log.format",
+            ConfigType.STRING,
+            "auto",
+            OneOf(("auto", "human", "json")),
+            "The broker's own log: human for people, json one object a line; auto is human on a terminal.",
+        ),
+        _own(
+            "log.level",
+            ConfigType.STRING,
+            "info",
+            OneOf(("debug", "info", "warning", "error")),
+            "The least severe level that the broker's own log shows.",
+        ),
+    )
+}
+
+
+@cache
+def kafka_configs() -> Mapping[str, BrokerConfigKey]:
+    """Kafka's table, by name. None in `default` is Kafka's null."""
+    rows = json.loads(Path(__file__).with_name("kafka_properties.json").read_text("utf-8"))
+    return {row["name"]: _kafka_key(row, row["name"] in EFFECTIVE) for row in rows}
+
+
+@cache
+def broker_configs() -> Mapping[str, BrokerConfigKey]:
+    return {**kafka_configs(), **OWN_CONFIGS}
+
+
+def _kafka_key(row: Mapping[str, Any], effective: bool) -> BrokerConfigKey:
+    config_type = ConfigType(row["type"])
+    default = row.get("default")
+    return BrokerConfigKey(
+        row["name"],
+        config_type,
+        None if default is None else parse_type(row["name"], default, config_type),
+        _validator(row.get("valid")),
+        effective,
+        row.get("internal", False),
+        row.get("update", "read-only"),
+        row.get("required", False),
+    )
+
+
+def _validator(valid: Mapping[str, Any] | None) -> Validator | None:
+    match valid:
+        case {"range": [minimum, maximum]}:
+            return Range(minimum, maximum)
+        case {"range_or": [minimum, maximum, other]}:
+            return RangeOr(minimum, maximum, other)
+        case {"list": choices, "may_be_empty": may_be_empty}:
+            return ListOf(tuple(choices), may_be_empty)
+        case {"one_of": choices, **rest}:
+            return OneOf(tuple(choices), bool(rest.get("ignore_case")))
+        case {"non_empty": True}:
+            return _non_empty
+    return None
+
+
+def _non_empty(name: str, value: Value) -> None:
+    if not value:
+        raise ConfigError.of(name, value, "String must be non-empty")
+
+
+def base_name(name: str) -> str:
+    """`listener.name.internal.ssl.keystore.location` is `ssl.keystore.location` for one listener."""
+    parts = name.split(".", 3)
+    if len(parts) < 4 or parts[:2] != ["listener", "name"]:
+        return name
+    base = parts[3]
+    # Some settings carry a SASL mechanism in between: listener.name.x.plain.sasl.jaas.config
+    return base if base in kafka_configs() else base.partition(".")[2] or base
+
+
+def is_known(name: str) -> bool:
+    return (
+        name in broker_configs()
+        or base_name(name) in kafka_configs()
+        or name in _PLUGIN_PROPERTIES
+        or name.startswith(_PLUGIN_PREFIXES)
+    )
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a mistyped one most likely meant."""
+    import difflib  # only a mistake pays for the import
+
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.8)
+    return matches[0] if matches else None

@@ -1,0 +1,113 @@
+"""Where settings come from: a properties file, the environment, the command line; each later one wins."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from broker.config_definitions import OWN_PREFIX, broker_configs, is_known, nearest
+from storage.config_def import ConfigError
+
+
+class Rank(IntEnum):
+    DEFAULT = 0
+    FILE = 1
+    ENVIRONMENT = 2
+    COMMAND_LINE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value as somebody wrote it, and where."""
+
+    name: str
+    raw: str
+    rank: Rank
+    where: str  # for messages: "the variable KAFKA_NUM_PARTITIONS"
+
+
+# Variables of the images, of their start scripts and of Kubernetes, none of which is a broker setting.
+_NOT_SETTINGS = re.compile(
+    r"KAFKA_("
+    r"VERSION|HOME|OPTS|DEBUG|HEAP_OPTS|JMX_\w+|GC_LOG_\w+|JVM_PERFORMANCE_OPTS|\w*LOG4J\w*|CLASSPATH"
+    r"|SSL_(KEYSTORE|TRUSTSTORE|KEY)_(FILENAME|CREDENTIALS)"
+    r"|BOOTSTRAP_SERVERS?|BROKERS?|CLUSTER_ID|PORT|PORT_\d+_\w+|SERVICE_(HOST|PORT)\w*|REST_\w+"
+    r")",
+    re.ASCII,
+)
+
+
+def from_file(path: Path) -> list[Setting]:
+    """A `server.properties`, in the syntax of Java's Properties (Latin-1, escapes, continued lines)."""
+    import javaproperties  # only those who have such a file pay for the import
+
+    try:
+        with path.open("rb") as file:
+            properties = javaproperties.load(file)
+    except OSError as error:
+        raise ConfigError(f"Cannot read the configuration file {path}: {error.strerror}") from error
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigError(f"Cannot read the configuration file {path}: {error}") from error
+    return [Setting(name, raw, Rank.FILE, f"the file {path}") for name, raw in properties.items()]
+
+
+def from_environment(environ: Mapping[str, str]) -> list[Setting]:
+    """KAFKA_LOG_DIRS is log.dirs, as in the apache/kafka image; ODRADEK_LOG_FORMAT is odradek.log.format."""
+    return list(_from_environment(environ))
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
+    # The image calls it CLUSTER_ID; KAFKA_CLUSTER_ID is bitnami's name for it.
+    for variable in ("KAFKA_CLUSTER_ID", "CLUSTER_ID"):
+        if environ.get(variable):
+            yield _variable(f"{OWN_PREFIX}cluster.id", environ, variable)
+    for variable in sorted(environ):
+        if variable.startswith("ODRADEK_"):
+            yield _variable(property_name(variable), environ, variable)
+        elif variable.startswith("KAFKA_") and not _NOT_SETTINGS.fullmatch(variable):
+            yield _variable(property_name(variable.removeprefix("KAFKA_")), environ, variable)
+
+
+def _variable(name: str, environ: Mapping[str, str], variable: str) -> Setting:
+    return Setting(name, environ[variable], Rank.ENVIRONMENT, f"the variable {variable}")
+
+
+def property_name(variable: str) -> str:
+    """One underscore is a dot, two are an underscore, three are a dash."""
+    marks = {1: ".", 2: "_", 3: "-"}
+    return re.sub("_{1,3}", lambda match: marks[len(match[0])], variable.lower())
+
+
+def variable_name(name: str) -> str:
+    """The variable that sets a property: the reverse of `property_name`."""
+    marks = {".": "_", "_": "__", "-": "___"}
+    text = "".join(marks.get(letter, letter.upper()) for letter in name)
+    return text if name.startswith(OWN_PREFIX) else f"KAFKA_{text}"
+
+
+def from_command_line(overrides: Mapping[str, str]) -> list[Setting]:
+    return [Setting(name, raw, Rank.COMMAND_LINE, "the command line") for name, raw in overrides.items()]
+
+
+def strongest(settings: list[Setting]) -> dict[str, Setting]:
+    """For each name the setting of the highest rank; of equals the last."""
+    chosen: dict[str, Setting] = {}
+    for setting in sorted(settings, key=lambda each: each.rank):
+        chosen[setting.name] = setting
+    return chosen
+
+
+def unknown(settings: Mapping[str, Setting]) -> list[str]:
+    """One warning line for each setting that nobody knows; an unknown one of ours is an error."""
+    warnings = []
+    for name, setting in settings.items():
+        if is_known(name):
+            continue
+        by_variable = setting.rank is Rank.ENVIRONMENT
+        near = nearest(name, (known for known, key in broker_configs().items() if not key.internal))
+        hint = f"; did you mean {variable_name(near) if by_variable else near}?" if near else ""
+        if name.startswith(OWN_PREFIX):
+            raise ConfigError(f"Unknown property {name} (from {setting.where}){hint}")
+        warnings.append(f"unknown property {name} (from {setting.where}) has no effect{hint}")
+    return warnings
