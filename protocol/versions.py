@@ -3,8 +3,8 @@
 kio has a class per version (eleven ``ProduceResponse``s). The rest of this code wants one, so
 ``protocol/messages`` holds classes with the union of all fields, and ``at_version`` derives from such a
 class, for one version, a subclass whose dataclass fields are exactly those that the version has.
-kio's compiled reader fills instances of it, and our encoder and fallback decoder are made from its
-``__wire__`` table. A field that the version lacks is a constant of the subclass: it reads as its default.
+Encoder and decoder are compiled from its ``__wire__`` table; kio's own reader and writer can use it too.
+A field that the version lacks is a constant of the subclass: it reads as its default.
 
 What a version has is read off the metadata of kio's own dataclass fields, by the few functions here.
 """
@@ -154,6 +154,8 @@ def _derive(base: Any, wire_class: Any, derived: dict[type, Any]) -> Any:
         "__version__": wire_class.__version__,
         "__flexible__": wire_class.__flexible__,
         "__api_key__": wire_class.__api_key__,
+        # What is shared as a default is frozen; what was just read need not be, and is filled field by field.
+        "__setattr__": object.__setattr__,
         # These shadow the slots of the base class, so that the default is what an instance shows.
         **absent,
     }

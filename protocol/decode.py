@@ -1,0 +1,285 @@
+"""Straight-line decoders, compiled from the field table of one version of one message.
+
+They accept what Kafka accepts: tags that nobody here knows are skipped (KIP-482), text that is not UTF-8
+is read with replacement characters, any negative length is null, a boolean is any byte. Everything else
+ends as ``MalformedRequest``, and no length or count is believed before it is compared with what is there.
+
+kio's compiled reader would be quicker, but it cannot be trusted with a stranger's bytes: it allocates
+eight bytes for each element that an array says it has before it looks for the first, and the failure of
+that allocation aborts the process (kio 0.6.5: ten bytes are enough). It also raises on unknown tags.
+
+Bounds are not checked string by string: a position only ever grows, a struct or a single byte cannot be
+read beyond the end, and so one look at the position when all is done finds every string that was cut.
+"""
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from protocol.source import FIXED, Source
+from protocol.versions import WireField
+
+Decoder = Callable[[bytes | memoryview, int], Any]
+
+
+class MalformedRequest(ValueError):
+    """Bytes that are not the message that they should be."""
+
+
+# Topic ids come again and again, and making a UUID takes a microsecond.
+@lru_cache(maxsize=4096)
+def _uuid(raw: bytes) -> UUID | None:
+    return UUID(bytes=raw) if any(raw) else None
+
+
+def _varint_rest(buffer: bytes | memoryview, position: int, value: int) -> tuple[int, int]:
+    """The rest of an unsigned varint of 32 bits whose first byte is ``value``."""
+    value &= 127
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            break
+    else:
+        raise MalformedRequest("a varint of more than five bytes")
+    if value > 0x7FFFFFFF:
+        raise MalformedRequest(f"a varint of {value} where a size belongs")
+    return value, position
+
+
+def _varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
+    first = buffer[position]
+    if first < 128:
+        return first, position + 1
+    return _varint_rest(buffer, position + 1, first)
+
+
+def _skip_tags(buffer: bytes | memoryview, position: int, count: int) -> int:
+    """Pass over a tag section whose count (or its first byte) has been read."""
+    if count > 127:
+        count, position = _varint_rest(buffer, position, count)
+    for _ in range(count):
+        _, position = _varint(buffer, position)
+        size, position = _varint(buffer, position)
+        position += size
+    return position
+
+
+def skip_tag_section(buffer: bytes | memoryview, position: int) -> int:
+    """The position after a tag section; nothing in it is looked at."""
+    try:
+        end = _skip_tags(buffer, position + 1, buffer[position])
+    except IndexError:
+        raise _cut() from None
+    if end > len(buffer):
+        raise _cut()
+    return end
+
+
+def _null(name: str) -> MalformedRequest:
+    return MalformedRequest(f"{name} is null and must not be")
+
+
+def _too_many(name: str, count: int, remaining: int) -> MalformedRequest:
+    return MalformedRequest(f"{name} claims {count} elements in {remaining} bytes")
+
+
+def _cut() -> MalformedRequest:
+    return MalformedRequest("the message ends too early")
+
+
+def _text(data: bytes | memoryview) -> str:
+    return str(data, "utf-8", "replace")
+
+
+def _unpack_many(codes: str, buffer: bytes | memoryview, position: int) -> tuple[Any, ...]:
+    return struct.unpack_from(codes, buffer, position)
+
+
+NAMESPACE = {
+    "new": object.__new__,
+    "uuid": _uuid,
+    "varint": _varint,
+    "varint_rest": _varint_rest,
+    "skip_tags": _skip_tags,
+    "null": _null,
+    "too_many": _too_many,
+    "cut": _cut,
+    "text": _text,
+    "unpack_many": _unpack_many,
+}
+
+
+def compile_decoder(message_class: Any) -> Decoder:
+    """``decode(buffer, position) -> message``, for a class made by ``at_version``."""
+    return decoder_source(message_class).compile(
+        f"decode {message_class.__name__} {message_class.__version__}"
+    )
+
+
+def decoder_source(message_class: Any) -> Source:
+    source = Source(NAMESPACE)
+    tag_readers: dict[Any, str] = {}
+    _tag_functions(source, message_class, tag_readers)
+    with source.block("def main(b, p):"):
+        source.line("end = len(b)")
+        reader = _Reader(source, message_class.__flexible__, tag_readers)
+        reader.struct(message_class, "m")
+        source.line("if p > end: raise cut()")
+        source.line("return m")
+    return source
+
+
+def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, str]) -> None:
+    """For each class that has tagged fields a function that reads them, ahead of the one that calls it."""
+    for field in message_class.__wire__:
+        if field.nested is not None and field.nested not in tag_readers:
+            _tag_functions(source, field.nested, tag_readers)
+    tagged = [field for field in message_class.__wire__ if field.tag is not None]
+    if not tagged:
+        return
+    tag_readers[message_class] = name = source.fresh("tags")
+    with source.block(f"def {name}(b, p, count, m):"):
+        source.line("end = len(b)")
+        source.line("if count > 127: count, p = varint_rest(b, p, count)")
+        with source.block("for _ in range(count):"):
+            source.line("tag, p = varint(b, p)")
+            source.line("size, p = varint(b, p)")
+            for position, field in enumerate(tagged):
+                with source.block(f"{'elif' if position else 'if'} tag == {field.tag}:"):
+                    reader = _Reader(source, message_class.__flexible__, tag_readers)
+                    reader.value(field, f"m.{field.name}")
+                    reader.flush()
+            source.line("else: p += size")
+        source.line("return p")
+
+
+class _Reader:
+    """Emits the code that reads at ``p`` in ``b``.
+
+    ``_codes`` and ``_targets`` are the run of fixed-size fields that is not emitted yet, ``_after`` the
+    lines that must follow it.
+    """
+
+    def __init__(self, source: Source, flexible: bool, tag_readers: dict[Any, str]) -> None:
+        self._source = source
+        self._flexible = flexible
+        self._tag_readers = tag_readers
+        self._codes = ""
+        self._targets: list[str] = []
+        self._after: list[str] = []
+
+    def fixed(self, code: str, target: str) -> None:
+        self._codes += code
+        self._targets.append(target)
+
+    def flush(self) -> None:
+        if self._codes == "B":
+            self._source.line(f"{self._targets[0]} = b[p]; p += 1")
+        elif self._codes:
+            unpack = self._source.struct("unpack", self._codes, "unpack_from")
+            self._source.line(f"{', '.join(self._targets)}, = {unpack}(b, p)")
+            self._source.line(f"p += {struct.calcsize('>' + self._codes)}")
+        for line in self._after:
+            self._source.line(line)
+        self._codes, self._targets, self._after = "", [], []
+
+    def struct(self, message_class: Any, name: str) -> None:
+        self._source.line(f"{name} = new({self._source.constant('class_', message_class)})")
+        for field in message_class.__wire__:
+            if field.tag is None:
+                self.value(field, f"{name}.{field.name}")
+            else:
+                default = self._source.constant("default", field.default)
+                self._source.line(f"{name}.{field.name} = {default}")
+        if self._flexible:
+            count = self._source.fresh("n")
+            self.fixed("B", count)
+            self.flush()
+            function = self._tag_readers.get(message_class)
+            skip = f"{function}(b, p, {count}, {name})" if function else f"skip_tags(b, p, {count})"
+            self._source.line(f"if {count}: p = {skip}")
+        self.flush()
+
+    def value(self, field: WireField, target: str) -> None:
+        if field.is_array:
+            self._array(field, target)
+        elif field.kind == "uuid":
+            raw = self._source.fresh("u")
+            self.fixed("16s", raw)
+            self._after.append(f"{target} = uuid({raw})")
+        elif field.kind in FIXED:
+            self.fixed(FIXED[field.kind], target)
+        elif field.kind == "struct":
+            self._nested(field, target)
+        else:
+            self._sized(field, target)
+
+    def _length(self, code: str) -> str:
+        """Read a length; null is negative."""
+        length = self._source.fresh("n")
+        self.fixed("B" if self._flexible else code, length)
+        self.flush()
+        if self._flexible:
+            self._source.line(f"if {length} > 127: {length}, p = varint_rest(b, p, {length})")
+            self._source.line(f"{length} -= 1")
+        return length
+
+    def _if_null(self, field: WireField, length: str, target: str) -> None:
+        consequence = f"{target} = None" if field.nullable else f"raise null({field.name!r})"
+        self._source.line(f"if {length} < 0: {consequence}")
+
+    def _sized(self, field: WireField, target: str) -> None:
+        """A string, bytes or records."""
+        length = self._length("h" if field.kind == "string" else "i")
+        self._if_null(field, length, target)
+        data = f"b[p : p + {length}]"
+        # Records of a frame in a memoryview stay a view of it; all else is small and becomes an object.
+        wrap = {"string": f"text({data})", "bytes": f"bytes({data})", "records": data}[field.kind]
+        with self._source.block("else:"):
+            self._source.line(f"{target} = {wrap}")
+            self._source.line(f"p += {length}")
+
+    def _array(self, field: WireField, target: str) -> None:
+        count = self._length("i")
+        self._if_null(field, count, target)
+        # Kafka refuses it too: every element takes a byte at least.
+        self._source.line(f"elif {count} > end - p: raise too_many({field.name!r}, {count}, end - p)")
+        with self._source.block("else:"):
+            code = FIXED.get(field.kind, "16s")
+            if code != "16s":
+                self._source.line(f"{target} = unpack_many(f'>{{{count}}}{code}', b, p)")
+                self._source.line(f"p += {count} * {struct.calcsize('>' + code)}")
+                return
+            self._elements(field, count, target)
+
+    def _elements(self, field: WireField, count: str, target: str) -> None:
+        items, item = self._source.fresh("a"), self._source.fresh("e")
+        self._source.line(f"{items} = []")
+        with self._source.block(f"for _ in range({count}):"):
+            if field.kind == "struct":
+                self.struct(field.nested, item)
+            else:
+                self.value(WireField(field.name, field.kind, False, False, None, None), item)
+                self.flush()
+            self._source.line(f"{items}.append({item})")
+        self._source.line(f"{target} = tuple({items})")
+
+    def _nested(self, field: WireField, target: str) -> None:
+        self.flush()
+        name = self._source.fresh("e")
+        if not field.nullable:
+            self.struct(field.nested, name)
+            self._source.line(f"{target} = {name}")
+            return
+        # KIP-893: a nullable struct starts with a byte that is negative if it is not there.
+        marker = self._source.fresh("n")
+        self.fixed("b", marker)
+        self.flush()
+        self._source.line(f"if {marker} < 0: {target} = None")
+        with self._source.block("else:"):
+            self.struct(field.nested, name)
+            self._source.line(f"{target} = {name}")

@@ -1,0 +1,251 @@
+"""Straight-line encoders, compiled from the field table of one version of one message.
+
+What is written for a Produce response of version 9 is, shortened:
+
+    def main(m):
+        out = []; push = out.append
+        a1 = m.responses
+        n2 = len(a1) + 1
+        push(V[n2] if n2 < 128 else varint(n2))
+        for e3 in a1:
+            ...
+            push(pack7(e5.index, e5.error_code, e5.base_offset, e5.log_append_time_ms, e5.log_start_offset))
+            ...
+        push(pack12(m.throttle_time_ms))                  # its last byte is the empty tag section
+        return [join(out)]
+
+Fields of fixed size that follow one another become one ``Struct.pack``. Records, and bytes above
+``INLINE_BYTES_MAX``, become chunks of their own and are not copied.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from protocol.messages import Chunk
+from protocol.source import FIXED, Source
+from protocol.versions import WireField
+
+Encoder = Callable[[Any], list[Chunk]]
+
+INLINE_BYTES_MAX = 4096
+MARKER_NULL = b"\xff"
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint: seven bits a byte, the lowest first."""
+    parts = bytearray()
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def _uuid_bytes(value: UUID | None) -> bytes:
+    return bytes(16) if value is None else value.bytes
+
+
+def _pack_many(code: str, values: Sequence[Any]) -> bytes:
+    return struct.pack(f">{len(values)}{code}", *values)
+
+
+def _records_size(records: Any) -> int:
+    return sum(map(len, records)) if isinstance(records, list | tuple) else len(records)
+
+
+def _push_records(chunks: list[Chunk], out: list[Chunk], records: Any) -> None:
+    """What was written so far becomes a chunk, then come the records as they are."""
+    chunks.append(b"".join(out))
+    out.clear()
+    if isinstance(records, list | tuple):
+        chunks.extend(records)
+    else:
+        chunks.append(records)
+
+
+NAMESPACE = {
+    "V": tuple(bytes((value,)) for value in range(128)),
+    "varint": varint,
+    "join": b"".join,
+    "uuid_bytes": _uuid_bytes,
+    "pack_many": _pack_many,
+    "records_size": _records_size,
+    "push_records": _push_records,
+}
+
+
+def compile_encoder(message_class: Any) -> Encoder:
+    """The encoder of a class made by ``at_version``; it accepts every instance of the union class."""
+    return encoder_source(message_class).compile(
+        f"encode {message_class.__name__} {message_class.__version__}"
+    )
+
+
+def encoder_source(message_class: Any) -> Source:
+    source = Source(NAMESPACE)
+    with source.block("def main(m):"):
+        source.line("chunks = []; out = []; push = out.append")
+        writer = _Writer(source, message_class.__flexible__, "out", "push", may_cut=True)
+        writer.struct(message_class, "m")
+        writer.flush()
+        source.line("if out: chunks.append(join(out))")
+        source.line("return chunks")
+    return source
+
+
+class _Writer:
+    """Emits the code that appends to one list of buffers.
+
+    ``_codes`` and ``_values`` are the run of fixed-size fields that is not emitted yet.
+    """
+
+    def __init__(self, source: Source, flexible: bool, out: str, push: str, may_cut: bool) -> None:
+        self._source = source
+        self._flexible = flexible
+        self._out = out
+        self._push = push
+        self._may_cut = may_cut
+        self._codes = ""
+        self._values: list[str] = []
+
+    def fixed(self, code: str, value: str) -> None:
+        self._codes += code
+        self._values.append(value)
+
+    def flush(self) -> None:
+        if self._values:
+            pack = self._source.struct("pack", self._codes, "pack")
+            self._source.line(f"{self._push}({pack}({', '.join(self._values)}))")
+        elif self._codes:
+            self._source.line(f"{self._push}({bytes(len(self._codes))!r})")
+        self._codes, self._values = "", []
+
+    def struct(self, message_class: Any, name: str) -> None:
+        tagged: list[WireField] = []
+        for field in message_class.__wire__:
+            if field.tag is None:
+                self.value(field, f"{name}.{field.name}")
+            else:
+                tagged.append(field)
+        if tagged:
+            self._tags(sorted(tagged, key=lambda field: field.tag or 0), name)
+        elif self._flexible:
+            self._codes += "x"  # an empty tag section is a zero byte
+
+    def value(self, field: WireField, value: str) -> None:
+        if field.is_array:
+            self._array(field, value)
+        elif field.kind == "uuid":
+            self.fixed("16s", f"uuid_bytes({value})")
+        elif field.kind in FIXED:
+            self.fixed(FIXED[field.kind], value)
+        elif field.kind == "struct":
+            self._nested(field, value)
+        elif field.kind == "string":
+            self._string(field, value)
+        else:
+            self._buffer(field, value)
+
+    def _length(self, code: str, value: str, size: str, nullable: bool) -> None:
+        """A length: -1 for null, or one more than that as a varint if the version is flexible."""
+        line, length = self._source.line, self._source.fresh("n")
+        null, plus = ("0", " + 1") if self._flexible else ("-1", "")
+        guard = f"{null} if {value} is None else " if nullable else ""
+        line(f"{length} = {guard}{size}{plus}")
+        if self._flexible:
+            self.flush()
+            line(f"{self._push}(V[{length}] if {length} < 128 else varint({length}))")
+        else:
+            self.fixed(code, length)
+            self.flush()
+
+    def _string(self, field: WireField, value: str) -> None:
+        text = self._source.fresh("s")
+        if field.nullable:
+            self._source.line(f"{text} = {value}")
+            self._source.line(f"if {text} is not None: {text} = {text}.encode()")
+        else:
+            self._source.line(f"{text} = {value}.encode()")
+        self._length("h", text, f"len({text})", field.nullable)
+        self._source.line(f"{f'if {text}: ' if field.nullable else ''}{self._push}({text})")
+
+    def _buffer(self, field: WireField, value: str) -> None:
+        data = self._source.fresh("d")
+        self._source.line(f"{data} = {value}")
+        is_records = field.kind == "records"
+        size = f"records_size({data})" if is_records else f"len({data})"
+        self._length("i", data, size, field.nullable)
+        if not self._may_cut:
+            self._source.line(f"if {data}: {self._push}({data})")
+            return
+        limit = 0 if is_records else INLINE_BYTES_MAX
+        guard = f"{data} is not None and " if field.nullable else ""
+        with self._source.block(f"if {guard}{size} > {limit}:"):
+            self._source.line(f"push_records(chunks, {self._out}, {data})")
+        if not is_records:
+            self._source.line(f"elif {data}: {self._push}({data})")
+
+    def _array(self, field: WireField, value: str) -> None:
+        items, item = self._source.fresh("a"), self._source.fresh("e")
+        self._source.line(f"{items} = {value}")
+        self._length("i", items, f"len({items})", field.nullable)
+        if field.kind in FIXED and field.kind != "uuid":
+            self._source.line(f"if {items}: {self._push}(pack_many({FIXED[field.kind]!r}, {items}))")
+            return
+        with self._source.block(f"for {item} in {f'{items} or ()' if field.nullable else items}:"):
+            if field.kind == "struct":
+                self.struct(field.nested, item)
+            else:
+                self.value(WireField(field.name, field.kind, False, False, None, None), item)
+            self.flush()
+
+    def _nested(self, field: WireField, value: str) -> None:
+        if not field.nullable:
+            self.struct(field.nested, value)
+            return
+        # KIP-893: a nullable struct starts with a byte that says whether it is there.
+        self.flush()
+        name = self._source.fresh("e")
+        self._source.line(f"{name} = {value}")
+        self._source.line(f"if {name} is None: {self._push}({MARKER_NULL!r})")
+        with self._source.block("else:"):
+            self.fixed("b", "1")
+            self.struct(field.nested, name)
+            self.flush()
+
+    def _tags(self, tagged: list[WireField], name: str) -> None:
+        """KIP-482: how many tags; then of each its number, its size and its bytes. Defaults are left out."""
+        self.flush()
+        line, tags, count = self._source.line, self._source.fresh("t"), self._source.fresh("c")
+        line(f"{tags} = []; {count} = 0")
+        for field in tagged:
+            value = self._source.fresh("v")
+            line(f"{value} = {name}.{field.name}")
+            with self._source.block(f"if {self._differs(field, value)}:"):
+                self._tag(field, value, tags)
+                line(f"{count} += 1")
+        line(f"{self._push}(V[{count}])")
+        line(f"if {count}: {self._out}.extend({tags})")
+
+    def _differs(self, field: WireField, value: str) -> str:
+        if field.default is None:
+            return f"{value} is not None"
+        if field.is_array:
+            return f"len({value})"
+        default = self._source.constant("default", field.default)
+        return f"{value} is not {default} and {value} != {default}"
+
+    def _tag(self, field: WireField, value: str, tags: str) -> None:
+        out, push = self._source.fresh("out"), self._source.fresh("push")
+        self._source.line(f"{out} = []; {push} = {out}.append")
+        # A tagged field that is null is left out: what is written is never null (Kafka's flag for it is
+        # the absence of the tag).
+        present = WireField(field.name, field.kind, field.is_array, False, None, None, field.nested)
+        writer = _Writer(self._source, self._flexible, out, push, may_cut=False)
+        writer.value(present, value)
+        writer.flush()
+        body, number = self._source.fresh("b"), varint(field.tag or 0)
+        self._source.line(f"{body} = join({out})")
+        self._source.line(f"{tags} += ({number!r}, varint(len({body})), {body})")

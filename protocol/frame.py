@@ -1,0 +1,179 @@
+"""What stands in front of a message: the headers of requests and responses.
+
+    request header v1, v2:  api_key i16 | api_version i16 | correlation_id i32 | client_id nullable string
+                            v2 appends a tag section; client_id keeps its two-byte length all the same
+    response header v0, v1: correlation_id i32; v1 appends a tag section
+
+A flexible version (KIP-482) of an API takes request header v2 and response header v1, the others v1 and
+v0. One exception: ApiVersions is always answered with response header v0, because a client that asked
+with a version that we do not know must still be able to read the answer.
+"""
+
+import struct
+from typing import NamedTuple
+
+from protocol.decode import MalformedRequest, skip_tag_section
+from protocol.encode import varint
+
+API_VERSIONS = 18
+
+# The first flexible version of each API, None if there is none yet. It is a table of its own because the
+# header of a request must be read before anybody knows whether the version is one that we have.
+FIRST_FLEXIBLE: dict[int, int | None] = {
+    0: 9,  # produce
+    1: 12,  # fetch
+    2: 6,  # list_offsets
+    3: 9,  # metadata
+    4: 4,  # leader_and_isr
+    5: 2,  # stop_replica
+    6: 6,  # update_metadata
+    7: 3,  # controlled_shutdown
+    8: 8,  # offset_commit
+    9: 6,  # offset_fetch
+    10: 3,  # find_coordinator
+    11: 6,  # join_group
+    12: 4,  # heartbeat
+    13: 4,  # leave_group
+    14: 4,  # sync_group
+    15: 5,  # describe_groups
+    16: 3,  # list_groups
+    17: None,  # sasl_handshake
+    18: 3,  # api_versions
+    19: 5,  # create_topics
+    20: 4,  # delete_topics
+    21: 2,  # delete_records
+    22: 2,  # init_producer_id
+    23: 4,  # offset_for_leader_epoch
+    24: 3,  # add_partitions_to_txn
+    25: 3,  # add_offsets_to_txn
+    26: 3,  # end_txn
+    27: 1,  # write_txn_markers
+    28: 3,  # txn_offset_commit
+    29: 2,  # describe_acls
+    30: 2,  # create_acls
+    31: 2,  # delete_acls
+    32: 4,  # describe_configs
+    33: 2,  # alter_configs
+    34: 2,  # alter_replica_log_dirs
+    35: 2,  # describe_log_dirs
+    36: 2,  # sasl_authenticate
+    37: 2,  # create_partitions
+    38: 2,  # create_delegation_token
+    39: 2,  # renew_delegation_token
+    40: 2,  # expire_delegation_token
+    41: 2,  # describe_delegation_token
+    42: 2,  # delete_groups
+    43: 2,  # elect_leaders
+    44: 1,  # incremental_alter_configs
+    45: 0,  # alter_partition_reassignments
+    46: 0,  # list_partition_reassignments
+    47: None,  # offset_delete
+    48: 1,  # describe_client_quotas
+    49: 1,  # alter_client_quotas
+    50: 0,  # describe_user_scram_credentials
+    51: 0,  # alter_user_scram_credentials
+    52: 0,  # vote
+    53: 1,  # begin_quorum_epoch
+    54: 1,  # end_quorum_epoch
+    55: 0,  # describe_quorum
+    56: 0,  # alter_partition
+    57: 0,  # update_features
+    58: 0,  # envelope
+    59: 0,  # fetch_snapshot
+    60: 0,  # describe_cluster
+    61: 0,  # describe_producers
+    62: 0,  # broker_registration
+    63: 0,  # broker_heartbeat
+    64: 0,  # unregister_broker
+    65: 0,  # describe_transactions
+    66: 0,  # list_transactions
+    67: 0,  # allocate_producer_ids
+    68: 0,  # consumer_group_heartbeat
+    69: 0,  # consumer_group_describe
+    70: 0,  # controller_registration
+    71: 0,  # get_telemetry_subscriptions
+    72: 0,  # push_telemetry
+    73: 0,  # assign_replicas_to_dirs
+    74: 0,  # list_config_resources
+    75: 0,  # describe_topic_partitions
+    76: 0,  # share_group_heartbeat
+    77: 0,  # share_group_describe
+    78: 0,  # share_fetch
+    79: 0,  # share_acknowledge
+    80: 0,  # add_raft_voter
+    81: 0,  # remove_raft_voter
+    82: 0,  # update_raft_voter
+    83: 0,  # initialize_share_group_state
+    84: 0,  # read_share_group_state
+    85: 0,  # write_share_group_state
+    86: 0,  # delete_share_group_state
+    87: 0,  # read_share_group_state_summary
+    88: 0,  # streams_group_heartbeat
+    89: 0,  # streams_group_describe
+    90: 0,  # describe_share_group_offsets
+    91: 0,  # alter_share_group_offsets
+    92: 0,  # delete_share_group_offsets
+}
+
+_FIXED_PART = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    """The header of one request; its message starts at ``body_offset`` of the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+def is_flexible(api_key: int, api_version: int) -> bool:
+    """Whether a version has tag sections. ``MalformedRequest`` for an API that does not exist."""
+    try:
+        first = FIRST_FLEXIBLE[api_key]
+    except KeyError:
+        raise MalformedRequest(f"no API has the key {api_key}") from None
+    return first is not None and api_version >= first
+
+
+def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
+    """The header at the start of a frame (which is what follows the four bytes of its size)."""
+    try:
+        api_key, api_version, correlation_id, length = _FIXED_PART.unpack_from(frame)
+    except struct.error:
+        raise MalformedRequest("the frame ends in its header") from None
+    client_id = None
+    offset = 10
+    if length >= 0:
+        offset += length
+        if offset > len(frame):
+            raise MalformedRequest("the frame ends in its header")
+        client_id = str(frame[10:offset], "utf-8", "replace")
+    if is_flexible(api_key, api_version):
+        offset = skip_tag_section(frame, offset)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, offset)
+
+
+def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """The header that a client puts in front of its request."""
+    text = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(text)
+    tags = varint(0) if is_flexible(api_key, api_version) else b""
+    return _FIXED_PART.pack(api_key, api_version, correlation_id, length) + text + tags
+
+
+def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """The header in front of a response."""
+    header = _CORRELATION_ID.pack(correlation_id)
+    if api_key != API_VERSIONS and is_flexible(api_key, api_version):
+        return header + b"\0"
+    return header
+
+
+def response_body_offset(api_key: int, api_version: int, frame: bytes | memoryview) -> int:
+    """Where the message starts in the frame of a response, for the side that asked."""
+    if api_key == API_VERSIONS or not is_flexible(api_key, api_version):
+        return _CORRELATION_ID.size
+    return skip_tag_section(frame, _CORRELATION_ID.size)

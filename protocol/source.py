@@ -1,0 +1,67 @@
+"""Writing a Python function as text: what encode.py and decode.py compile their functions with."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from struct import Struct
+from typing import Any
+
+# The kinds that always take the same number of bytes, as struct codes.
+FIXED = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float64": "d",
+    "uuid": "16s",
+}
+
+
+class Source:
+    """Lines of one module, and the objects that they name."""
+
+    __slots__ = ("_counter", "_depth", "_lines", "namespace")
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.namespace = dict(namespace)
+        self._lines: list[str] = []
+        self._depth = 0
+        self._counter = 0
+
+    def line(self, text: str) -> None:
+        self._lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def fresh(self, prefix: str) -> str:
+        """A name that is not used yet."""
+        self._counter += 1
+        return f"{prefix}{self._counter}"
+
+    def constant(self, prefix: str, value: object) -> str:
+        """A name for ``value`` in the code to come."""
+        name = self.fresh(prefix)
+        self.namespace[name] = value
+        return name
+
+    def struct(self, prefix: str, codes: str, method: str) -> str:
+        """A name for ``pack`` or ``unpack_from`` of big-endian ``codes``."""
+        return self.constant(prefix, getattr(Struct(">" + codes), method))
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+    def compile(self, title: str) -> Callable[..., Any]:
+        """Run the module; its function ``main`` is the result."""
+        exec(compile(self.text(), f"<{title}>", "exec"), self.namespace)
+        function: Callable[..., Any] = self.namespace["main"]
+        return function
