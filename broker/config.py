@@ -8,7 +8,7 @@ those that the broker itself reads are attributes as well.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import dropwhile
 from pathlib import Path
@@ -168,8 +168,10 @@ class BrokerConfig:
     log_format: str
     log_level: str
 
-    values: Mapping[str, Value]
-    static: Mapping[str, str]  # what somebody set, as text: DescribeConfigs tells it from defaults
+    values: Mapping[str, Value] = field(repr=False)
+    static: Mapping[str, str] = field(
+        repr=False
+    )  # what somebody set, as text: DescribeConfigs tells it from defaults
 
     @property
     def broker_id(self) -> int:
@@ -184,13 +186,17 @@ class BrokerConfig:
         group = next((group for group in _SYNONYMS if name in group and name != _SCHEDULER), (name,))
         keys = broker_configs()
         found = [
-            ConfigSynonym(each, self.static[each], STATIC_BROKER_CONFIG)
-            for each in group
-            if each in self.static
+            *(
+                ConfigSynonym(each, self.static[each], STATIC_BROKER_CONFIG)
+                for each in group
+                if each in self.static
+            ),
+            *(
+                ConfigSynonym(each, to_text(keys[each].default), DEFAULT_CONFIG)
+                for each in group
+                if each in keys and keys[each].default is not None
+            ),
         ]
-        for each in group:
-            if each in keys and keys[each].default is not None:
-                found.append(ConfigSynonym(each, to_text(keys[each].default), DEFAULT_CONFIG))
         # Kafka drops all before the name itself (`ConfigHelper.configSynonyms`), so that a broker which sets
         # log.retention.hours shows no synonym at all for retention.ms. Tools show that; so do we.
         return tuple(dropwhile(lambda synonym: synonym.name != name, found))
@@ -257,7 +263,7 @@ _COMPUTED = frozenset(
 def _attributes() -> Mapping[str, str]:
     """Attributes of BrokerConfig that are one setting's value each, with the names of these settings."""
     own = {name.removeprefix("odradek.").replace(".", "_"): name for name in OWN_CONFIGS}
-    names = [field.name for field in fields(BrokerConfig) if field.name not in _COMPUTED]
+    names = [each.name for each in fields(BrokerConfig) if each.name not in _COMPUTED]
     return {name: own.get(name) or name.replace("_", ".") for name in names}
 
 

@@ -80,8 +80,8 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             MARKERS_FIRST,
             OneOf((MARKERS_FIRST, KAFKA)),
             "markers-first: EndTxn is answered after the markers of local partitions are written; "
-            "kafka: EndTxn is answered first and the markers follow, so that the next transaction of the same "
-            "id can meet CONCURRENT_TRANSACTIONS.",
+            "kafka: EndTxn is answered first and the markers follow, so that the next transaction of the "
+            "same id can meet CONCURRENT_TRANSACTIONS.",
         ),
         _own(
             "commit.marker.delay.ms",

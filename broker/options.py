@@ -1,0 +1,222 @@
+"""The command line of the broker: `python -m broker` and `odradek serve` both end here."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, load_config
+from storage.config import LogConfig
+
+# Finalized features that a start may choose, with the lowest and highest level this broker can give them.
+CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 2)}
+_TOPIC_NAME_LENGTH_MAX = 249
+_TOPIC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to create at start, unless it is there."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a start of the broker needs to know."""
+
+    config: BrokerConfig
+    topics: tuple[TopicSpec, ...] = ()
+    features: Mapping[str, int] | None = None  # chosen levels; None and missing ones are the defaults
+    warnings: tuple[str, ...] = ()  # to be logged once the log is set up
+
+    @property
+    def data_dir(self) -> Path | None:
+        """None is a temporary directory that goes with the process."""
+        return self.config.log_dir
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings that a command line asks for. Raises click.ClickException for one that cannot be."""
+    found: list[Settings] = []
+    command(found.append, environ).main(list(argv), prog_name="odradek serve", standalone_mode=False)
+    if not found:  # --help and --version print and ask for nothing
+        raise click.exceptions.Exit(0)
+    return found[0]
+
+
+def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None = None) -> click.Command:
+    """The click command that parses the options and hands what they mean to `run`."""
+
+    def callback(**options: object) -> None:
+        run(_settings(options, os.environ if environ is None else environ))
+
+    return click.Command(
+        "serve",
+        callback=callback,
+        params=_options(),
+        help=(
+            "Start a Kafka broker and serve until SIGTERM or SIGINT. Settings come from --config, from "
+            "KAFKA_* variables as the apache/kafka image takes them, and from these options, the later winning."
+        ),
+        epilog="The names of all settings: docs/configuration.md.",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+
+def _options() -> list[click.Parameter]:
+    return [
+        click.Option(["--host"], help=f"Address to listen on.  [default: {DEFAULT_HOST}]"),
+        click.Option(
+            ["--port"],
+            type=click.IntRange(0, 65535),
+            help=f"Port to listen on; 0 picks a free one and prints it.  [default: {DEFAULT_PORT}]",
+        ),
+        click.Option(
+            ["--data-dir"],
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Where the logs are kept.  [default: a temporary directory, removed at the end]",
+        ),
+        click.Option(
+            ["--config"],
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A server.properties file.",
+        ),
+        click.Option(
+            ["--set", "assignments"],
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Set one of Kafka's broker settings, or one of ours (odradek.*).",
+        ),
+        click.Option(
+            ["--topic", "topics"],
+            multiple=True,
+            metavar="NAME:PARTITIONS[:key=value,...]",
+            help="Create a topic at start, if it is not there.",
+        ),
+        click.Option(
+            ["--feature", "features"],
+            multiple=True,
+            metavar="NAME=LEVEL",
+            help="Finalize a feature at a level: transaction.version=0, 1 or 2.  [default: 2]",
+        ),
+        click.Option(
+            ["--nodes"], type=click.IntRange(1), default=1, show_default=True, help="Nodes of the cluster."
+        ),
+        click.Option(
+            ["--control-port"], type=click.IntRange(0, 65535), help="Port of the control interface."
+        ),
+        click.Option(
+            ["--log-format"],
+            type=click.Choice(["auto", "human", "json"]),
+            help="How the broker's own log looks.  [default: auto]",
+        ),
+        click.Option(
+            ["--log-level"],
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            help="The least severe level to log.  [default: info]",
+        ),
+    ]
+
+
+def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
+    if options["nodes"] != 1:
+        raise click.UsageError("--nodes above 1: this version of Odradek runs clusters of one node only.")
+    if options["control_port"] is not None:
+        raise click.UsageError("--control-port: this version of Odradek has no control interface yet.")
+    try:
+        config, warnings = load_config(_path(options["config"]), environ, _overrides(options))
+        topics = tuple(parse_topic(text, config.log_defaults) for text in _texts(options["topics"]))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    _check_different(topics)
+    features = dict(parse_feature(text) for text in _texts(options["features"]))
+    return Settings(config, topics, features, tuple(warnings))
+
+
+def _overrides(options: Mapping[str, object]) -> dict[str, str]:
+    """What the options mean, as settings. An option of its own wins over --set of the same thing."""
+    overrides: dict[str, str] = {}
+    for assignment in _texts(options["assignments"]):
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise click.UsageError(f"--set {assignment}: expected KEY=VALUE.")
+        overrides[name.strip()] = value
+    host, port = options["host"], options["port"]
+    if host is not None or port is not None:
+        endpoint = Endpoint(
+            "PLAINTEXT",
+            str(DEFAULT_HOST if host is None else host),
+            DEFAULT_PORT if port is None else int(str(port)),
+        )
+        overrides["listeners"] = str(endpoint)
+    for option, name in (
+        ("data_dir", "log.dirs"),
+        ("log_format", "odradek.log.format"),
+        ("log_level", "odradek.log.level"),
+    ):
+        if options[option] is not None:
+            overrides[name] = str(options[option])
+    return overrides
+
+
+def parse_topic(text: str, defaults: LogConfig) -> TopicSpec:
+    """`orders:4:cleanup.policy=compact,segment.ms=60000`; a value keeps commas that no `key=` follows."""
+    name, _, rest = text.partition(":")
+    count, _, configs_text = rest.partition(":")
+    if (
+        not name
+        or set(name) - _TOPIC_NAME_CHARACTERS
+        or len(name) > _TOPIC_NAME_LENGTH_MAX
+        or name in (".", "..")
+    ):
+        raise click.UsageError(f"--topic {text}: {name!r} is not a name that Kafka allows for a topic.")
+    if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 100_000):
+        raise click.UsageError(f"--topic {text}: expected NAME:PARTITIONS[:key=value,...].")
+    configs: dict[str, str] = {}
+    key = ""
+    for part in filter(None, configs_text.split(",")):
+        before, equals, value = part.partition("=")
+        if equals:
+            key, configs[before] = before, value
+        elif key:
+            configs[key] += f",{part}"
+        else:
+            raise click.UsageError(f"--topic {text}: expected key=value, not {part!r}.")
+    try:
+        LogConfig.from_properties(configs, defaults)
+    except ConfigError as error:
+        raise ConfigError(f"--topic {text}: {error}") from None
+    return TopicSpec(name, int(count), configs)
+
+
+def _check_different(topics: Sequence[TopicSpec]) -> None:
+    names = [topic.name for topic in topics]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.UsageError(f"--topic {name} is given more than once.")
+
+
+def parse_feature(text: str) -> tuple[str, int]:
+    """`transaction.version=1`, checked against what this broker can do."""
+    name, _, level_text = text.partition("=")
+    if name not in CHOOSABLE_FEATURES:
+        raise click.UsageError(
+            f"--feature {text}: the features to choose are {', '.join(CHOOSABLE_FEATURES)}."
+        )
+    lowest, highest = CHOOSABLE_FEATURES[name]
+    if not (level_text.isascii() and level_text.isdigit() and lowest <= int(level_text[:5]) <= highest):
+        raise click.UsageError(f"--feature {text}: {name} goes from {lowest} to {highest}.")
+    return name, int(level_text)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, tuple) else ()
+
+
+def _path(value: object) -> Path | None:
+    return value if isinstance(value, Path) else None

@@ -1,0 +1,59 @@
+"""`odradek`: the command line.
+
+This process never loads the broker: `serve` becomes the broker's process, in an interpreter that ignores
+the user's own modules, and passes its options through untouched: help and errors come from the reader.
+"""
+
+import os
+import sys
+
+import click
+
+_PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="odradek", message="%(prog)s %(version)s")
+def main() -> None:
+    """A Kafka broker emulator for exactly-once work."""
+
+
+@main.command(context_settings=_PASS_THROUGH, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def serve(arguments: tuple[str, ...]) -> None:
+    """Start a broker (`odradek serve --help` lists the options)."""
+    # The process is replaced, so that signals and the exit code are the broker's own, also as PID 1.
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker", *arguments])
+
+
+@main.command()
+@click.option(
+    "--bootstrap", default="localhost:9092", show_default=True, metavar="HOST:PORT", help="Whom to ask."
+)
+@click.option(
+    "--timeout", default=3.0, show_default=True, metavar="SECONDS", help="How long to wait for the answer."
+)
+def health(bootstrap: str, timeout: float) -> None:
+    """Ask a broker for its API versions; the exit code is 0 if it answers and 1 if not."""
+    from odradek.health import HealthError, ask_api_versions
+
+    try:
+        apis = ask_api_versions(bootstrap, timeout)
+    except HealthError as error:
+        raise click.ClickException(f"{bootstrap}: {error}") from None
+    click.echo(f"{bootstrap} is healthy: it announces {apis} APIs")
+
+
+@main.command(context_settings=_PASS_THROUGH, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def demo(arguments: tuple[str, ...]) -> None:
+    """Move a real data set exactly once while workers and broker are killed (needs odradek[demo])."""
+    try:
+        from odradek.demo import main as demo_main
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("odradek"):
+            raise
+        message = f"The demo needs {error.name}, which is not installed: pip install 'odradek[demo]'"
+        raise click.ClickException(message) from None
+    sys.exit(demo_main(list(arguments)))

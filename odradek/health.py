@@ -1,0 +1,41 @@
+"""One ApiVersions request over a plain socket: the smallest question that only a working broker answers."""
+
+import socket
+import struct
+
+_ANSWER_BYTES_MAX = 1 << 20
+
+
+class HealthError(Exception):
+    """The broker did not answer, or not as one does."""
+
+
+def ask_api_versions(bootstrap: str, timeout_s: float = 3.0) -> int:
+    """How many APIs the broker at `host:port` announces."""
+    host, colon, port = bootstrap.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise HealthError("expected HOST:PORT")
+    # ApiVersions, version 0, correlation id 1, client id "health"
+    request = struct.pack(">hhih6s", 18, 0, 1, 6, b"health")
+    try:
+        with socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            (size,) = struct.unpack(">i", _read(connection, 4))
+            if not 10 <= size <= _ANSWER_BYTES_MAX:
+                raise HealthError(f"an answer of {size} bytes is not Kafka's")
+            correlation_id, error_code, api_count = struct.unpack_from(">ihi", _read(connection, size))
+    except OSError as error:
+        raise HealthError(error.strerror or str(error) or type(error).__name__) from error
+    if correlation_id != 1 or error_code != 0 or api_count <= 0:
+        raise HealthError(f"error code {error_code}, {api_count} APIs")
+    return int(api_count)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    chunks = bytearray()
+    while len(chunks) < size:
+        chunk = connection.recv(size - len(chunks))
+        if not chunk:
+            raise HealthError("it closed the connection without an answer")
+        chunks += chunk
+    return bytes(chunks)
