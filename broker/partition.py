@@ -9,8 +9,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 
+import structlog
+
+from broker.clock import Clock
+from protocol.batch import EndTxnMarker, RecordBatch, end_txn_marker
 from protocol.errors import ErrorCode
+from storage.epochs import UNDEFINED
+from storage.files import StorageError
+from storage.log import Log, TimestampedOffset
+from storage.producers import Origin, VerificationGuard
+from storage.validation import Invalid, validate
+
+log_events = structlog.get_logger("broker.partition")
+
+Committed = Callable[[ErrorCode], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,46 +71,309 @@ class TimestampOffset:
 
 
 class Partition:
-    """One replica. Attributes are read-only to others.
+    """One replica on this node. Its attributes are read-only to others."""
 
-    topic, index, topic_id, leader_id, leader_epoch, replicas, isr.
-    """
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        log: Log,
+        clock: Clock,
+        *,
+        leader_id: int,
+        leader_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        verification_enabled: Callable[[], bool] = lambda: True,
+        flush: Callable[[Partition], None] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id: uuid.UUID = log.topic_id
+        self.log = log
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+        self.isr = isr
+        self.high_watermark = log.log_end_offset
+        self.offline: str | None = None
+        """Why the files cannot be used, once they cannot."""
+        self._clock = clock
+        self._verification_enabled = verification_enabled
+        self._flush = flush
+        self._watchers: dict[Callable[[], None], None] = {}
+        self._waiting: list[tuple[int, int, Committed]] = []
+        self._arrivals = count()
 
-    topic: str
-    index: int
-    topic_id: uuid.UUID
-    leader_id: int
-    leader_epoch: int
-    replicas: Sequence[int]
-    isr: Sequence[int]
+    # -- offsets ------------------------------------------------------------------------------------------------
 
     @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
-    @property
-    def high_watermark(self) -> int: ...
-    @property
-    def last_stable_offset(self) -> int: ...
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
 
-    def append(self, records: bytes, *, required_acks: int, guard: object | None = None) -> AppendResult:
-        """Append what a client sent (one batch): every check of LogValidator and of the producer state applies."""
-        ...
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
 
-    def append_internal(self, records: bytes) -> AppendResult:
-        """Append a coordinator's batch (its own topic): offsets are assigned, sequences are not checked."""
-        ...
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where read_committed readers may read: below the first open transaction and the high watermark."""
+        unstable = self.log.producers.first_unstable_offset(self.high_watermark)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log.log_start_offset)
 
-    def on_committed(self, end_offset: int, callback: Callable[[ErrorCode], None]) -> None:
+    def _read_end(self, *, read_committed: bool) -> int:
+        return self.last_stable_offset if read_committed else self.high_watermark
+
+    # -- appending ----------------------------------------------------------------------------------------------
+
+    def append(
+        self, batch: RecordBatch, *, required_acks: int, guard: VerificationGuard | None = None
+    ) -> AppendResult:
+        """Append what a client sent: every check of Kafka's LogValidator and of the producer state applies."""
+        if required_acks == -1 and not self._has_enough_replicas():
+            return AppendResult(ErrorCode.not_enough_replicas)
+        now_ms = self._clock.now_ms()
+        valid = validate(batch, self.log.config, now_ms)
+        if isinstance(valid, Invalid):
+            log_start = self.log.log_start_offset if valid.tells_log_start else -1
+            return AppendResult(
+                valid.error,
+                log_start_offset=log_start,
+                message=valid.message if valid.record_errors or valid.error is ErrorCode.invalid_record else None,
+                record_errors=valid.record_errors,
+            )
+        if batch.producer_id >= 0:
+            refused = self._check_producer(batch, Origin.CLIENT, guard)
+            if refused is not None:
+                return refused
+        return self._append(valid.batch, now_ms, valid.log_append_time_ms)
+
+    def append_internal(
+        self, records: bytes, *, guard: VerificationGuard | None = None, verified: bool = False
+    ) -> AppendResult:
+        """Append a coordinator's batch to its topic: offsets are assigned, sequences are not checked.
+
+        ``verified`` says that the caller has checked the producer's guard in this turn.
+        """
+        batch = RecordBatch.parse(records)
+        if batch.producer_id >= 0 and not verified:
+            refused = self._check_producer(batch, Origin.COORDINATOR, guard)
+            if refused is not None:
+                return refused
+        return self._append(batch, self._clock.now_ms(), -1)
+
+    def _has_enough_replicas(self) -> bool:
+        wanted = min(self.log.config.min_insync_replicas, len(self.replicas))
+        return len(self.isr) >= wanted
+
+    def _check_producer(
+        self, batch: RecordBatch, origin: Origin, guard: VerificationGuard | None
+    ) -> AppendResult | None:
+        """The answer for a repeated or a refused batch; None when it may be appended."""
+        producers = self.log.producers
+        if origin is Origin.CLIENT:
+            known = producers.duplicate_of(batch)
+            if known is not None:
+                # Kafka answers with the remembered timestamp even on CreateTime topics.
+                return AppendResult(
+                    ErrorCode.none,
+                    known.first_offset,
+                    known.last_offset,
+                    known.timestamp_ms,
+                    self.log.log_start_offset,
+                    duplicate=True,
+                )
+        refused = producers.check(batch, origin, guard, verification_enabled=self._verification_enabled())
+        if refused is None:
+            return None
+        log_events.info(
+            "batch refused",
+            topic=self.topic,
+            partition=self.index,
+            error=refused.error.name,
+            reason=refused.message,
+        )
+        return AppendResult(refused.error, log_start_offset=self.log.log_start_offset)
+
+    def _append(self, batch: RecordBatch, now_ms: int, log_append_time_ms: int) -> AppendResult:
+        if self.offline is not None:
+            return AppendResult(ErrorCode.kafka_storage_error)
+        try:
+            base_offset = self.log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
+        except StorageError as error:
+            return self._go_offline(error)
+        self.advance_high_watermark()
+        last_offset = base_offset + batch.last_offset_delta
+        return AppendResult(
+            ErrorCode.none, base_offset, last_offset, log_append_time_ms, self.log.log_start_offset
+        )
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: EndTxnMarker, transaction_version: int
+    ) -> AppendResult:
+        """End a producer's transaction here (WriteTxnMarkers); fenced by producer epoch and coordinator epoch."""
+        if not self._has_enough_replicas():
+            return AppendResult(ErrorCode.not_enough_replicas)
+        if self.offline is not None:
+            return AppendResult(ErrorCode.kafka_storage_error)
+        refused = self.log.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
+        if refused is not None:
+            return AppendResult(refused.error)
+        now_ms = self._clock.now_ms()
+        data = end_txn_marker(
+            producer_id,
+            producer_epoch,
+            committed=marker.committed,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        try:
+            offset = self.log.append_marker(
+                RecordBatch.parse(data), marker, self.leader_epoch, now_ms, transaction_version
+            )
+        except StorageError as error:
+            return self._go_offline(error)
+        self.advance_high_watermark()
+        return AppendResult(ErrorCode.none, offset, offset, -1, self.log.log_start_offset)
+
+    def _go_offline(self, error: StorageError) -> AppendResult:
+        self.offline = str(error)
+        log_events.error("partition offline", topic=self.topic, partition=self.index, file=error.path, reason=str(error))
+        return AppendResult(ErrorCode.kafka_storage_error)
+
+    # -- committing ---------------------------------------------------------------------------------------------
+
+    def advance_high_watermark(self) -> None:
+        """Commit what every in-sync replica has: here, all of the log, once ``flush.messages`` is satisfied."""
+        end_offset = self.log.log_end_offset
+        if self._flush is not None and end_offset - self.log.flushed_offset >= self.log.config.flush_messages:
+            self._flush(self)  # comes back here when the bytes are on the disk
+            return
+        if end_offset > self.high_watermark:
+            self.high_watermark = end_offset
+            self._release_waiting(ErrorCode.none)
+            self.notify()
+
+    def on_committed(self, end_offset: int, callback: Committed) -> None:
         """Call back once the high watermark has reached ``end_offset``: at once if it has, with an error if it never will."""
-        ...
+        if self.high_watermark >= end_offset:
+            callback(ErrorCode.none)
+        else:
+            heappush(self._waiting, (end_offset, next(self._arrivals), callback))
 
-    def read(
-        self, offset: int, max_bytes: int, *, read_committed: bool, whole_first_batch: bool
-    ) -> ReadResult: ...
+    def _release_waiting(self, error: ErrorCode) -> None:
+        while self._waiting and (error is not ErrorCode.none or self._waiting[0][0] <= self.high_watermark):
+            heappop(self._waiting)[2](error)
+
+    def resign(self, error: ErrorCode) -> None:
+        """This replica stops leading (moved, deleted): whoever waits is told."""
+        self.leader_id = -1
+        self._release_waiting(error)
+        self.notify()
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call back, until unwatched, whenever the high watermark, the last stable offset, the log start or the leader changes."""
-        ...
+        """Call back, until unwatched, whenever the high watermark, the log start or the leader changes."""
+        self._watchers[callback] = None
 
-    def unwatch(self, callback: Callable[[], None]) -> None: ...
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        self._watchers.pop(callback, None)
+
+    def notify(self) -> None:
+        if self._watchers:
+            for callback in tuple(self._watchers):
+                callback()
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, read_committed: bool, whole_first_batch: bool) -> ReadResult:
+        """What a consumer at ``offset`` gets: never filtered, with the aborted transactions beside it."""
+        log = self.log
+        if self.offline is not None:
+            return ReadResult(ErrorCode.kafka_storage_error)
+        if offset < log.log_start_offset or offset > log.log_end_offset:
+            return ReadResult(ErrorCode.offset_out_of_range)
+        high_watermark, last_stable_offset = self.high_watermark, self.last_stable_offset
+        end_offset = last_stable_offset if read_committed else high_watermark
+        records = b""
+        aborted: list[tuple[int, int]] | None = [] if read_committed else None
+        try:
+            span = log.read(offset, end_offset, max_bytes, whole_first_batch=whole_first_batch)
+            if span is not None:
+                records = span.bytes()
+                if read_committed:
+                    found = log.aborted_transactions(offset, span)
+                    aborted = [(entry.producer_id, entry.first_offset) for entry in found]
+        except StorageError as error:
+            return ReadResult(self._go_offline(error).error)
+        return ReadResult(
+            ErrorCode.none, records, high_watermark, last_stable_offset, log.log_start_offset, aborted
+        )
+
+    def readable_bytes(self, offset: int, *, read_committed: bool) -> tuple[int, bool]:
+        """(bytes a reader at ``offset`` could get now, whether ``offset`` lies in an older segment than their end)."""
+        end_offset = self._read_end(read_committed=read_committed)
+        available = self.log.bytes_between(offset, end_offset)
+        if not available:
+            return 0, False
+        older = self.log.segment_index(offset) < self.log.segment_index(end_offset)
+        return available, older
+
+    def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
+        """Is the client's view of the leader ours? -1 means that it has none (KIP-320)."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return ErrorCode.none
+        if current_leader_epoch < self.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        return ErrorCode.unknown_leader_epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the newest known epoch that is not newer than the one asked for; (-1, -1) if none."""
+        return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
+
+    def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[ErrorCode, tuple[int, int] | None]:
+        """Has the reader's log left ours? (error, (epoch, end offset) where it did)."""
+        if last_fetched_epoch < 0:
+            return ErrorCode.none, None
+        epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
+        if (epoch, end_offset) == UNDEFINED or fetch_offset < self.log.log_start_offset:
+            return ErrorCode.offset_out_of_range, None
+        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+            return ErrorCode.none, (epoch, end_offset)
+        return ErrorCode.none, None
+
+    def latest(self, *, read_committed: bool) -> TimestampOffset:
+        """ListOffsets -1: the next offset that a reader of this isolation level would get."""
+        return TimestampOffset(ErrorCode.none, self._read_end(read_committed=read_committed), -1, self.leader_epoch)
+
+    def earliest(self) -> TimestampOffset:
+        """ListOffsets -2 (and -4, without tiers)."""
+        start = self.log.log_start_offset
+        return TimestampOffset(ErrorCode.none, start, -1, self.log.epochs.epoch_for_offset(start))
+
+    def max_timestamp(self, *, read_committed: bool) -> TimestampOffset:
+        """ListOffsets -3: the record with the largest timestamp, markers included."""
+        return self._found(self.log.find_max_timestamp(), read_committed=read_committed)
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, read_committed: bool) -> TimestampOffset:
+        """The first record whose timestamp is not smaller."""
+        return self._found(self.log.find_timestamp(timestamp_ms), read_committed=read_committed)
+
+    def _found(self, found: TimestampedOffset | None, *, read_committed: bool) -> TimestampOffset:
+        if found is None or found.offset >= self._read_end(read_committed=read_committed):
+            return TimestampOffset(ErrorCode.none)
+        return TimestampOffset(ErrorCode.none, *found)
+
+    # -- deleting -----------------------------------------------------------------------------------------------
+
+    def delete_records(self, before_offset: int) -> tuple[ErrorCode, int]:
+        """Move the log start (DeleteRecords); -1 stands for the high watermark. Returns the new low watermark."""
+        if before_offset == -1:
+            before_offset = self.high_watermark
+        if before_offset < 0 or before_offset > self.high_watermark:
+            return ErrorCode.offset_out_of_range, -1
+        if before_offset > self.log.log_start_offset:
+            self.log.advance_log_start(before_offset)
+            self.notify()
+        return ErrorCode.none, self.log.log_start_offset

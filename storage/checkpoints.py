@@ -1,0 +1,80 @@
+"""Kafka's small text files: a version line, a count, one row per line; and ``partition.metadata``."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from storage.files import StorageError, replace_file
+
+VERSION = 0
+
+
+def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
+    """The text of a checkpoint file.
+
+    >>> format_rows([(0, 5)])
+    b'0\\n1\\n0 5\\n'
+    """
+    lines = [" ".join(map(str, row)) for row in rows]
+    return "".join(f"{line}\n" for line in (VERSION, len(lines), *lines)).encode()
+
+
+def parse_rows(path: Path, columns: int) -> list[list[str]]:
+    """The rows of a checkpoint file; none where the file is missing or empty (Kafka creates some empty)."""
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(path, error) from error
+    if not lines:
+        return []
+    if lines[0].strip() != str(VERSION):
+        raise StorageError(path, f"version {lines[0]!r} of this file is not known")
+    rows = [line.split(" ") for line in lines[2:] if line]
+    if len(lines) < 2 or not lines[1].isdigit() or int(lines[1]) != len(rows):
+        raise StorageError(path, "the number of entries is not the one announced")
+    if any(len(row) != columns for row in rows):
+        raise StorageError(path, f"a line does not have {columns} fields")
+    return rows
+
+
+def read_offsets(path: Path) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> offset, as in ``recovery-point-offset-checkpoint`` and its siblings."""
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in parse_rows(path, 3)}
+
+
+def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
+    replace_file(path, format_rows((topic, partition, offset) for (topic, partition), offset in offsets.items()))
+
+
+def topic_id_text(topic_id: uuid.UUID) -> str:
+    """Kafka's spelling of a uuid: base64url without padding."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def parse_topic_id(text: str) -> uuid.UUID:
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
+    """``partition.metadata``: 43 bytes, no newline at the end, as Kafka 4.3 writes it."""
+    replace_file(directory / "partition.metadata", f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
+
+
+def read_partition_metadata(directory: Path) -> uuid.UUID | None:
+    """The topic id of a partition directory, or None when the file is not there."""
+    path = directory / "partition.metadata"
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(path, error) from error
+    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    if fields.get("version") != "0" or "topic_id" not in fields:
+        raise StorageError(path, "this is not a partition.metadata of version 0")
+    return parse_topic_id(fields["topic_id"])

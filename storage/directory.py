@@ -1,0 +1,88 @@
+"""A node's log directory: the lock, the mark of a clean stop, the checkpoints, the partitions' folders."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from storage.checkpoints import read_offsets, write_offsets
+from storage.files import StorageError, replace_file
+
+CLEAN_MARK = ".kafka_cleanshutdown"
+LOCK = ".lock"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+DIRECTORY_NAME_MAX = 255
+
+PartitionKey = tuple[str, int]
+
+
+class DirectoryInUse(Exception):
+    """Another process works on this directory."""
+
+
+class LogDirectory:
+    """One directory with an exclusive lock for as long as it is open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock_fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock_fd)
+            raise DirectoryInUse(f"{path} is in use by another broker") from error
+        mark = path / CLEAN_MARK
+        self.was_clean = mark.exists() or not any(self.partition_directories())
+        # From here on a crash is a crash.
+        mark.unlink(missing_ok=True)
+
+    def partition_path(self, topic: str, index: int) -> Path:
+        return self.path / f"{topic}-{index}"
+
+    def partition_directories(self) -> Iterator[tuple[PartitionKey, Path]]:
+        """The folders that hold a partition. The name is split at the last dash: topics may contain some."""
+        for entry in sorted(self.path.iterdir()):
+            topic, dash, index = entry.name.rpartition("-")
+            if dash and index.isdigit() and entry.is_dir() and topic != "__cluster_metadata":
+                yield (topic, int(index)), entry
+
+    def doomed_directories(self) -> Iterator[Path]:
+        """Folders of deleted topics whose removal was not finished."""
+        return (entry for entry in self.path.iterdir() if entry.name.endswith("-delete") and entry.is_dir())
+
+    def mark_for_deletion(self, topic: str, index: int, unique: str) -> Path | None:
+        """Rename a partition's folder so that its name is free at once; its files can be removed later."""
+        source = self.partition_path(topic, index)
+        if not source.exists():
+            return None
+        suffix = f"-{index}.{unique}-delete"
+        target = self.path / f"{topic[: DIRECTORY_NAME_MAX - len(suffix)]}{suffix}"
+        try:
+            source.rename(target)
+        except OSError as error:
+            raise StorageError(source, error) from error
+        return target
+
+    @staticmethod
+    def remove(path: Path) -> None:
+        """Remove a folder and its files (slow for big ones: call it off the loop)."""
+        shutil.rmtree(path, ignore_errors=True)
+
+    def read_checkpoint(self, name: str) -> dict[PartitionKey, int]:
+        return read_offsets(self.path / name)
+
+    def write_checkpoint(self, name: str, offsets: Mapping[PartitionKey, int]) -> None:
+        write_offsets(self.path / name, offsets)
+
+    def close(self, *, clean: bool, broker_epoch: int = 0) -> None:
+        """Give the lock back; after a clean stop leave the mark that lets the next start skip recovery."""
+        if clean:
+            replace_file(self.path / CLEAN_MARK, f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode())
+        os.close(self._lock_fd)

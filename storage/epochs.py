@@ -1,0 +1,81 @@
+"""Which leader epoch began at which offset: the content of ``leader-epoch-checkpoint`` (KIP-101, KIP-279)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+
+from storage.checkpoints import format_rows, parse_rows
+from storage.files import replace_file
+
+UNDEFINED = (-1, -1)
+
+
+class LeaderEpochs:
+    """Epochs and start offsets, both strictly rising. In memory; ``save`` writes the file."""
+
+    __slots__ = ("_epochs", "_starts", "dirty")
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self._epochs = [epoch for epoch, _ in entries or []]
+        self._starts = [start for _, start in entries or []]
+        self.dirty = False
+
+    @classmethod
+    def load(cls, path: Path) -> LeaderEpochs:
+        return cls([(int(epoch), int(start)) for epoch, start in parse_rows(path, 2)])
+
+    def save(self, path: Path) -> None:
+        replace_file(path, format_rows(self.entries()))
+        self.dirty = False
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 when none began yet."""
+        return self._epochs[-1] if self._epochs else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """An epoch begins. Entries that it contradicts (same start, later start) go."""
+        if epoch <= self.latest:
+            return
+        while self._starts and self._starts[-1] >= start_offset:
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.dirty = True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, end offset) for OffsetForLeaderEpoch; UNDEFINED when we cannot know."""
+        if epoch < 0 or not self._epochs or epoch > self.latest:
+            return UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        if epoch < self._epochs[0]:
+            return epoch, self._starts[0]
+        index = bisect_right(self._epochs, epoch)
+        return self._epochs[index - 1], self._starts[index]
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch in which an offset was written, -1 when before the first."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else -1
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that began at or after ``end_offset``."""
+        while self._starts and self._starts[-1] >= end_offset:
+            self._epochs.pop()
+            self._starts.pop()
+            self.dirty = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that ended before ``start_offset``; the one it lies in now begins there."""
+        index = bisect_right(self._starts, start_offset) - 1
+        if index < 0 or (index == 0 and self._starts[0] == start_offset):
+            return
+        self._epochs = self._epochs[index:]
+        self._starts = [start_offset, *self._starts[index + 1 :]]
+        self.dirty = True

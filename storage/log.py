@@ -1,0 +1,409 @@
+"""One partition's log: segments, indexes, producer state, offsets. It has never heard of requests.
+
+Only ``append`` makes the log longer; it returns after the write has. Offsets are assigned by the caller's place in the
+order of calls. Nothing here waits and nothing reads the clock: ``now_ms`` is an argument.
+"""
+
+from __future__ import annotations
+
+import uuid
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, patched_header
+from storage.checkpoints import write_partition_metadata
+from storage.config import LogConfig
+from storage.epochs import LeaderEpochs
+from storage.files import AppendFile, replace_file
+from storage.index import AbortedTransaction
+from storage.producers import Producers
+from storage.segment import Segment, file_name
+
+EPOCH_FILE = "leader-epoch-checkpoint"
+RELATIVE_OFFSET_MAX = 2**31 - 1
+TAIL_BATCHES_REMEMBERED = 256
+"""Places of the newest batches, so that a reader at the tail finds its batch without a scan."""
+
+
+class Span(NamedTuple):
+    """A stretch of one segment's file."""
+
+    file: AppendFile
+    position: int
+    length: int
+
+    def bytes(self) -> bytes:
+        return self.file.read(self.position, self.length)
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by time."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+class _Place(NamedTuple):
+    last_offset: int
+    segment: Segment
+    position: int
+    size: int
+
+
+class Log:
+    """The files of one partition. ``directory`` is made at the first append or by ``create``."""
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        segments: list[Segment] | None = None,
+        log_start_offset: int = 0,
+        producers: Producers | None = None,
+        epochs: LeaderEpochs | None = None,
+        jitter: Callable[[int], int] = lambda bound_ms: 0,
+    ) -> None:
+        self.directory = directory
+        self.topic_id = topic_id
+        self.config = config
+        self.segments = segments or []
+        self._bases = [segment.base_offset for segment in self.segments]
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_start_offset
+        self.producers = producers or Producers()
+        self.epochs = epochs or LeaderEpochs()
+        self._jitter = jitter
+        # Everything below is on the disk for good (fsynced).
+        self.flushed_offset = log_start_offset
+        self._last_snapshot_offset = -1
+        self._tail: deque[_Place] = deque(maxlen=TAIL_BATCHES_REMEMBERED)
+        self.on_roll: Callable[[Segment], None] | None = None
+        """Called with each segment that was just sealed: it wants an fsync."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the directory has been made."""
+        return bool(self.segments)
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def create(self, now_ms: int) -> None:
+        """Make the directory and the first segment, unless they are there."""
+        if self.segments:
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_partition_metadata(self.directory, self.topic_id)
+        self._add_segment(self.log_end_offset, now_ms)
+        self.save_epochs()
+
+    def append_data(self, batch: RecordBatch, leader_epoch: int, now_ms: int, timestamp_ms: int) -> int:
+        """Append a data batch at the end, and to the producer state; returns its base offset.
+
+        ``timestamp_ms`` is the largest of its records as stored.
+        """
+        base_offset = self._append(batch, leader_epoch, now_ms)
+        if batch.producer_id >= 0:
+            self.producers.update(batch, base_offset, timestamp_ms)
+        return base_offset
+
+    def append_marker(
+        self, batch: RecordBatch, marker: EndTxnMarker, leader_epoch: int, now_ms: int, transaction_version: int
+    ) -> int:
+        """Append the marker that ends a transaction; returns its offset."""
+        offset = self._append(batch, leader_epoch, now_ms)
+        aborted = self.producers.complete(
+            batch.producer_id, batch.producer_epoch, marker, offset, batch.max_timestamp, transaction_version
+        )
+        if aborted is not None:
+            self.active.transaction_index.append(aborted)
+        return offset
+
+    def _append(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> int:
+        base_offset = self.log_end_offset
+        last_offset = base_offset + batch.last_offset_delta
+        segment = self._segment_for(batch, last_offset, now_ms)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+            self.save_epochs()
+        header = patched_header(batch.buffer, base_offset, leader_epoch, batch.start)
+        size = batch.size
+        position = segment.append(
+            (header, memoryview(batch.buffer)[batch.start + len(header) : batch.start + size]),
+            size,
+            last_offset=last_offset,
+            max_timestamp_ms=batch.max_timestamp,
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+        self._tail.append(_Place(last_offset, segment, position, size))
+        self.log_end_offset = last_offset + 1
+        return base_offset
+
+    def _segment_for(self, batch: RecordBatch, last_offset: int, now_ms: int) -> Segment:
+        if not self.segments:
+            self.create(now_ms)
+        segment = self.segments[-1]
+        if self._must_roll(segment, batch, last_offset, now_ms):
+            segment = self.roll(now_ms)
+        return segment
+
+    def _must_roll(self, segment: Segment, batch: RecordBatch, last_offset: int, now_ms: int) -> bool:
+        """``LogSegment.shouldRoll``: by size, by the records' own time, by a full index, by a too distant offset."""
+        if segment.size == 0:
+            return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        config = self.config
+        if segment.size > config.segment_bytes - batch.size:
+            return True
+        if segment.first_timestamp_ms >= 0:
+            waited_ms = batch.max_timestamp - segment.first_timestamp_ms
+        else:
+            waited_ms = now_ms - segment.created_ms
+        return (
+            waited_ms > config.segment_ms - segment.jitter_ms
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or segment.index_is_full(config.segment_index_bytes)
+        )
+
+    def roll(self, now_ms: int) -> Segment:
+        """Seal the active segment and begin the next one, with a snapshot of the producers at its base."""
+        sealed = self.active
+        sealed.seal()
+        self.take_snapshot()
+        segment = self._add_segment(self.log_end_offset, now_ms)
+        if self.on_roll is not None:
+            self.on_roll(sealed)
+        return segment
+
+    def _add_segment(self, base_offset: int, now_ms: int) -> Segment:
+        jitter_ms = self._jitter(min(self.config.segment_jitter_ms, self.config.segment_ms))
+        segment = Segment(self.directory, base_offset, created_ms=now_ms, jitter_ms=jitter_ms, fresh=True)
+        segment.log.fileno()
+        segment.save_indexes()
+        self.segments.append(segment)
+        self._bases.append(base_offset)
+        return segment
+
+    def take_snapshot(self) -> None:
+        """Write the producer state up to the log end, unless that was just done."""
+        offset = self.log_end_offset
+        if not self.segments or offset == self._last_snapshot_offset:
+            return
+        from protocol.records.producer_snapshot import encode
+
+        replace_file(self.directory / file_name(offset, "snapshot"), encode(self.producers.snapshot()))
+        self._last_snapshot_offset = offset
+
+    def snapshot_taken_at(self, offset: int) -> None:
+        """Recovery found this snapshot on the disk."""
+        self._last_snapshot_offset = offset
+
+    def save_epochs(self) -> None:
+        if self.segments:
+            self.epochs.save(self.directory / EPOCH_FILE)
+
+    def assign_epoch(self, epoch: int) -> None:
+        """This replica leads from the log's end on; the entry is there before any record of the epoch (KIP-101)."""
+        if epoch > self.epochs.latest:
+            self.epochs.assign(epoch, self.log_end_offset)
+            self.save_epochs()
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def segment_index(self, offset: int) -> int:
+        """The index of the segment whose range holds ``offset``."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def locate(self, offset: int) -> _Place | None:
+        """The batch that holds ``offset``, or the next one; None at or after the log's end."""
+        if offset >= self.log_end_offset or not self.segments:
+            return None
+        tail = self._tail
+        if tail and tail[0].last_offset < offset:
+            index = bisect_right(tail, offset - 1, key=_last_offset)
+            return tail[index]
+        for segment in self.segments[self.segment_index(offset) :]:
+            found = segment.locate(offset)
+            if found is not None:
+                return _Place(-1, segment, *found)
+        return None
+
+    def read(self, offset: int, end_offset: int, max_bytes: int, *, whole_first_batch: bool) -> Span | None:
+        """Where the bytes of ``offset`` up to (not with) ``end_offset`` stand, at most ``max_bytes`` of them.
+
+        A span begins with the batch that holds ``offset``, never leaves its segment and may cut its last batch, as
+        Kafka's do; with ``whole_first_batch`` the first one is whole even when it is larger. None: nothing there.
+        """
+        if offset >= end_offset:
+            return None
+        place = self.locate(offset)
+        if place is None:
+            return None
+        segment, position = place.segment, place.position
+        available = self._end_position(segment, end_offset) - position
+        if available <= 0:
+            return None
+        length = min(max_bytes, available)
+        if length < place.size:
+            if not whole_first_batch:
+                return None
+            length = place.size
+        return Span(segment.log, position, length)
+
+    def _end_position(self, segment: Segment, end_offset: int) -> int:
+        """The position in ``segment`` before which only offsets below ``end_offset`` stand."""
+        if end_offset >= self.log_end_offset:
+            return segment.size
+        place = self.locate(end_offset)
+        if place is None or place.segment is not segment:
+            return segment.size
+        return place.position
+
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """How many bytes a reader at ``offset`` could get; an upper bound where batches are cut."""
+        if offset >= end_offset:
+            return 0
+        place = self.locate(offset)
+        if place is None:
+            return 0
+        first = self._bases.index(place.segment.base_offset)
+        last = self.segment_index(end_offset - 1)
+        if first == last:
+            return self._end_position(place.segment, end_offset) - place.position
+        between = sum(segment.size for segment in self.segments[first:last]) - place.position
+        return between + self._end_position(self.segments[last], end_offset)
+
+    def batches(self, offset: int | None = None) -> Iterator[RecordBatch]:
+        """All batches from the one that holds ``offset`` (by default the log start) to the end."""
+        start = self.log_start_offset if offset is None else offset
+        place = self.locate(start)
+        if place is None:
+            return
+        first = self._bases.index(place.segment.base_offset)
+        position = place.position
+        for segment in self.segments[first:]:
+            yield from segment.batches(position)
+            position = 0
+
+    def aborted_transactions(self, offset: int, span: Span) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of ``span`` must know, in marker order: more than needed, never less."""
+        first = self.segment_index(offset)
+        segment = self.segments[first]
+        if segment.log is not span.file:
+            first = next(i for i, s in enumerate(self.segments) if s.log is span.file)
+            segment = self.segments[first]
+        upper = segment.offset_index.offset_after_position(span.position + span.length)
+        if upper is None:
+            following = first + 1
+            upper = self._bases[following] if following < len(self._bases) else self.log_end_offset
+        found = []
+        for segment in self.segments[first:]:
+            for entry in segment.transaction_index.entries():
+                if entry.last_offset >= offset and entry.first_offset < upper:
+                    found.append(entry)
+                if entry.last_stable_offset >= upper:
+                    return found
+        return found
+
+    def find_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
+        """The first record at or after the log start whose timestamp is not smaller."""
+        for segment in self.segments:
+            if segment.max_timestamp_ms < timestamp_ms:
+                continue
+            start = max(segment.time_index.offset_at_or_before(timestamp_ms), segment.base_offset)
+            position = segment.offset_index.position_at_or_before(start)
+            for batch in segment.batches(position):
+                if batch.max_timestamp < timestamp_ms or batch.last_offset < self.log_start_offset:
+                    continue
+                for record in batch.records():
+                    if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
+                        return TimestampedOffset(record.offset, record.timestamp, batch.partition_leader_epoch)
+        return None
+
+    def find_max_timestamp(self) -> TimestampedOffset | None:
+        """The record with the largest timestamp, the first of them; control records count."""
+        if not any(segment.size for segment in self.segments):
+            return None
+        largest = max((segment.max_timestamp_ms for segment in self.segments if segment.size), default=-1)
+        return self.find_timestamp(largest)
+
+    # -- shortening ---------------------------------------------------------------------------------------------
+
+    def advance_log_start(self, offset: int) -> None:
+        """Nothing below ``offset`` may be read any more."""
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut every batch that holds ``offset`` or more (a follower's step back; recovery's too). Producers are the caller's."""
+        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
+            self._drop_last_segment()
+        if self.segments:
+            segment = self.segments[-1]
+            found = segment.locate(offset)
+            if found is not None:
+                segment.log.truncate(found[0])
+            segment.offset_index.truncate(offset)
+            segment.time_index.truncate(offset)
+            segment.transaction_index.truncate(offset)
+            segment.load_timestamps()
+        self._tail.clear()
+        self.epochs.truncate_from_end(offset)
+        self.log_end_offset = min(self.log_end_offset, offset)
+        self.flushed_offset = min(self.flushed_offset, offset)
+
+    def _drop_last_segment(self) -> None:
+        segment = self.segments.pop()
+        self._bases.pop()
+        segment.close()
+        for path in segment.paths():
+            path.unlink(missing_ok=True)
+
+    def refresh_end(self) -> None:
+        """Learn the log end from the last batch on the disk (after recovery)."""
+        end = self.active.base_offset if self.segments else self.log_start_offset
+        if self.segments and self.active.size:
+            for batch in self.active.batches(self.active.offset_index.position_at_or_before(2**62)):
+                end = batch.last_offset + 1
+        self.log_end_offset = end
+
+    # -- durability ---------------------------------------------------------------------------------------------
+
+    def flush_targets(self) -> list[Segment]:
+        """The segments that hold bytes not yet fsynced; any thread may ``sync`` them."""
+        return [s for s in self.segments[self.segment_index(self.flushed_offset) :] if s.size] if self.segments else []
+
+    def flushed_up_to(self, offset: int) -> None:
+        self.flushed_offset = max(self.flushed_offset, offset)
+
+    def close(self, *, clean: bool) -> None:
+        """Close the files. A clean close seals the indexes, writes the producer snapshot and fsyncs everything."""
+        if clean and self.segments:
+            self.active.seal()
+            self.take_snapshot()
+            for segment in self.flush_targets():
+                segment.sync()
+            self.flushed_up_to(self.log_end_offset)
+            if self.epochs.dirty:
+                self.save_epochs()
+        for segment in self.segments:
+            segment.close()
+
+
+def _last_offset(place: _Place) -> int:
+    return place.last_offset
+
+
+__all__ = ["CorruptBatch", "Log", "Span", "TimestampedOffset"]

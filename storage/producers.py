@@ -1,0 +1,352 @@
+"""What one partition knows of its producers: who may append next, what is a repeat, which transactions are open.
+
+Pure: batches and ``now_ms`` in, decisions out; the log appends between ``check`` and ``update``, so a refused batch
+changes nothing. Kafka's counterparts are ``ProducerStateManager``, ``ProducerAppendInfo`` and ``ProducerStateEntry``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from protocol.batch import EndTxnMarker, RecordBatch
+from protocol.errors import ErrorCode
+from protocol.records.producer_snapshot import ProducerSnapshotEntry
+from storage.index import AbortedTransaction
+
+BATCHES_REMEMBERED = 5
+"""A client has at most five requests in flight (KIP-185), so a repeat is one of the last five batches."""
+NO_EPOCH = -1
+NO_OFFSET = -1
+EPOCH_MAX = 32767
+SEQUENCE_MAX = 2**31 - 1
+TRANSACTION_VERSION_2 = 2
+
+
+class Origin(Enum):
+    """Who made a batch: rules differ (``AppendOrigin``)."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class BatchMetadata(NamedTuple):
+    """One remembered batch."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """The state of one producer id. ``last_timestamp_ms`` is that of its last record, which is what expiry looks at."""
+
+    producer_id: int
+    epoch: int = NO_EPOCH
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+    coordinator_epoch: int = -1
+    last_timestamp_ms: int = -1
+    current_txn_first_offset: int = NO_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def take_epoch(self, epoch: int) -> None:
+        """A new epoch starts with no remembered batches."""
+        if epoch != self.epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+
+class VerificationGuard:
+    """Proof that the coordinator was asked about (producer, epoch); compared by identity (KIP-890)."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Verification:
+    """A transaction's first batch is on its way to the coordinator and back."""
+
+    guard: VerificationGuard
+    epoch: int
+    lowest_sequence: int
+    supports_epoch_bump: bool
+    created_ms: int
+
+
+class Refused(NamedTuple):
+    """A batch may not be appended."""
+
+    error: ErrorCode
+    message: str
+
+
+class Producers:
+    """All producers of one partition."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+        self.verifications: dict[int, Verification] = {}
+        # Open transactions: first offset -> producer id, in offset order because offsets only grow.
+        self._open: OrderedDict[int, int] = OrderedDict()
+        # Ended ones whose marker is not below the high watermark yet: (first offset, marker offset).
+        self._unreplicated: deque[tuple[int, int]] = deque()
+
+    # -- may it be appended? ------------------------------------------------------------------------------------
+
+    def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:
+        """The remembered batch that this one repeats: same epoch, same first and last sequence."""
+        entry = self.entries.get(batch.producer_id)
+        if entry is None or entry.epoch != batch.producer_epoch:
+            return None
+        first, last = batch.base_sequence, batch.last_sequence
+        for known in entry.batches:
+            if known.first_sequence == first and known.last_sequence == last:
+                return known
+        return None
+
+    def check(
+        self, batch: RecordBatch, origin: Origin, guard: object | None, *, verification_enabled: bool
+    ) -> Refused | None:
+        """Kafka's order of checks for a data batch with a producer id, after the search for duplicates."""
+        entry = self.entries.get(batch.producer_id)
+        transactional = batch.is_transactional
+        if transactional and not self.has_open_transaction(batch.producer_id, batch.producer_epoch):
+            if entry is not None and batch.producer_epoch < entry.epoch:
+                return _stale_epoch(batch, entry)
+            if verification_enabled and not self._is_verified(batch.producer_id, guard):
+                return Refused(ErrorCode.invalid_txn_state, "the transaction was not verified on this partition")
+        if entry is not None and batch.producer_epoch < entry.epoch:
+            return _stale_epoch(batch, entry)
+        if origin is Origin.CLIENT and not self._in_sequence(batch, entry):
+            return Refused(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {batch.producer_id} epoch {batch.producer_epoch}: sequence {batch.base_sequence} "
+                f"came, the last one was {entry.last_sequence if entry else 'none'}",
+            )
+        if entry is not None and entry.current_txn_first_offset != NO_OFFSET and not transactional:
+            return Refused(ErrorCode.invalid_txn_state, "a transaction is open and the batch is not transactional")
+        return None
+
+    def _is_verified(self, producer_id: int, guard: object | None) -> bool:
+        verification = self.verifications.get(producer_id)
+        return guard is not None and verification is not None and verification.guard is guard
+
+    def _in_sequence(self, batch: RecordBatch, entry: ProducerEntry | None) -> bool:
+        """``ProducerAppendInfo.checkSequence``; the two verification rules close KIP-890's gaps."""
+        sequence = batch.base_sequence
+        verification = self.verifications.get(batch.producer_id)
+        if verification is not None:
+            remembers_nothing = entry is None or not entry.batches
+            if verification.supports_epoch_bump and remembers_nothing and sequence != 0:
+                return False
+            if sequence > verification.lowest_sequence:
+                return False
+        if entry is None or entry.epoch == NO_EPOCH:
+            return True  # no state (retention, restart without snapshot): any sequence may begin
+        if batch.producer_epoch != entry.epoch:
+            return sequence == 0
+        last = entry.last_sequence
+        return sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX)
+
+    def check_marker(
+        self, producer_id: int, epoch: int, marker: EndTxnMarker, transaction_version: int
+    ) -> Refused | None:
+        """Fencing of an end marker by producer epoch (strict for transaction version 2) and coordinator epoch."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return None
+        strict = transaction_version >= TRANSACTION_VERSION_2 and epoch != EPOCH_MAX
+        repeated = epoch == entry.epoch and entry.current_txn_first_offset == NO_OFFSET
+        if epoch < entry.epoch or (strict and epoch == entry.epoch and not repeated):
+            return Refused(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {producer_id}: a marker of epoch {epoch} after epoch {entry.epoch}",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            return Refused(
+                ErrorCode.transaction_coordinator_fenced,
+                f"producer {producer_id}: a marker of coordinator epoch {marker.coordinator_epoch} "
+                f"after {entry.coordinator_epoch}",
+            )
+        return None
+
+    # -- it was appended ----------------------------------------------------------------------------------------
+
+    def update(self, batch: RecordBatch, base_offset: int, timestamp_ms: int) -> None:
+        """Remember a data batch that now stands at ``base_offset``."""
+        producer_id = batch.producer_id
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        entry.take_epoch(batch.producer_epoch)
+        last_offset = base_offset + batch.last_offset_delta
+        entry.batches.append(
+            BatchMetadata(batch.base_sequence, batch.last_sequence, base_offset, last_offset, timestamp_ms)
+        )
+        entry.last_timestamp_ms = timestamp_ms
+        if batch.is_transactional:
+            if entry.current_txn_first_offset == NO_OFFSET:
+                entry.current_txn_first_offset = base_offset
+                self._open[base_offset] = producer_id
+            self.verifications.pop(producer_id, None)
+
+    def complete(
+        self,
+        producer_id: int,
+        epoch: int,
+        marker: EndTxnMarker,
+        offset: int,
+        timestamp_ms: int,
+        transaction_version: int = 0,
+    ) -> AbortedTransaction | None:
+        """Remember an end marker; returns the index entry of an aborted transaction that had data here."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        entry.take_epoch(max(epoch, entry.epoch))
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp_ms = timestamp_ms
+        self._forget_verification(producer_id, epoch, transaction_version)
+        first_offset = entry.current_txn_first_offset
+        if first_offset == NO_OFFSET:
+            return None
+        entry.current_txn_first_offset = NO_OFFSET
+        del self._open[first_offset]
+        self._unreplicated.append((first_offset, offset))
+        if marker.committed:
+            return None
+        last_stable_offset = next(iter(self._open), offset + 1)
+        return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
+
+    def _forget_verification(self, producer_id: int, epoch: int, transaction_version: int) -> None:
+        verification = self.verifications.get(producer_id)
+        if verification is None:
+            return
+        # In version 2 the marker carries the next transaction's epoch: a guard of that epoch is not this transaction's.
+        if transaction_version >= TRANSACTION_VERSION_2 and verification.epoch == epoch:
+            return
+        del self.verifications[producer_id]
+
+    # -- verification (KIP-890) ---------------------------------------------------------------------------------
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard to pass to the append; None when the transaction is open here and needs no check."""
+        if self.has_open_transaction(producer_id, epoch):
+            return None
+        known = self.verifications.get(producer_id)
+        if known is None:
+            known = Verification(VerificationGuard(), epoch, sequence, supports_epoch_bump, now_ms)
+            self.verifications[producer_id] = known
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence = epoch, sequence
+        elif epoch == known.epoch and sequence < known.lowest_sequence:
+            known.lowest_sequence = sequence
+        return known.guard
+
+    def is_guard_current(self, producer_id: int, guard: VerificationGuard) -> bool:
+        return self._is_verified(producer_id, guard)
+
+    # -- what readers may see -----------------------------------------------------------------------------------
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.current_txn_first_offset != NO_OFFSET and entry.epoch == epoch
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where read_committed readers must stop: the first open transaction, or one whose marker is not yet committed."""
+        while self._unreplicated and self._unreplicated[0][1] < high_watermark:
+            self._unreplicated.popleft()
+        first_open = next(iter(self._open), None)
+        if not self._unreplicated:
+            return first_open
+        first_ended = min(first for first, _ in self._unreplicated)
+        return first_ended if first_open is None else min(first_open, first_ended)
+
+    def open_transactions(self) -> Iterator[tuple[int, int]]:
+        """(first offset, producer id) of each open transaction, in offset order."""
+        yield from self._open.items()
+
+    # -- time and restarts --------------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
+        """Drop idle producers without an open transaction; idle by the time of their last record, as in Kafka."""
+        expired = [
+            producer_id
+            for producer_id, entry in self.entries.items()
+            if entry.current_txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        for producer_id, verification in list(self.verifications.items()):
+            if now_ms - verification.created_ms >= expiration_ms:
+                del self.verifications[producer_id]
+        return expired
+
+    def snapshot(self) -> list[ProducerSnapshotEntry]:
+        """What goes into a ``.snapshot`` file: of each producer the last batch only, as in Kafka."""
+        return [
+            ProducerSnapshotEntry(
+                producer_id=entry.producer_id,
+                epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_offset=entry.last_offset,
+                offset_delta=entry.batches[-1].last_offset - entry.batches[-1].first_offset if entry.batches else 0,
+                timestamp=entry.last_timestamp_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_first_offset=entry.current_txn_first_offset,
+            )
+            for entry in self.entries.values()
+        ]
+
+    @classmethod
+    def restore(cls, entries: Iterable[ProducerSnapshotEntry], now_ms: int, expiration_ms: int) -> Producers:
+        """The state that a snapshot describes, less what has expired since."""
+        producers = cls()
+        open_transactions = []
+        for stored in entries:
+            is_open = stored.current_txn_first_offset != NO_OFFSET
+            if not is_open and now_ms - stored.timestamp >= expiration_ms:
+                continue
+            entry = ProducerEntry(
+                stored.producer_id,
+                stored.epoch,
+                coordinator_epoch=stored.coordinator_epoch,
+                last_timestamp_ms=stored.timestamp,
+                current_txn_first_offset=stored.current_txn_first_offset,
+            )
+            if stored.last_offset != NO_OFFSET:
+                first_sequence = (stored.last_sequence - stored.offset_delta) & SEQUENCE_MAX
+                first_offset = stored.last_offset - stored.offset_delta
+                entry.batches.append(
+                    BatchMetadata(
+                        first_sequence, stored.last_sequence, first_offset, stored.last_offset, stored.timestamp
+                    )
+                )
+            producers.entries[stored.producer_id] = entry
+            if is_open:
+                open_transactions.append((stored.current_txn_first_offset, stored.producer_id))
+        producers._open.update(sorted(open_transactions))
+        return producers
+
+
+def _stale_epoch(batch: RecordBatch, entry: ProducerEntry) -> Refused:
+    return Refused(
+        ErrorCode.invalid_producer_epoch,
+        f"producer {batch.producer_id}: epoch {batch.producer_epoch} came after epoch {entry.epoch}",
+    )
