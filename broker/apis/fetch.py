@@ -1,0 +1,118 @@
+"""Fetch: batches from an offset on, at once or when there are enough of them.
+
+KIP-74 (v3) bounds the answer by bytes; KIP-98 (v4) adds read_committed, where the broker sends aborted data
+too and says what was aborted; KIP-227 (v7) sessions; KIP-320 (v9, v12) leader epochs; KIP-392 (v11) the rack;
+KIP-516 (v13) topic ids instead of names; KIP-903 (v15) moves the follower's id; KIP-951 (v16) names the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from itertools import groupby
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.delayed import Delayed
+from broker.fetch_reading import TOPIC_IDS_SINCE, FetchReading, Outcome, replica_id, topic_name
+from broker.fetch_sessions import Answers, Key, Opened, Wanted
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, NodeEndpoint
+
+
+@api(key=1, versions=range(4, 19))
+def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
+    opened = _open(request, context)
+    if isinstance(opened, ErrorCode):
+        return FetchResponse(error_code=opened)
+    reading = FetchReading(request, context, opened.wanted)
+
+    def respond(outcome: Outcome) -> FetchResponse:
+        return _respond(context, opened, outcome.answers + reading.refused)
+
+    outcome = reading.read()
+    if request.max_wait_ms <= 0 or outcome.must_answer or outcome.bytes_read >= reading.min_bytes:
+        return respond(outcome)
+    # Kafka looks before it parks: an offset past what may be read, or in an older segment, waits for nothing.
+    if reading.ready():
+        return respond(outcome)
+    return Delayed(
+        context.node.clock,
+        request.max_wait_ms,
+        [partition for _, partition in reading.readable],
+        reading.ready,
+        lambda: respond(reading.read()),
+    ).future
+
+
+def _open(request: FetchRequest, context: RequestContext) -> Opened | ErrorCode:
+    uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
+    asked: dict[Key, Wanted] = {}
+    for topic in request.topics:
+        name = topic_name(context.node, topic.topic_id) if uses_topic_ids else topic.topic
+        for partition in topic.partitions:
+            wanted = Wanted(
+                name,
+                topic.topic_id,
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+            )
+            asked[wanted.key] = wanted
+    forgotten: list[Key] = [
+        (topic.topic_id or topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    return context.node.fetch_sessions.open(
+        request.session_id,
+        request.session_epoch,
+        asked,
+        forgotten,
+        uses_topic_ids=uses_topic_ids,
+        follower=replica_id(request) >= 0,
+        now_ms=context.node.clock.now_ms(),
+    )
+
+
+def _respond(context: RequestContext, opened: Opened, answers: Answers) -> FetchResponse:
+    error, session_id, answers = opened.answer(answers, context.node.clock.now_ms())
+    return FetchResponse(
+        error_code=error,
+        session_id=session_id,
+        responses=_by_topic(answers),
+        node_endpoints=_leaders(context, answers),
+    )
+
+
+def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
+    """Neighbours of one topic share an entry; the order stays, so a topic may come twice."""
+    responses: list[FetchableTopicResponse] = []
+    for _, group in groupby(answers, key=lambda pair: pair[0].key[0]):
+        pairs = list(group)
+        wanted = pairs[0][0]
+        responses.append(
+            FetchableTopicResponse(
+                topic=wanted.topic or "",
+                topic_id=wanted.topic_id,
+                partitions=[answer for _, answer in pairs],
+            )
+        )
+    return responses
+
+
+def _leaders(context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
+    """Where to find the leaders that errors of this answer name (KIP-951)."""
+    found: dict[int, NodeEndpoint] = {}
+    for _, answer in answers:
+        node_id = answer.current_leader.leader_id
+        if node_id < 0 or node_id in found:
+            continue
+        broker = context.node.metadata.image.brokers.get(node_id)
+        endpoint = broker.endpoint(context.listener.name) if broker else None
+        if broker is not None and endpoint is not None:
+            found[node_id] = NodeEndpoint(
+                node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+            )
+    return list(found.values())
