@@ -1,0 +1,338 @@
+"""One client's connection: frames are cut from the stream, requests answered one at a time and in order.
+
+Kafka's rules (``SocketServer.scala``, ``SocketChannel`` muting): while a request waits for its answer,
+nothing that the same client sent behind it is looked at. So a connection is a small machine that serves the
+next frame whenever nothing holds it, and four things can: a request in progress, a reader that is too slow
+for its answers, its turn on the loop being over, and the end. What arrives meanwhile is kept, up to
+``BACKLOG_BYTES_MAX``; then reading stops, and TCP tells the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from broker.api import NO_RESPONSE, CloseConnection
+from broker.context import RequestContext
+from broker.logging import get_logger
+from protocol.codec import MalformedRequest
+from protocol.frame import API_VERSIONS, parse_request_header
+
+if TYPE_CHECKING:
+    from broker.node import Listener
+    from broker.routes import Route
+    from broker.server import Connections
+
+# Where the kernel puts what has arrived, for all connections in turn. A frame that is not whole there, and so
+# every frame above this size, gets a buffer of its own, which the kernel fills.
+LANDING_BYTES: Final = 64 * 1024
+# Such a buffer starts no larger than this (a batch of Kafka's default size fits) and doubles when it is full: who
+# announces 100 MB and sends nothing costs neither the memory nor the time to clear it.
+FRAME_BUFFER_START_BYTES: Final = 1024 * 1024 + 64 * 1024
+# Sent by the client behind a request in progress.
+BACKLOG_BYTES_MAX: Final = 64 * 1024
+# Answered, and not yet taken by the client: above this no further request of the connection is served.
+WRITE_BUFFER_HIGH_BYTES: Final = 256 * 1024
+# Answers of one turn are collected up to this size and written with one system call.
+ANSWERS_COLLECTED_BYTES: Final = 64 * 1024
+# Of one connection in one turn of the loop: a client that sends thousands of tiny requests waits for the
+# others.
+REQUESTS_PER_TURN: Final = 32
+
+# What holds the next request back.
+IN_PROGRESS: Final = 1
+WRITE_BUFFER_FULL: Final = 2
+TURN_OVER: Final = 4
+CLOSED: Final = 8
+
+SIZE: Final = Struct(">i")
+SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
+
+log = get_logger()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See above. Created by the server per accepted socket; lives until ``connection_lost``."""
+
+    __slots__ = (
+        "_answers",
+        "_answers_bytes",
+        "_frame",
+        "_frame_filled",
+        "_frame_size",
+        "_holds",
+        "_kept",
+        "_pending",
+        "_reading",
+        "_shared",
+        "_transport",
+        "connection_id",
+        "host",
+        "last_active_tick",
+        "listener",
+        "peer",
+    )
+
+    def __init__(self, shared: Connections, listener: Listener) -> None:
+        self._shared = shared
+        self.listener = listener
+        self.connection_id = 0
+        self.host = ""
+        self.peer = ""
+        self.last_active_tick = shared.tick
+        self._transport: asyncio.Transport | None = None
+        self._holds = 0
+        self._reading = True
+        self._kept = b""  # not yet cut into frames
+        self._frame: bytearray | None = None  # the one frame that has arrived in part
+        self._frame_size = 0
+        self._frame_filled = 0
+        self._pending: asyncio.Future[object] | None = None
+        self._answers: list[bytes | memoryview] = []
+        self._answers_bytes = 0
+
+    # ---- what the transport tells us
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peername = transport.get_extra_info("peername")
+        self.host = str(peername[0]) if peername else ""
+        self.peer = f"/{self.host}"
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        refusal = self._shared.admit(self)
+        if refusal is not None:
+            self.close(refusal)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._holds |= CLOSED
+        self._transport = None
+        self._kept, self._frame = b"", None
+        self._answers.clear()
+        self._shared.forget(self)
+        if self._pending is not None:
+            # Whoever parked the request hears of it by the cancellation, and frees what waits for it.
+            self._pending.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is None:
+            return self._shared.landing
+        if self._frame_filled == len(frame):
+            frame.extend(bytes(min(self._frame_size - len(frame), len(frame))))
+        return memoryview(frame)[self._frame_filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        shared = self._shared
+        self.last_active_tick = shared.tick
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled == self._frame_size:
+                frame, self._frame = self._frame, None
+                self._serve(memoryview(frame).toreadonly())
+                self._write_answers()
+        elif self._holds:
+            self._kept += shared.landing[:nbytes]
+            self._start_or_stop_reading()
+        elif self._kept:
+            # The first bytes of a size, or what was kept to the end of a turn.
+            data, self._kept = self._kept + shared.landing[:nbytes], b""
+            self._cut(memoryview(data))
+        else:
+            self._cut(shared.landing[:nbytes])
+
+    def pause_writing(self) -> None:
+        self._holds |= WRITE_BUFFER_FULL
+        self._start_or_stop_reading()
+
+    def resume_writing(self) -> None:
+        self._lift(WRITE_BUFFER_FULL)
+
+    # ---- what the server tells us
+
+    @property
+    def in_progress(self) -> bool:
+        """Is there a request that waits for its answer?"""
+        return self._pending is not None
+
+    def close(self, reason: str, **facts: object) -> None:
+        """End the connection because the peer, or its number, broke a rule: one line says which."""
+        log.warning(
+            "connection closed", reason=reason, peer=self.host, connection=self.connection_id, **facts
+        )
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End the connection once the answers given are written. The second call waits for nothing."""
+        if self._transport is None:
+            return
+        if self._holds & CLOSED:
+            self._transport.abort()
+            return
+        self._write_answers()
+        self._holds |= CLOSED
+        self._kept, self._frame = b"", None
+        self._transport.close()
+
+    # ---- frames
+
+    def _cut(self, data: memoryview) -> None:
+        """Serve the frames that lie whole in ``data``, and keep what is behind them."""
+        position, end = 0, len(data)
+        served = 0
+        while not self._holds and end - position >= SIZE.size:
+            (size,) = SIZE.unpack_from(data, position)
+            if not 0 <= size <= self._shared.limits.request_bytes_max:
+                self.close("bad request size", size=size)
+                break
+            start = position + SIZE.size
+            if size > end - start:
+                self._begin_frame(data[start:], size)
+                position = end
+                break
+            position = start + size
+            # A copy: what is decoded may refer to its frame for long, the landing buffer is filled again at
+            # once.
+            self._serve(bytes(data[start:position]))
+            served += 1
+            if served == REQUESTS_PER_TURN and position < end:
+                self._holds |= TURN_OVER
+                self._shared.loop.call_soon(self._lift, TURN_OVER)
+        if position < end and not self._holds & CLOSED:
+            self._kept = bytes(data[position:])
+        self._write_answers()
+        self._start_or_stop_reading()
+
+    def _begin_frame(self, begun: memoryview, size: int) -> None:
+        frame = bytearray(min(size, FRAME_BUFFER_START_BYTES))
+        frame[: len(begun)] = begun
+        self._frame, self._frame_size, self._frame_filled = frame, size, len(begun)
+
+    def _lift(self, hold: int) -> None:
+        """One thing that held the next request back is over."""
+        self._holds &= ~hold
+        if self._holds:
+            return
+        kept, self._kept = self._kept, b""
+        self._cut(memoryview(kept))
+
+    def _start_or_stop_reading(self) -> None:
+        # A client that does not take its answers is not read from. One whose request waits is, within bounds:
+        # the end of the stream must be seen, so that a parked Fetch does not outlive its connection.
+        wanted = not self._holds & WRITE_BUFFER_FULL and len(self._kept) < BACKLOG_BYTES_MAX
+        if wanted == self._reading or self._transport is None or self._transport.is_closing():
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # ---- requests
+
+    def _serve(self, frame: bytes | memoryview) -> None:
+        """Handle one request. ``frame`` must never change: records stay views of it if it is one."""
+        shared = self._shared
+        try:
+            header = parse_request_header(frame)
+            route = shared.routes[header.api_key << 16 | header.api_version & 0xFFFF]
+            if route is None:
+                self._refuse(header.api_key, header.api_version, header.correlation_id)
+                return
+            request = route.decode(frame, header.body_offset)
+        except MalformedRequest as error:
+            self.close("malformed request", error=str(error), bytes=len(frame))
+            return
+        shared.requests += 1
+        context = RequestContext(
+            shared.node,
+            self.listener,
+            header.api_key,
+            header.api_version,
+            header.client_id,
+            self.peer,
+            self.connection_id,
+        )
+        outcome: object
+        try:
+            outcome = route.handler(request, context)
+        except Exception as error:
+            outcome = error
+        if hasattr(outcome, "__await__"):
+            self._wait(route, header.correlation_id, cast(Awaitable[object], outcome))
+        else:
+            self._answer(route, header.correlation_id, outcome)
+
+    def _refuse(self, api_key: int, api_version: int, correlation_id: int) -> None:
+        """An API or a version that is not served: the end, but for ApiVersions, by which clients find out."""
+        if api_key != API_VERSIONS:
+            self.close("API or version not served", api_key=api_key, api_version=api_version)
+            return
+        # Answered as version 0 whatever the client speaks: it cannot know the layout of versions that we do
+        # not.
+        from broker.apis.api_versions import unsupported_version_response
+
+        route = self._shared.routes[API_VERSIONS << 16]
+        assert route is not None, "ApiVersions v0 is always served"
+        self._answer(route, correlation_id, unsupported_version_response())
+
+    def _wait(self, route: Route, correlation_id: int, outcome: Awaitable[object]) -> None:
+        future = asyncio.ensure_future(outcome)
+        self._holds |= IN_PROGRESS
+        self._pending = future
+        future.add_done_callback(partial(self._on_outcome, route, correlation_id))
+
+    def _on_outcome(self, route: Route, correlation_id: int, future: asyncio.Future[object]) -> None:
+        self._pending = None
+        self.last_active_tick = self._shared.tick
+        outcome: object
+        if future.cancelled():
+            outcome = CloseConnection("the request was cancelled")
+        else:
+            outcome = future.exception() or future.result()
+        if self._holds & CLOSED:
+            if isinstance(outcome, Exception) and not isinstance(outcome, CloseConnection):
+                _log_failure(route, outcome)
+            return
+        self._answer(route, correlation_id, outcome)
+        self._write_answers()
+        self._lift(IN_PROGRESS)
+
+    # ---- answers
+
+    def _answer(self, route: Route, correlation_id: int, outcome: Any) -> None:
+        """Encode what came of a request: a response, ``NO_RESPONSE``, or the exception it ended in."""
+        if outcome is NO_RESPONSE:
+            return
+        try:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            chunks = route.encode(outcome)
+        except CloseConnection as reason:
+            self.close(str(reason), api=route.api.name)
+            return
+        except Exception as error:
+            _log_failure(route, error)
+            substitute = route.failure()
+            if substitute is None:
+                self.close("the request failed", api=route.api.name, api_version=route.version)
+                return
+            chunks = route.encode(substitute)
+        tail = route.header_tail
+        size = 4 + len(tail) + sum(map(len, chunks))
+        self._answers.append(SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + tail)
+        self._answers += chunks
+        self._answers_bytes += size
+        if self._answers_bytes >= ANSWERS_COLLECTED_BYTES:
+            self._write_answers()
+
+    def _write_answers(self) -> None:
+        if self._answers and self._transport is not None:
+            answers, self._answers, self._answers_bytes = self._answers, [], 0
+            self._transport.writelines(answers)
+
+
+def _log_failure(route: Route, error: Exception) -> None:
+    log.error("request failed", api=route.api.name, api_version=route.version, exc_info=error)

@@ -1,0 +1,68 @@
+"""A gauge of the event loop's lag that always runs.
+
+Everything here happens on one loop, so whatever holds it up holds up every client. One timer is set again and
+again; by how much it comes late is what a request that arrived at that moment had to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from broker.logging import get_logger
+
+# Short against the lag that we warn of, so that a stall of that length cannot fall between two looks; long
+# enough that an idle broker stays idle.
+INTERVAL_S: Final = 0.05
+WARN_ABOVE_MS: Final = 100.0
+SLICE_S: Final = 5.0
+SLICES_KEPT: Final = 12
+"""The maximum is kept per slice of time: together they are the last minute."""
+
+log = get_logger()
+
+
+class LoopLag:
+    """How late the loop is, in milliseconds: ``last_ms`` and ``max_ms`` of the last minute."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.last_ms = 0.0
+        self._loop = loop
+        self._maxima: deque[float] = deque([0.0], maxlen=SLICES_KEPT)
+        self._slice_ends = 0.0
+        self._due = 0.0
+        self._warned = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def max_ms(self) -> float:
+        return max(self._maxima)
+
+    def start(self) -> None:
+        now = self._loop.time()
+        self._slice_ends = now + SLICE_S
+        self._schedule(now)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _schedule(self, now: float) -> None:
+        self._due = now + INTERVAL_S
+        self._timer = self._loop.call_at(self._due, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        self.last_ms = lag_ms = max(0.0, (now - self._due) * 1000)
+        while now >= self._slice_ends:
+            self._maxima.append(0.0)
+            self._slice_ends += SLICE_S
+        self._maxima[-1] = max(self._maxima[-1], lag_ms)
+        if lag_ms > WARN_ABOVE_MS and not self._warned:
+            # Once: the gauge tells the rest, and a machine that is too slow is too slow for more log lines as
+            # well.
+            self._warned = True
+            log.warning("event loop is late", lag_ms=round(lag_ms), above_ms=WARN_ABOVE_MS)
+        self._schedule(now)

@@ -1,0 +1,238 @@
+"""Sockets: the listeners of one node, and all connections that came in through them.
+
+A listener's port is bound early, so that a port 0 has a number before anybody is told of it, and listened to
+late: who connects to a broker that is still reading its logs is refused and tries again, as with Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from broker.clock import Clock, Domain, Timer
+from broker.connection import LANDING_BYTES, Connection
+from broker.endpoints import Endpoint
+from broker.logging import get_logger
+from broker.node import Listener
+from broker.routes import Routes
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.node import Node
+
+# The idle time is counted in ticks of one timer for all connections: a connection ends at most one tick late.
+IDLE_TICKS: Final = 20
+IDLE_TICK_MS_MIN: Final = 10
+# How long a stop waits for answers to leave. What a client has not taken by then is cut off.
+CLOSE_GRACE_S: Final = 0.3
+
+log = get_logger()
+
+
+class BindError(Exception):
+    """A listener cannot be opened; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may take from the others; Kafka's names are in the comments."""
+
+    request_bytes_max: int = 104_857_600  # socket.request.max.bytes
+    connections_max: int = 2**31 - 1  # max.connections
+    connections_per_ip_max: int = 2**31 - 1  # max.connections.per.ip
+    idle_ms_max: int = 600_000  # connections.max.idle.ms; negative is for ever
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Limits:
+        return cls(
+            request_bytes_max=config.socket_request_max_bytes,
+            connections_max=config.max_connections,
+            connections_per_ip_max=config.max_connections_per_ip,
+            idle_ms_max=config.connections_max_idle_ms,
+        )
+
+
+class Connections:
+    """What the connections of a node share, and the register of those that are open."""
+
+    def __init__(
+        self, node: Node, routes: Routes, limits: Limits, clock: Clock, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.node = node
+        self.routes = routes
+        self.limits = limits
+        self.loop = loop
+        # Receiving and looking at what was received is one step without an await, so one buffer serves all.
+        self.landing = memoryview(bytearray(LANDING_BYTES))
+        self.tick = 0
+        self.requests = 0
+        self.accepted = 0
+        self._clock = clock
+        self._open: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._timer: Timer | None = None
+        self._all_gone: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: Connection) -> str | None:
+        """Register a new connection. The answer is why it must go at once; None to let it stay."""
+        self.accepted += 1
+        connection.connection_id = self.accepted
+        self._open.add(connection)
+        self._per_ip[connection.host] += 1
+        if self._all_gone is not None:
+            return "the broker is stopping"
+        if len(self._open) > self.limits.connections_max:
+            return "max.connections reached"
+        if self._per_ip[connection.host] > self.limits.connections_per_ip_max:
+            return "max.connections.per.ip reached"
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        if connection not in self._open:
+            return
+        self._open.remove(connection)
+        self._per_ip[connection.host] -= 1
+        if not self._per_ip[connection.host]:
+            del self._per_ip[connection.host]
+        if not self._open and self._all_gone is not None and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def watch_idleness(self) -> None:
+        """Start the one timer that ends connections which nothing was heard from for too long."""
+        if self.limits.idle_ms_max < 0:
+            return
+        tick_ms = max(IDLE_TICK_MS_MIN, self.limits.idle_ms_max / IDLE_TICKS)
+        self._timer = self._clock.call_later_ms(tick_ms, self._on_tick, Domain.CONNECTIONS)
+
+    def _on_tick(self) -> None:
+        self.tick += 1
+        for connection in list(self._open):
+            if not connection.in_progress and self.tick - connection.last_active_tick > IDLE_TICKS:
+                # The second time it was idle and closed, and its peer never took what was left for it.
+                log.debug("idle connection closed", peer=connection.host, connection=connection.connection_id)
+                connection.hang_up()
+        self.watch_idleness()
+
+    async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
+        """End all connections: answers already given leave first, if the peers take them in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._all_gone = self.loop.create_future()
+        for connection in list(self._open):
+            connection.hang_up()
+        if not self._open:
+            return
+        await asyncio.wait([self._all_gone], timeout=grace_s)
+        for connection in list(self._open):
+            connection.hang_up()  # the second call aborts
+        await asyncio.sleep(0)
+
+
+class Server:
+    """The listening sockets of one node."""
+
+    def __init__(self, backlog: int) -> None:
+        self.listeners: list[Listener] = []
+        self._backlog = backlog
+        self._sockets: list[tuple[socket.socket, Listener]] = []
+        self._servers: list[asyncio.Server] = []
+
+    def bind(self, endpoints: Iterable[Endpoint], advertised: Iterable[Endpoint]) -> list[Listener]:
+        """Bind every listener's port. A port 0 is chosen here, and advertised where no other port is."""
+        by_name = {endpoint.name: endpoint for endpoint in advertised}
+        for endpoint in endpoints:
+            sockets = _bind(endpoint)
+            port = sockets[0].getsockname()[1]
+            public = by_name.get(endpoint.name, endpoint)
+            listener = Listener(endpoint.name, endpoint.host, port, public.host, public.port or port)
+            self.listeners.append(listener)
+            self._sockets += [(each, listener) for each in sockets]
+        return self.listeners
+
+    async def accept(self, connections: Connections) -> None:
+        """From here on clients are let in."""
+        loop = asyncio.get_running_loop()
+        for bound, listener in self._sockets:
+            try:
+                # Both loops set TCP_NODELAY on what they accept.
+                server = await loop.create_server(
+                    lambda listener=listener: Connection(connections, listener),  # type: ignore[misc]
+                    sock=bound,
+                    backlog=self._backlog,
+                )
+            except OSError as error:
+                raise BindError(_cannot_listen(listener.name, listener.host, listener.port, error)) from error
+            self._servers.append(server)
+
+    def stop_accepting(self) -> None:
+        for server in self._servers:
+            server.close()
+        for bound, _ in self._sockets:
+            bound.close()
+        self._servers, self._sockets = [], []
+
+
+def _bind(endpoint: Endpoint) -> list[socket.socket]:
+    """One socket per address of the host: ``localhost`` is reached by IPv4 and by IPv6."""
+    bound: list[socket.socket] = []
+    port = endpoint.port
+    try:
+        for family, address in _addresses(endpoint):
+            try:
+                bound.append(_bind_one(family, address, port))
+            except OSError as error:
+                # A second address that this machine does not have is none that anybody would use.
+                if not bound or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+            port = bound[0].getsockname()[1]
+    except OSError as error:
+        for each in bound:
+            each.close()
+        raise BindError(_cannot_listen(endpoint.name, endpoint.host, port, error)) from error
+    return bound
+
+
+def _addresses(endpoint: Endpoint) -> list[tuple[int, str]]:
+    if not endpoint.host:
+        # Every address of the machine: one socket for both families where the system can.
+        if socket.has_dualstack_ipv6():
+            return [(socket.AF_INET6, "::")]
+        return [(socket.AF_INET, "0.0.0.0")]
+    found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = {(int(family), str(address[0])): None for family, _, _, _, address in found}
+    # IPv4 first: it decides which port a port 0 becomes.
+    return sorted(addresses, key=lambda each: each[0] != socket.AF_INET)
+
+
+def _bind_one(family: int, address: str, port: int) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            with contextlib.suppress(OSError):
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
+        if port:
+            # A restart must get its port back while connections of the last run are in TIME_WAIT. Not with
+            # port 0: the system would hand the same one to two sockets that do not listen yet.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((address, port))
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _cannot_listen(name: str, host: str, port: int, error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"listener {name}: no address is known for the host {host!r}"
+    if error.errno == errno.EADDRINUSE:
+        return f"listener {name}: port {port} of {host or 'this machine'} is in use by another process"
+    return f"listener {name}: cannot listen on {host}:{port}: {error.strerror or error}"
