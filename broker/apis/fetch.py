@@ -2,7 +2,7 @@
 
 KIP-74 (v3) bounds the answer by bytes; KIP-98 (v4) adds read_committed, where the broker sends aborted data
 too and says what was aborted; KIP-227 (v7) sessions; KIP-320 (v9, v12) leader epochs; KIP-392 (v11) the rack;
-KIP-516 (v13) topic ids instead of names; KIP-903 (v15) moves the follower's id; KIP-951 (v16) names the leader.
+KIP-516 (v13) topic ids for names; KIP-903 (v15) moves the follower's id; KIP-951 (v16) names the leader.
 """
 
 from __future__ import annotations

@@ -1,0 +1,117 @@
+"""DeleteRecords: move the start of a partition forward, and answer once all live replicas have (KIP-107).
+
+v1 changed the quota only, v2 is flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.delayed import Delayed
+from broker.partition import Partition
+from broker.topics import is_internal
+from protocol.errors import ErrorCode
+from protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK: Final = -1
+NO_LOW_WATERMARK: Final = -1
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """One partition of the request."""
+
+    topic: str
+    index: int
+    error: ErrorCode
+    low_watermark: int = NO_LOW_WATERMARK
+    before_offset: int = 0
+    partition: Partition | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Some live replica still begins before the wanted offset."""
+        return self.error is ErrorCode.none and self.low_watermark < self.before_offset
+
+
+@api(key=21, versions=range(3))
+def delete_records(
+    request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+    # A partition that is named twice counts once, by its last offset, as in Kafka.
+    wanted = {
+        (topic.name, partition.partition_index): partition.offset
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    deletions = [_delete(context, name, index, offset) for (name, index), offset in wanted.items()]
+    if not any(deletion.pending for deletion in deletions):
+        return _response(deletions)
+
+    def ready() -> bool:
+        for deletion in deletions:
+            if deletion.pending:
+                _look_again(context, deletion)
+        return not any(deletion.pending for deletion in deletions)
+
+    def finish() -> DeleteRecordsResponse:
+        if not ready():
+            for deletion in deletions:
+                if deletion.pending:
+                    deletion.error = ErrorCode.request_timed_out
+        return _response(deletions)
+
+    watched = [deletion.partition for deletion in deletions if deletion.pending and deletion.partition]
+    return Delayed(context.node.clock, request.timeout_ms, watched, ready, finish).future
+
+
+def _delete(context: RequestContext, name: str, index: int, offset: int) -> _Deletion:
+    if not context.authorize("DELETE", "TOPIC", name):
+        return _Deletion(name, index, ErrorCode.topic_authorization_failed)
+    topic = context.node.metadata.topic(name)
+    if topic is None or topic.partition(index) is None:
+        return _Deletion(name, index, ErrorCode.unknown_topic_or_partition)
+    if is_internal(name):
+        return _Deletion(name, index, ErrorCode.invalid_topic_exception)
+    partition = context.node.replicas.leader(name, index)
+    if isinstance(partition, ErrorCode):
+        return _Deletion(name, index, partition)
+    config = partition.log.config
+    if config.compact and not config.delete:
+        return _Deletion(name, index, ErrorCode.policy_violation)
+    before_offset = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    error, low_watermark = partition.delete_records(before_offset)
+    return _Deletion(name, index, error, low_watermark, before_offset, partition)
+
+
+def _look_again(context: RequestContext, deletion: _Deletion) -> None:
+    """Ask the leader for its low watermark: to delete what is deleted changes nothing."""
+    partition = context.node.replicas.leader(deletion.topic, deletion.index)
+    if isinstance(partition, ErrorCode):
+        deletion.error, deletion.low_watermark = partition, NO_LOW_WATERMARK
+    else:
+        deletion.error, deletion.low_watermark = partition.delete_records(deletion.before_offset)
+
+
+def _response(deletions: list[_Deletion]) -> DeleteRecordsResponse:
+    topics: dict[str, list[DeleteRecordsPartitionResult]] = {}
+    for deletion in deletions:
+        topics.setdefault(deletion.topic, []).append(
+            DeleteRecordsPartitionResult(
+                partition_index=deletion.index,
+                low_watermark=deletion.low_watermark,
+                error_code=deletion.error,
+            )
+        )
+    return DeleteRecordsResponse(
+        topics=[DeleteRecordsTopicResult(name=name, partitions=results) for name, results in topics.items()]
+    )

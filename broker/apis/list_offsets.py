@@ -1,0 +1,107 @@
+"""ListOffsets: where a partition begins and ends, and which record came first after a time.
+
+KIP-98 (v2) adds the isolation level; KIP-320 (v4) leader epochs; KIP-207 (v5) OFFSET_NOT_AVAILABLE; KIP-734
+(v7) the largest timestamp; KIP-405 (v8), KIP-1005 (v9) and KIP-1023 (v11) ask about tiers, which are not
+here; v10 says how long a search in a tier may take.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.partition import Partition, TimestampOffset
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+READ_COMMITTED: Final = 1
+CONSUMER: Final = -1
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+SINCE: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Timestamps that mean something else than a time, and the first version that knows each."""
+NEVER: Final = 1 << 15
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+
+
+@api(key=2, versions=range(1, 12))
+def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    times = Counter((name, partition.partition_index) for name, partition in asked)
+    found: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    for name, partition in asked:
+        index = partition.partition_index
+        # A partition that is asked for twice is answered once, with an error.
+        repeated = times[name, index] > 1
+        result = (
+            TimestampOffset(ErrorCode.invalid_request)
+            if repeated
+            else _find(request, context, name, partition)
+        )
+        found.setdefault(name, {})[index] = ListOffsetsPartitionResponse(
+            partition_index=index,
+            error_code=result.error,
+            timestamp=result.timestamp_ms,
+            offset=result.offset,
+            leader_epoch=result.leader_epoch,
+        )
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=name, partitions=list(partitions.values()))
+            for name, partitions in found.items()
+        ]
+    )
+
+
+def _find(
+    request: ListOffsetsRequest, context: RequestContext, name: str, asked: ListOffsetsPartition
+) -> TimestampOffset:
+    if not context.authorize("DESCRIBE", "TOPIC", name):
+        return TimestampOffset(ErrorCode.topic_authorization_failed)
+    if asked.timestamp < 0 and context.api_version < SINCE.get(asked.timestamp, NEVER):
+        return TimestampOffset(ErrorCode.unsupported_version)
+    partition = context.node.replicas.leader(name, asked.partition_index)
+    if isinstance(partition, ErrorCode):
+        return TimestampOffset(partition)
+    error = partition.check_epoch(asked.current_leader_epoch)
+    if error is not ErrorCode.none:
+        return TimestampOffset(error)
+    if asked.timestamp == LATEST and request.replica_id != CONSUMER:
+        # Replicas, and tools that debug as one, see the whole log.
+        return TimestampOffset(ErrorCode.none, partition.log_end_offset, -1, partition.leader_epoch)
+    result = _look_up(partition, asked.timestamp, read_committed=request.isolation_level == READ_COMMITTED)
+    if result.error is ErrorCode.offset_not_available and context.api_version < OFFSET_NOT_AVAILABLE_SINCE:
+        return TimestampOffset(ErrorCode.leader_not_available)
+    return result
+
+
+def _look_up(partition: Partition, timestamp: int, *, read_committed: bool) -> TimestampOffset:
+    if timestamp == LATEST:
+        return partition.latest(read_committed=read_committed)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return partition.earliest()
+    if timestamp == MAX_TIMESTAMP:
+        return partition.max_timestamp(read_committed=read_committed)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return TimestampOffset(ErrorCode.none)  # nothing is ever in a tier
+    return partition.offset_for_timestamp(timestamp, read_committed=read_committed)

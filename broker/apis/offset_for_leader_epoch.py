@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends, so that a reader notices when its log has left ours.
+
+KIP-101; KIP-320 lets consumers ask. v3 adds the replica id, v4 is flexible.
+"""
+
+from __future__ import annotations
+
+from broker.api import api
+from broker.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+@api(key=23, versions=range(2, 5))
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end_offset(context, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_offset(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    if not context.authorize("DESCRIBE", "TOPIC", topic):
+        return EpochEndOffset(partition=asked.partition, error_code=ErrorCode.topic_authorization_failed)
+    partition = context.node.replicas.leader(topic, asked.partition)
+    if isinstance(partition, ErrorCode):
+        return EpochEndOffset(partition=asked.partition, error_code=partition)
+    error = partition.check_epoch(asked.current_leader_epoch)
+    if error is not ErrorCode.none:
+        return EpochEndOffset(partition=asked.partition, error_code=error)
+    epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
