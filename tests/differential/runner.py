@@ -1,0 +1,144 @@
+"""Runs stories against a broker, keeps Kafka's answers as files, and compares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support import raw
+
+from . import stories
+from .story import STORIES, Entry, Story, Unanswered
+
+RECORDED = Path(__file__).parent / "recorded"
+# One broker start each. Both sides get the same properties; "feature" is the level of transaction.version.
+COMMON = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
+PROFILES: dict[str, dict[str, Any]] = {
+    "main": {
+        "feature": 2,
+        "properties": COMMON | {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"},
+    },
+    "tv1": {
+        "feature": 1,
+        "properties": COMMON | {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"},
+    },
+    "noauto": {
+        "feature": 2,
+        "properties": COMMON | {"auto.create.topics.enable": "false", "delete.topic.enable": "false"},
+    },
+}
+Transcript = list[dict[str, Any]]
+
+assert stories
+
+
+def entries(profile: str | None = None) -> list[Entry]:
+    return [entry for entry in STORIES.values() if profile in (None, entry.profile)]
+
+
+def run(entry: Entry, host: str, port: int) -> Transcript:
+    """One story from its first to its last exchange. What ends it early is its last line."""
+    told = Story(entry, host, port)
+    try:
+        entry.run(told)
+    except Unanswered as error:
+        told.put("ended early", str(error))
+    except (raw.Closed, raw.Silence, raw.Malformed, OSError, LookupError, TypeError) as error:
+        told.put("ended early", f"{type(error).__name__}: {error}")
+    finally:
+        told.close()
+    return json.loads(json.dumps(told.transcript))
+
+
+def _java_hash(name: str) -> int:
+    value = 0
+    for char in name:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >> 31 else value
+    return abs(signed) if signed != -(1 << 31) else 0
+
+
+def warm_up(host: str, port: int) -> None:
+    """Until every partition of both internal topics has its coordinator, nothing answers 14, 15 or 16."""
+    told = Story(Entry("warm", "up", lambda s: None, ""), host, port)
+    for kind in (0, 1):
+        told.quiet("find_coordinator", 1, key="warm", key_type=kind)
+    names: dict[int, str] = {}
+    index = 0
+    while len(names) < 50:
+        names.setdefault(_java_hash(f"warm{index}") % 50, f"warm{index}")
+        index += 1
+    for name in names.values():
+        told.quiet("heartbeat", 0, group_id=name, generation_id=0, member_id="m")
+        told.quiet("end_txn", 0, transactional_id=name, producer_id=1, producer_epoch=0, committed=True)
+    told.close()
+
+
+# -- recordings ----------------------------------------------------------------------------------------------------
+
+
+def load(area: str) -> dict[str, Transcript]:
+    file = RECORDED / f"{area}.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def recorded(entry: Entry) -> Transcript | None:
+    return load(entry.area).get(entry.name)
+
+
+def save(area: str, answers: dict[str, Transcript]) -> None:
+    """One exchange a line, so that a change of an answer is a change of its line."""
+    RECORDED.mkdir(exist_ok=True)
+    blocks = []
+    for name in sorted(answers):
+        lines = ",\n".join("  " + json.dumps(exchange, ensure_ascii=False) for exchange in answers[name])
+        blocks.append(f" {json.dumps(name)}: [\n{lines}\n ]")
+    (RECORDED / f"{area}.json").write_text("{\n" + ",\n".join(blocks) + "\n}\n")
+
+
+# -- comparison ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    story: str
+    number: int
+    ask: str
+    field: str
+    kafka: Any
+    ours: Any
+
+    def __str__(self) -> str:
+        kafka, ours = (json.dumps(value, default=str) for value in (self.kafka, self.ours))
+        return f"{self.story} #{self.number} {self.ask}: {self.field}: Kafka {kafka}, ours {ours}"
+
+
+ABSENT = "(absent)"
+
+
+def differences(entry: Entry, kafka: Transcript, ours: Transcript) -> list[Difference]:
+    found = []
+    for number in range(max(len(kafka), len(ours))):
+        theirs = kafka[number] if number < len(kafka) else {"ask": ABSENT, "answer": ABSENT}
+        mine = ours[number] if number < len(ours) else {"ask": ABSENT, "answer": ABSENT}
+        if theirs["ask"] != mine["ask"]:
+            found.append(Difference(entry.id, number, theirs["ask"], "ask", theirs, mine))
+            break
+        for field, a, b in _walk("", theirs["answer"], mine["answer"]):
+            found.append(Difference(entry.id, number, theirs["ask"], field, a, b))
+    return found
+
+
+def _walk(path: str, kafka: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(kafka, dict) and isinstance(ours, dict):
+        for name in [*kafka, *(n for n in ours if n not in kafka)]:
+            inner = f"{path}.{name}" if path else str(name)
+            yield from _walk(inner, kafka.get(name, ABSENT), ours.get(name, ABSENT))
+    elif isinstance(kafka, list) and isinstance(ours, list) and len(kafka) == len(ours):
+        for index, (a, b) in enumerate(zip(kafka, ours, strict=True)):
+            yield from _walk(f"{path}[{index}]", a, b)
+    elif kafka != ours or type(kafka) is not type(ours):
+        yield path or "answer", kafka, ours

@@ -1,0 +1,349 @@
+"""Produce: each check of its path that one node reaches, the values of its answer, codecs, times, acks."""
+
+from __future__ import annotations
+
+import uuid
+
+from .. import batches
+from ..story import Story, Topic, story
+
+HOUR = 3_600_000
+UNKNOWN = Topic("no-such-topic-anywhere", uuid.UUID("11111111-2222-3333-4444-555555555555"))
+
+
+@story("produce")
+def transactional_without_id(s: Story) -> None:
+    """All partitions of the request are 53, also the one with a plain batch."""
+    t = s.topic(2)
+    pid, epoch = s.producer_id()
+    txn = s.batch(1, pid=pid, epoch=epoch, seq=0, txn=True)
+    for v in (3, 9, 12, 13):
+        s.produce([(t, 0, txn), (t, 1, s.batch(1))], v=v)
+
+
+@story("produce")
+def unknown_topics(s: Story) -> None:
+    """Unknown id is 100, unknown name or partition is 3: Produce does not create."""
+    t = s.topic()
+    for v in (3, 7, 8, 9, 10, 12):
+        s.produce(UNKNOWN, s.batch(1), v=v, note="unknown topic")
+    s.produce(UNKNOWN, s.batch(1), v=13, note="unknown id")
+    for v in (9, 13):
+        for partition in (1, -1, 2**31 - 1):
+            s.produce(t, s.batch(1), v=v, partition=partition, note=f"partition {partition}")
+    s.produce([(t, 0, s.batch(1)), (t, 1, s.batch(1)), (UNKNOWN, 0, s.batch(1))], note="one of three")
+
+
+@story("produce")
+def not_one_batch(s: Story) -> None:
+    """No complete batch, another format, or more than one batch: 87."""
+    t, good = s.topic(), s.batch(1)
+    for v in (3, 9, 12):
+        s.produce(t, b"", v=v, note="no bytes")
+        s.produce(t, good[:-1], v=v, note="last byte missing")
+        s.produce(t, good + good, v=v, note="two batches")
+    s.produce(t, good[:11], note="11 bytes")
+    s.produce(t, good[:60], note="60 bytes")
+    s.produce(t, good + good[:20], note="one batch and a piece")
+    s.produce(t, batches.old_message(0, s.t0), note="magic 0")
+    s.produce(t, batches.old_message(1, s.t0), note="magic 1")
+    for magic in (0, 1, 3, -1):
+        s.produce(t, s.batch(1, magic=magic), note=f"a v2 batch with magic {magic}")
+    s.produce(t, s.batch(1, length=10), note="batchLength 10")
+    s.produce(t, s.batch(1, length=0), note="batchLength 0")
+    s.produce(t, s.batch(1, length=-1), note="batchLength -1")
+    s.fetch(t)
+
+
+@story("produce")
+def codecs(s: Story) -> None:
+    t = s.topic()
+    for codec in range(5):
+        for v in (7, 9):
+            s.produce(t, s.batch(3, codec=codec), v=v, note=f"codec {codec}")
+    for v in (3, 6):
+        s.produce(t, s.batch(3, codec=4), v=v, note="zstd before v7")
+        s.produce(t, s.batch(3, codec=3), v=v, note="lz4")
+    s.fetch(t)
+
+
+@story("produce")
+def unknown_codecs(s: Story) -> None:
+    t = s.topic()
+    for codec in (5, 6, 7):
+        s.produce(t, s.batch(1, attributes=codec), note=f"codec {codec}")
+    s.fetch(t)
+
+
+@story("produce")
+def broken_compression(s: Story) -> None:
+    """A right CRC over bytes that do not decompress."""
+    t = s.topic()
+    for codec in range(1, 5):
+        s.produce(t, s.batch(1, attributes=codec, records=b"\x00garbage" * 4), note=f"codec {codec}")
+
+
+@story("produce")
+def broken_records(s: Story) -> None:
+    """A right CRC over records that do not parse."""
+    t = s.topic()
+    good = batches.record(0)
+    s.produce(t, s.batch(1, records=b"\xff" * 20), note="noise")
+    s.produce(t, s.batch(2, records=good), note="two promised, one there")
+    s.produce(t, s.batch(1, records=good + good), note="one promised, two there")
+    s.produce(t, s.batch(1, records=good + b"\x00\x00"), note="bytes after the record")
+    s.produce(t, s.batch(2, offset_deltas=[0, 5]), note="offset deltas 0 and 5")
+    s.produce(t, s.batch(2, offset_deltas=[1, 0]), note="offset deltas 1 and 0")
+
+
+@story("produce")
+def acks_values(s: Story) -> None:
+    t = s.topic(2)
+    for acks in (2, -2, 32767):
+        s.produce(t, s.batch(1), acks=acks, note=f"acks {acks}")
+        s.produce(
+            [(t, 0, s.batch(1)), (UNKNOWN, 0, s.batch(1))], acks=acks, v=8, note=f"acks {acks}, unknown topic"
+        )
+    for acks in (1, -1):
+        for timeout in (0, -1, 1):
+            s.produce(t, s.batch(1), acks=acks, timeout=timeout, note=f"acks {acks}, timeout {timeout}")
+
+
+@story("produce")
+def internal_topics(s: Story) -> None:
+    for name in ("__transaction_state", "__consumer_offsets"):
+        answer = s.quiet("metadata", 12, topics=[{"name": name}])
+        t = Topic(name, answer["topics"][0]["topic_id"])
+        for v in (3, 9, 13):
+            s.produce(t, s.batch(1), v=v)
+
+
+@story("produce")
+def min_isr_above_replicas(s: Story) -> None:
+    """The effective minimum is min(min.insync.replicas, replicas): one replica with a minimum of 2 succeeds."""
+    t = s.topic(min__insync__replicas="2")
+    s.produce(t, s.batch(1))
+
+
+@story("produce")
+def base_offset_not_zero(s: Story) -> None:
+    t = s.topic()
+    for base in (1, -1, 100):
+        s.produce(t, s.batch(2, base_offset=base), note=f"base offset {base}")
+        s.produce(t, s.batch(2, base_offset=base), v=3, note=f"base offset {base}")
+    s.fetch(t)
+
+
+@story("produce")
+def leader_epoch_is_overwritten(s: Story) -> None:
+    t = s.topic()
+    for epoch in (0, 77, -5):
+        s.produce(t, s.batch(1, leader_epoch=epoch), note=f"leader epoch {epoch}")
+    s.fetch(t)
+
+
+@story("produce")
+def too_large(s: Story) -> None:
+    t = s.topic(max__message__bytes="200")
+    for size in (100, 131, 132, 133, 134, 135, 1000):
+        data = s.batch([b"x" * size])
+        s.produce(t, data, note=f"a batch of {len(data)}")
+    s.produce(t, s.batch([b"x" * 1000], codec=1), note="small enough when compressed")
+    s.produce(s.topic(), s.batch([b"x" * 1048600]), note="above the default of 1048588")
+
+
+@story("produce")
+def recompressed_too_large(s: Story) -> None:
+    """max.message.bytes holds for what is stored, too."""
+    t = s.topic(max__message__bytes="200", compression__type="uncompressed")
+    s.produce(t, s.batch([b"x" * 1000], codec=1))
+
+
+@story("produce")
+def larger_than_a_segment(s: Story) -> None:
+    t = s.topic(segment__bytes="1048576", max__message__bytes="3000000")
+    s.produce(t, s.batch([b"x" * 1_500_000]))
+
+
+@story("produce")
+def crc_wrong(s: Story) -> None:
+    t = s.topic()
+    for v in (3, 7, 8, 9, 12):
+        s.produce(t, s.batch(1, crc=0xDEADBEEF), v=v)
+    s.produce(t, s.batch(1, crc=0), acks=1, note="acks 1")
+
+
+@story("produce")
+def counts(s: Story) -> None:
+    t = s.topic()
+    s.produce(t, s.batch(0), note="no records")
+    s.produce(t, s.batch(1, count=0), note="count 0")
+    s.produce(t, s.batch(1, count=-1), note="count -1")
+    s.produce(t, s.batch(2, count=1), note="count 1 of 2")
+    s.produce(t, s.batch(2, last_delta=5), note="lastOffsetDelta 5 with 2 records")
+    s.produce(t, s.batch(2, last_delta=0), note="lastOffsetDelta 0 with 2 records")
+    s.produce(t, s.batch(1, last_delta=-1, count=0), note="lastOffsetDelta -1, count 0")
+    s.produce(t, s.batch(2, last_delta=-7, count=2), note="lastOffsetDelta -7")
+    s.produce(t, s.batch(1, last_delta=2**31 - 1, count=1), note="lastOffsetDelta 2^31-1")
+
+
+@story("produce")
+def attributes(s: Story) -> None:
+    """The control bit is 87 from a client, the append time bit is cleared, others are kept or not."""
+    t = s.topic()
+    s.produce(t, s.batch(1, attributes=0x20), note="control")
+    s.produce(t, s.batch(1, attributes=0x08), note="append time on a create time topic")
+    s.produce(t, s.batch(1, attributes=0x40), note="delete horizon")
+    s.produce(t, s.batch(1, attributes=0x80), note="bit 7")
+    s.produce(t, s.batch(1, attributes=0x4000), note="bit 14")
+    s.fetch(t)
+
+
+@story("produce")
+def producer_fields(s: Story) -> None:
+    t = s.topic()
+    pid, _ = s.producer_id()
+    s.produce(t, s.batch(1, pid=pid, epoch=0, seq=-1), note="producer id without a sequence")
+    s.produce(t, s.batch(1, pid=pid, epoch=-1, seq=0), note="producer id without an epoch")
+    s.produce(t, s.batch(1, pid=-1, epoch=0, seq=0), note="sequence without a producer id")
+    s.produce(t, s.batch(1, pid=-7, epoch=0, seq=0), note="producer id -7")
+    s.produce(t, s.batch(1, pid=pid, epoch=0, seq=-5), note="sequence -5")
+    s.fetch(t)
+
+
+@story("produce")
+def null_keys_on_a_compacted_topic(s: Story) -> None:
+    """87 with the indices of all offending records; nothing of the batch is kept."""
+    t = s.topic(cleanup__policy="compact")
+    for v in (3, 7, 8, 9):
+        s.produce(t, s.batch(3, keys=[b"a", None, None]), v=v)
+    s.produce(t, s.batch(3, keys=[b"a", None, b"c"], codec=1), note="compressed")
+    s.produce(t, s.batch(3, keys=[b"a", b"", b"c"]), note="an empty key is a key")
+    s.produce(s.topic(cleanup__policy="compact,delete"), s.batch(1, keys=[None]), note="compact,delete")
+    s.fetch(t)
+
+
+@story("produce")
+def timestamps_out_of_bounds(s: Story) -> None:
+    """32 with the indices; -1 is always good; more than an hour ahead is refused by default."""
+    t = s.topic(message__timestamp__before__max__ms=str(HOUR), message__timestamp__after__max__ms=str(HOUR))
+    s.produce(t, s.batch(1, ts=s.t0 - 2 * HOUR), note="too old")
+    s.produce(t, s.batch(1, ts=s.t0 + 2 * HOUR), note="too new")
+    s.produce(t, s.batch(3, ts_deltas=[0, -2 * HOUR, 3 * HOUR]), note="the 2nd and 3rd of three")
+    s.produce(t, s.batch(1, ts=-1), note="-1")
+    s.produce(t, s.batch(2, ts=s.t0 - 2 * HOUR, codec=1), note="compressed, too old")
+    s.produce(t, s.batch(1), note="good")
+    plain = s.topic()
+    s.produce(plain, s.batch(1, ts=s.t0 + 2 * HOUR), note="two hours ahead, defaults")
+    s.produce(plain, s.batch(1, ts=s.t0 - 9 * 24 * HOUR), note="nine days ago, defaults")
+    s.produce(plain, s.batch(1, ts=0), note="1970, defaults")
+    s.produce(plain, s.batch(1, ts=-5), note="-5, defaults")
+    s.fetch(plain)
+
+
+@story("produce")
+def bad_time_and_bad_key(s: Story) -> None:
+    """If any of the errors is about time the code is 32."""
+    t = s.topic(cleanup__policy="compact")
+    s.produce(t, s.batch(3, keys=[None, b"b", b"c"], ts_deltas=[0, 2 * HOUR, 0]))
+    s.produce(t, s.batch(3, keys=[None, b"b", b"c"], ts_deltas=[2 * HOUR, 0, 0]), note="one record, both")
+
+
+@story("produce")
+def max_timestamp(s: Story) -> None:
+    """The broker computes it anew."""
+    t = s.topic()
+    s.produce(t, s.batch(3, ts_deltas=[0, 500, 100]), note="right")
+    s.produce(t, s.batch(3, ts_deltas=[0, 500, 100], max_ts=s.t0 + 9999), note="too high")
+    s.produce(t, s.batch(3, ts_deltas=[0, 500, 100], max_ts=s.t0), note="too low")
+    s.produce(t, s.batch(3, ts_deltas=[0, 500, 100], max_ts=-1, codec=1), note="-1, compressed")
+    s.produce(t, s.batch(1, ts=-1), note="base -1")
+    s.fetch(t)
+
+
+@story("produce")
+def log_append_time(s: Story) -> None:
+    t = s.topic(message__timestamp__type="LogAppendTime")
+    for v in (3, 9):
+        s.produce(t, s.batch(2), v=v)
+    s.produce(t, s.batch(2, codec=1), note="compressed")
+    s.produce(t, s.batch(2, ts=s.t0 + 9 * HOUR), note="the sender's time does not matter")
+    s.produce(t, s.batch(1, attributes=0x08), note="already flagged")
+    s.fetch(t)
+
+
+@story("produce")
+def topic_compression(s: Story) -> None:
+    """compression.type other than producer recompresses."""
+    for kind in ("uncompressed", "gzip", "snappy", "lz4", "zstd"):
+        t = s.topic(compression__type=kind)
+        for codec in (0, 1, 4):
+            s.produce(t, s.batch(3, codec=codec, ts_deltas=[0, 7, 3]), note=f"{kind}, codec {codec}")
+        s.fetch(t, note=kind)
+
+
+@story("produce")
+def several_partitions(s: Story) -> None:
+    """They succeed and fail on their own."""
+    t, u = s.topic(2), s.topic()
+    rows = [(t, 0, s.batch(1)), (t, 1, s.batch(1, crc=1)), (u, 0, s.batch(1)), (t, 2, s.batch(1))]
+    s.produce(rows)
+    s.produce(rows, acks=1, v=3)
+    s.produce([(t, 0, s.batch(1)), (t, 0, s.batch(2))], note="a partition twice")
+    s.ask("produce", 9, acks=-1, timeout=1000, topic_data=[], note="none")
+    empty = [{"name": t.name, "partition_data": []}]
+    s.ask("produce", 9, acks=-1, timeout=1000, topic_data=empty, note="a topic without partitions")
+    s.fetch([(t, 0, 0), (t, 1, 0)])
+
+
+@story("produce")
+def log_start_in_answers(s: Story) -> None:
+    """Errors of the record checks and of the producer state tell the real log start, the others -1."""
+    t = s.topic()
+    s.produce(t, s.batch(5))
+    parts = [{"partition_index": 0, "offset": 3}]
+    s.ask("delete_records", 1, topics=[{"name": t.name, "partitions": parts}], timeout=10000)
+    pid, _ = s.producer_id()
+    s.produce(t, s.batch(1), note="good")
+    s.produce(t, s.batch(1, crc=1), note="CRC")
+    s.produce(t, s.batch(1, base_offset=4), note="base offset")
+    s.produce(t, s.batch(1, count=2), note="count")
+    s.produce(t, s.batch(1, attributes=0x20), note="control")
+    s.produce(t, b"", note="no bytes")
+    s.produce(t, s.batch(1, pid=pid, epoch=0, seq=0), note="first of a producer")
+    s.produce(t, s.batch(1, pid=pid, epoch=0, seq=5), note="gap")
+    s.produce(t, s.batch(1, pid=pid, epoch=0, seq=0), note="duplicate")
+    s.produce(t, s.batch(1), acks=5, note="acks 5")
+
+
+@story("produce")
+def content(s: Story) -> None:
+    """What comes in goes out: nulls, empties, headers, many records."""
+    t = s.topic()
+    s.produce(t, s.batch([None, b"", b"x"], keys=[None, b"", b"k"]))
+    s.produce(t, s.batch(1, headers=[(b"a", b"1"), (b"a", None), (b"", b"")]))
+    s.produce(t, s.batch([b"\x00\xff" * 5000]))
+    s.produce(t, s.batch(1, ts_deltas=[0], keys=[b"\xff\xfe"]))
+    s.fetch(t)
+
+
+@story("produce")
+def transactional_id_without_transaction(s: Story) -> None:
+    """A transactional id over a plain batch is ignored."""
+    t = s.topic()
+    s.produce(t, s.batch(1), tx=s.name("tx"), v=9)
+    s.produce(t, s.batch(1), tx="", v=12)
+
+
+@story("produce")
+def records_out_of_bounds(s: Story) -> None:
+    """Sizes inside a record that do not fit."""
+    t = s.topic()
+    for note, data in (
+        ("record length -1", batches.varint(-1) + b"\x00" * 8),
+        ("record length 2^31-1", batches.varint(2**31 - 1) + b"\x00" * 8),
+        ("key length 1000", b"\x18\x00\x00\x00" + batches.varint(1000) + b"\x00" * 8),
+        ("header count -1", batches.varint(7) + b"\x00\x00\x00\x01\x01" + batches.varint(-1) + b"\x00"),
+        ("header with a null key", batches.varint(8) + b"\x00\x00\x00\x01\x01\x02\x01\x01"),
+    ):
+        s.produce(t, s.batch(1, records=data), note=note)

@@ -1,0 +1,125 @@
+"""Apache Kafka from its jars, on free loopback ports in a directory of its own: the oracle of the differential test."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import raw
+from tests.support.java import java, kafka_classpath
+
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+START_SECONDS = 60
+CLUSTER_ID = "b2RyYWRla19vcmFjbGVfMQ"
+
+
+@dataclass
+class Oracle:
+    host: str
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+def _ask(wire: raw.Wire, api: str, version: int, **body: object) -> dict[str, object]:
+    wire.send_frame(raw.encode_request(api, version, body, 1))
+    return raw.decode_response(api, version, wire.receive_frame())[1]
+
+
+def _ready(port: int) -> bool:
+    try:
+        wire = raw.Wire("127.0.0.1", port, timeout=5)
+    except OSError:
+        return False
+    try:
+        _ask(wire, "api_versions", 0)
+        answer = _ask(wire, "init_producer_id", 0, transactional_id=None, transaction_timeout=1000)
+        return answer["error_code"] == 0
+    except (raw.Closed, raw.Silence):
+        return False
+    finally:
+        wire.close()
+
+
+def _wait(oracle: Oracle) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not _ready(oracle.port):
+        if oracle.process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"Kafka did not start:\n{oracle.log.read_text()[-4000:]}")
+        time.sleep(0.1)
+
+
+def _write_settings(directory: Path, port: int, properties: Mapping[str, str]) -> Path:
+    controller = raw.free_port()
+    settings = SETTINGS | {
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": str(directory / "data"),
+        **properties,
+    }
+    file = directory / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return file
+
+
+@contextmanager
+def kafka(
+    properties: Mapping[str, str] = {}, *, transaction_version: int = 2, directory: Path | None = None
+) -> Iterator[Oracle]:
+    """A formatted, started, ready node; ended when the block ends. One at a time: it takes a gigabyte."""
+    with tempfile.TemporaryDirectory(prefix="kafka-oracle-") as temporary:
+        home = directory or Path(temporary)
+        port = raw.free_port()
+        settings = str(_write_settings(home, port, properties))
+        run = [java(), "-Xmx1g", "-cp", kafka_classpath()]
+        feature = f"transaction.version={transaction_version}"
+        tool = [
+            *run,
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            CLUSTER_ID,
+            "-c",
+            settings,
+            "--feature",
+            feature,
+        ]
+        subprocess.run(tool, check=True, capture_output=True, cwd=home)
+        log = home / "kafka.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*run, "kafka.Kafka", settings], stdout=output, stderr=subprocess.STDOUT, cwd=home
+            )
+        oracle = Oracle("127.0.0.1", port, process, log)
+        try:
+            _wait(oracle)
+            yield oracle
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)
