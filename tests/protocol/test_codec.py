@@ -1,0 +1,268 @@
+"""The codec where kio is no guide: strange but legal bytes, hostile bytes, chunks, wrong messages."""
+
+import struct
+import tracemalloc
+import uuid
+
+import pytest
+
+from protocol.codec import MalformedRequest, UnknownVersion, client_codec, request_codec
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ReplicaState,
+)
+from protocol.messages.find_coordinator import FindCoordinatorResponse
+from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
+TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
+
+
+def request_bytes(key, version, message):
+    return b"".join(client_codec(key, version).encode(message))
+
+
+def fetch_response(records):
+    partition = PartitionData(partition_index=1, high_watermark=9, records=records)
+    topic = FetchableTopicResponse(topic="orders", topic_id=TOPIC_ID, partitions=[partition])
+    return FetchResponse(responses=[topic])
+
+
+def test_codecs_are_made_once():
+    assert request_codec(PRODUCE, 9) is request_codec(PRODUCE, 9)
+    assert request_codec(PRODUCE, 9) is not client_codec(PRODUCE, 9)
+
+
+@pytest.mark.parametrize(("key", "version"), [(PRODUCE, 2), (PRODUCE, 14), (999, 0), (PRODUCE, -1)])
+def test_a_version_that_does_not_exist_has_no_codec(key, version):
+    with pytest.raises(UnknownVersion):
+        request_codec(key, version)
+
+
+def test_one_response_object_serves_every_version():
+    partition = PartitionProduceResponse(index=3, error_code=ErrorCode.none, base_offset=70)
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(name="orders", topic_id=TOPIC_ID, partition_responses=[partition])]
+    )
+    for version in range(3, 14):
+        (chunk,) = request_codec(PRODUCE, version).encode(response)
+        read = client_codec(PRODUCE, version).decode(chunk)
+        assert read.responses[0].name == ("orders" if version < 13 else "")
+        assert read.responses[0].topic_id == (None if version < 13 else TOPIC_ID)
+        assert read.responses[0].partition_responses[0] == partition
+
+
+def test_a_message_that_was_read_equals_the_one_that_was_written():
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        replica_state=ReplicaState(replica_id=4, replica_epoch=2),
+        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[FetchPartition(partition=1, fetch_offset=7)])],
+    )
+    read = request_codec(FETCH, 17).decode(request_bytes(FETCH, 17, request))
+    assert read == request
+    assert request == read
+    request.topics[0].partitions[0].fetch_offset = 8
+    assert read != request
+
+
+def test_null_and_nothing_are_different():
+    codec = request_codec(METADATA, 12)
+    assert codec.decode(request_bytes(METADATA, 12, MetadataRequest(topics=None))).topics is None
+    assert codec.decode(request_bytes(METADATA, 12, MetadataRequest(topics=[]))).topics == ()
+    topic = CreatePartitionsTopic(name="orders", count=2, assignments=None)
+    data = request_bytes(37, 3, CreatePartitionsRequest(topics=[topic]))
+    assert request_codec(37, 3).decode(data).topics == (topic,)
+
+
+# Tags.
+
+
+def test_an_unknown_tag_is_skipped():
+    request = ApiVersionsRequest(client_software_name="tool", client_software_version="1")
+    data = request_bytes(API_VERSIONS, 3, request)
+    assert data.endswith(b"\0")
+    tagged = data[:-1] + b"\x02" + b"\x05\x03abc" + b"\xe8\x07\x00"  # tags 5 (three bytes) and 1000 (none)
+    assert request_codec(API_VERSIONS, 3).decode(tagged) == request
+
+
+def test_an_unknown_tag_among_known_ones_is_skipped_at_any_depth():
+    partition = FetchPartition(partition=1, replica_directory_id=TOPIC_ID)
+    request = FetchRequest(
+        cluster_id="here", topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[partition])], rack_id="r"
+    )
+    data = request_bytes(FETCH, 17, request)
+    known = b"\x01\x00\x10" + TOPIC_ID.bytes  # one tag: number 0, sixteen bytes
+    assert data.count(known) == 1
+    data = data.replace(known, b"\x03\x00\x10" + TOPIC_ID.bytes + b"\x07\x01x\x09\x00")
+    assert request_codec(FETCH, 17).decode(data) == request
+
+
+def test_a_tag_with_its_default_is_not_written():
+    with_default = PartitionData(current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1))
+    told = PartitionData(current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=3))
+    sizes = [
+        sum(map(len, request_codec(FETCH, 13).encode(FetchResponse(responses=[topic]))))
+        for topic in (
+            FetchableTopicResponse(partitions=[partition])
+            for partition in (PartitionData(), with_default, told)
+        )
+    ]
+    assert sizes[0] == sizes[1]
+    assert sizes[2] == sizes[0] + 11  # number, size, two int32 and their empty tag section
+
+
+# Values that kio's own types refuse.
+
+
+def test_a_negative_timestamp_is_a_number():
+    state = TransactionState(transactional_id="t", transaction_start_time_ms=-1, transaction_timeout_ms=-5)
+    response = DescribeTransactionsResponse(transaction_states=[state])
+    data = b"".join(request_codec(65, 0).encode(response))
+    assert client_codec(65, 0).decode(data) == response
+
+
+def test_an_error_code_of_a_later_release_is_a_number():
+    data = b"".join(request_codec(10, 3).encode(FindCoordinatorResponse(error_code=12345)))
+    assert client_codec(10, 3).decode(data).error_code == 12345
+
+
+def test_text_that_is_not_utf_8_is_replaced_as_java_does():
+    data = request_bytes(METADATA, 1, MetadataRequest(topics=[MetadataRequestTopic(name="ab")]))
+    topics = request_codec(METADATA, 1).decode(data.replace(b"ab", b"a\xff")).topics
+    assert topics[0].name == "a�"
+
+
+# Hostile bytes.
+
+
+@pytest.mark.parametrize(
+    ("version", "count"),
+    [
+        (1, struct.pack(">i", 2**31 - 1)),
+        (1, struct.pack(">i", 1_000)),
+        (9, b"\xff\xff\xff\xff\x07"),
+        (9, b"\xff\xff\xff\x7f"),
+        (9, b"\xff\xff\xff\xff\x0f"),
+        (9, b"\xff\xff\xff\xff\xff\x01"),
+    ],
+)
+def test_a_count_that_cannot_be_true_allocates_nothing(version, count):
+    codec = request_codec(METADATA, version)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedRequest, match=r"topics claims|a varint of"):
+            codec.decode(count + bytes(20))
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("length", [b"\xff\xff\xff\xff\x07", b"\x7f", b"\xff\x7f"])
+def test_a_string_longer_than_the_message_is_malformed(length):
+    with pytest.raises(MalformedRequest):
+        request_codec(API_VERSIONS, 3).decode(length + b"name")
+
+
+def test_a_null_where_none_may_be_is_malformed():
+    with pytest.raises(MalformedRequest, match="topics is null"):
+        request_codec(METADATA, 0).decode(struct.pack(">i", -1))
+    with pytest.raises(MalformedRequest, match="client_software_name is null"):
+        request_codec(API_VERSIONS, 3).decode(b"\0\0\0")
+
+
+def test_a_negative_length_is_null_where_null_may_be():
+    assert request_codec(METADATA, 1).decode(struct.pack(">i", -7)).topics is None
+
+
+def test_nothing_at_all_is_malformed():
+    for key, version in ((PRODUCE, 3), (PRODUCE, 9), (FETCH, 4), (METADATA, 12)):
+        with pytest.raises(MalformedRequest):
+            request_codec(key, version).decode(b"")
+
+
+# Chunks.
+
+
+def test_records_are_their_own_chunk_and_not_copied():
+    records = b"r" * 10
+    for version in (4, 12, 17):
+        chunks = request_codec(FETCH, version).encode(fetch_response(records))
+        assert chunks[1] is records
+        assert len(chunks) in (2, 3)
+        assert (
+            client_codec(FETCH, version).decode(b"".join(chunks)).responses[0].partitions[0].records
+            == records
+        )
+
+
+def test_records_in_pieces_are_written_one_after_another():
+    pieces = [b"one", memoryview(b"two"), bytearray(b"three")]
+    chunks = request_codec(FETCH, 12).encode(fetch_response(pieces))
+    assert [id(chunk) for chunk in chunks[1:4]] == [id(piece) for piece in pieces]
+    assert (
+        client_codec(FETCH, 12).decode(b"".join(chunks)).responses[0].partitions[0].records == b"onetwothree"
+    )
+
+
+@pytest.mark.parametrize(("records", "read"), [(None, None), (b"", b""), ([], b"")])
+def test_no_records_make_no_chunk(records, read):
+    chunks = request_codec(FETCH, 12).encode(fetch_response(records))
+    assert len(chunks) == 1
+    assert client_codec(FETCH, 12).decode(chunks[0]).responses[0].partitions[0].records == read
+
+
+def test_records_of_a_request_in_a_view_stay_a_view():
+    partition = PartitionProduceData(index=0, records=b"batch")
+    request = ProduceRequest(topic_data=[TopicProduceData(name="orders", partition_data=[partition])])
+    frame = memoryview(request_bytes(PRODUCE, 9, request))
+    read = request_codec(PRODUCE, 9).decode(frame).topic_data[0].partition_data[0].records
+    assert isinstance(read, memoryview)
+    assert read.obj is frame.obj
+    assert read == b"batch"
+
+
+def test_long_bytes_are_their_own_chunk_and_short_ones_are_not():
+    for size, chunk_count in ((10, 1), (4096, 1), (4097, 3)):
+        member = JoinGroupResponseMember(member_id="m", metadata=bytes(size))
+        response = JoinGroupResponse(leader="m", member_id="m", members=[member])
+        assert len(request_codec(11, 9).encode(response)) == chunk_count
+
+
+# A programmer's errors.
+
+
+@pytest.mark.parametrize("version", [4, 9])
+def test_none_in_a_field_that_cannot_be_null_is_refused(version):
+    for request in (
+        OffsetCommitRequest(group_id=None),
+        OffsetCommitRequest(topics=None),
+        OffsetCommitRequest(member_id=None),
+    ):
+        with pytest.raises((TypeError, AttributeError)):
+            client_codec(8, version).encode(request)
+
+
+def test_a_number_out_of_range_is_refused():
+    with pytest.raises(struct.error):
+        client_codec(PRODUCE, 9).encode(ProduceRequest(acks=40_000))

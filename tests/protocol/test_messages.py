@@ -1,0 +1,59 @@
+"""The generated message classes, and the class of one version that is derived from them."""
+
+import dataclasses
+from importlib import import_module
+
+import pytest
+from kio.schema.index import api_key_map
+
+from protocol.messages import generate
+from protocol.messages.describe_topic_partitions import ResponseCursor
+from protocol.messages.fetch import FetchRequest, LeaderIdAndEpoch, PartitionData
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.versions import UnknownVersion, at_version, versions_of
+
+
+@pytest.mark.parametrize("key", api_key_map)
+def test_what_is_checked_in_is_what_the_generator_writes(key):
+    module = import_module(f"protocol.messages.{api_key_map[key]}")
+    with open(module.__file__) as file:
+        assert file.read() == generate.render(key)
+
+
+def test_times_are_milliseconds_and_say_so():
+    assert FetchRequest().max_wait_ms == 0
+    assert PartitionData().error_code == 0
+
+
+def test_a_version_has_its_own_fields_and_shows_the_defaults_of_the_others():
+    old, new = at_version(0, 9, "request"), at_version(0, 13, "request")
+    topic_of = {9: old.__wire__[-1].nested, 13: new.__wire__[-1].nested}
+    assert [field.name for field in dataclasses.fields(topic_of[9])] == ["name", "partition_data"]
+    assert [field.name for field in dataclasses.fields(topic_of[13])] == ["topic_id", "partition_data"]
+    # Straight from the allocator, as a decoder makes them: no slot is set.
+    assert object.__new__(topic_of[9]).topic_id is None
+    assert object.__new__(topic_of[13]).name == ""
+
+
+def test_every_version_is_a_subclass_of_the_one_class():
+    for version in versions_of(0):
+        assert issubclass(at_version(0, version, "request"), ProduceRequest)
+        assert issubclass(at_version(0, version, "response"), ProduceResponse)
+
+
+def test_the_response_class_yields_where_both_sides_have_a_name():
+    next_cursor = at_version(75, 0, "response").__wire__[-1].nested
+    assert issubclass(next_cursor, ResponseCursor)
+
+
+def test_a_version_nobody_has_is_refused():
+    with pytest.raises(UnknownVersion):
+        at_version(0, 2, "request")
+    with pytest.raises(UnknownVersion):
+        at_version(1000, 0, "request")
+
+
+def test_a_shared_default_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        PartitionData().current_leader.leader_id = 5
+    assert PartitionData().current_leader == LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)

@@ -1,0 +1,141 @@
+"""Every API, every version, both sides, byte for byte against kio."""
+
+import datetime
+import io
+import random
+import struct
+import uuid
+from contextlib import suppress
+from dataclasses import MISSING, fields
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map
+from kio.serial import entity_reader, entity_writer
+
+from protocol.codec import MalformedRequest, client_codec, request_codec
+from protocol.versions import at_version, shape_of, versions_of
+
+MESSAGES_EACH = 4
+BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
+CASES = [(key, side) for key in api_key_map for side in ("request", "response")]
+UTC = datetime.UTC
+ERROR_CODES = list(ErrorCode)
+
+
+def random_value(chance, kind):
+    if kind in BITS:
+        bits = BITS[kind]
+        low = 0 if kind.startswith("u") else -(1 << (bits - 1))
+        return chance.choice((low, 0, 1, low + (1 << bits) - 1, chance.randrange(low, low + (1 << bits))))
+    match kind:
+        case "bool":
+            return chance.random() < 0.5
+        case "string":
+            return "".join(chance.choices("aZ9-_é漢🎈", k=chance.choice((0, 1, 5, 70))))
+        case "bytes" | "records":
+            return chance.randbytes(chance.choice((0, 1, 130, 5000)))
+        case "uuid":
+            return chance.choice((None, uuid.UUID(int=chance.getrandbits(128))))
+        case "float64":
+            return chance.random()
+        case "error_code":
+            return chance.choice(ERROR_CODES)
+        case "timedelta_i32" | "timedelta_i64":
+            return datetime.timedelta(milliseconds=chance.randrange(-1, 1 << 31))
+        case "datetime_i64":
+            return datetime.datetime.fromtimestamp(chance.randrange(1 << 31), UTC)
+    raise AssertionError(kind)
+
+
+def random_field(chance, field):
+    shape = shape_of(field)
+    is_tagged = "tag" in field.metadata
+    if is_tagged and field.default is not MISSING and chance.random() < 0.5:
+        return field.default
+    can_be_null = shape.nullable or (shape.kind == "datetime_i64" and field.default is None)
+    if can_be_null and not is_tagged and chance.random() < 0.3:
+        return None
+    if shape.is_array:
+        # 130 elements need a length of two bytes where it is a varint.
+        count = chance.choice((0, 1, 2, 3) if shape.inner else (0, 1, 2, 130))
+        return tuple(random_element(chance, shape) for _ in range(count))
+    return random_element(chance, shape)
+
+
+def random_element(chance, shape):
+    return random_message(chance, shape.inner) if shape.inner else random_value(chance, shape.kind)
+
+
+def random_message(chance, kio_class):
+    return kio_class(**{field.name: random_field(chance, field) for field in fields(kio_class)})
+
+
+def kio_bytes(message):
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+def samples(key, side):
+    """Random messages of each version, as kio writes them."""
+    load = load_request_schema if side == "request" else load_response_schema
+    for version in versions_of(key):
+        chance = random.Random(f"{key} {version} {side}")
+        for _ in range(MESSAGES_EACH):
+            yield version, kio_bytes(random_message(chance, load(key, version)))
+
+
+def codecs(key, version, side):
+    """The codec that decodes ``side``, and the one that encodes it."""
+    pair = request_codec(key, version), client_codec(key, version)
+    return pair if side == "request" else pair[::-1]
+
+
+@pytest.mark.parametrize(("key", "side"), CASES)
+def test_what_kio_writes_is_read_and_written_back(key, side):
+    for version, data in samples(key, side):
+        decoder, encoder = codecs(key, version, side)
+        message = decoder.decode(data)
+        assert b"".join(encoder.encode(message)) == data, (version, message)
+        # From within a frame, and from a view of it.
+        assert decoder.decode(memoryview(b"1234567" + data + b"the next frame"), 7) == message
+
+
+@pytest.mark.parametrize(("key", "side"), CASES)
+def test_kio_s_reader_makes_the_same_message(key, side):
+    for version, data in samples(key, side):
+        decoder, _ = codecs(key, version, side)
+        expected, size = entity_reader(at_version(key, version, side))(data, 0)
+        assert size == len(data)
+        assert decoder.decode(data) == expected
+
+
+@pytest.mark.parametrize(("key", "side"), CASES)
+def test_a_message_cut_anywhere_is_malformed(key, side):
+    for version, data in samples(key, side):
+        decoder, _ = codecs(key, version, side)
+        cuts = (
+            range(len(data)) if len(data) < 200 else [*range(100), *range(100, len(data), len(data) // 100)]
+        )
+        for cut in cuts:
+            with pytest.raises(MalformedRequest):
+                decoder.decode(data[:cut])
+
+
+@pytest.mark.parametrize(("key", "side"), CASES)
+def test_garbage_is_malformed_or_some_message_and_never_anything_else(key, side):
+    chance = random.Random(f"garbage {key} {side}")
+    for version, data in samples(key, side):
+        decoder, _ = codecs(key, version, side)
+        for _ in range(10):
+            damaged = bytearray(data[:3000])
+            for _ in range(chance.randrange(1, 4)):
+                if damaged:
+                    position = chance.randrange(min(len(damaged), 200))
+                    damaged[position : position + 1] = chance.choice(
+                        (b"\xff", b"\x80\x80", struct.pack(">i", -2))
+                    )
+            with suppress(MalformedRequest):
+                decoder.decode(bytes(damaged))
