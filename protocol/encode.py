@@ -25,22 +25,13 @@ from uuid import UUID
 
 from protocol.messages import Chunk
 from protocol.source import FIXED, Source
+from protocol.varint import unsigned_varint
 from protocol.versions import WireField
 
 Encoder = Callable[[Any], list[Chunk]]
 
 INLINE_BYTES_MAX = 4096
 MARKER_NULL = b"\xff"
-
-
-def varint(value: int) -> bytes:
-    """An unsigned varint: seven bits a byte, the lowest first."""
-    parts = bytearray()
-    while value > 127:
-        parts.append(value & 127 | 128)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
 
 
 def _uuid_bytes(value: UUID | None) -> bytes:
@@ -67,7 +58,7 @@ def _push_records(chunks: list[Chunk], out: list[Chunk], records: Any) -> None:
 
 NAMESPACE = {
     "V": tuple(bytes((value,)) for value in range(128)),
-    "varint": varint,
+    "varint": unsigned_varint,
     "join": b"".join,
     "uuid_bytes": _uuid_bytes,
     "pack_many": _pack_many,
@@ -246,6 +237,6 @@ class _Writer:
         writer = _Writer(self._source, self._flexible, out, push, may_cut=False)
         writer.value(present, value)
         writer.flush()
-        body, number = self._source.fresh("b"), varint(field.tag or 0)
+        body, number = self._source.fresh("b"), unsigned_varint(field.tag or 0)
         self._source.line(f"{body} = join({out})")
         self._source.line(f"{tags} += ({number!r}, varint(len({body})), {body})")

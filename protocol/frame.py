@@ -13,7 +13,6 @@ import struct
 from typing import NamedTuple
 
 from protocol.decode import MalformedRequest, skip_tag_section
-from protocol.encode import varint
 
 API_VERSIONS = 18
 
@@ -160,7 +159,7 @@ def request_header(api_key: int, api_version: int, correlation_id: int, client_i
     """The header that a client puts in front of its request."""
     text = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(text)
-    tags = varint(0) if is_flexible(api_key, api_version) else b""
+    tags = b"\0" if is_flexible(api_key, api_version) else b""
     return _FIXED_PART.pack(api_key, api_version, correlation_id, length) + text + tags
 
 
