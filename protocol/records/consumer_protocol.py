@@ -1,0 +1,58 @@
+"""What consumers tell each other through a classic group: subscriptions going up, assignments coming down.
+
+To the broker these are opaque bytes, and groups of other kinds put other things there. A newer version is
+read as the newest known one, as in Kafka's `ConsumerProtocol`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from protocol.schema import (
+    MalformedRecord,
+    Structure,
+    Value,
+    array,
+    int32,
+    nullable_binary,
+    nullable_string,
+    record_version,
+    string,
+)
+from protocol.wire_types import INT32, STRING
+
+
+@dataclass(slots=True)
+class TopicPartitions(Structure):
+    topic: str = string()
+    partitions: Sequence[int] = array(INT32)
+
+
+class _Message(Value):
+    """Newer versions only append fields, so they are read like the newest known one."""
+
+    __slots__ = ()
+
+    VERSIONS: ClassVar[range] = range(4)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        version = record_version(data)
+        if version < 0:
+            raise MalformedRecord(f"{cls.__name__}: version {version}")
+        return cls.decode_body(data, min(version, cls.VERSIONS[-1]), 2)[0]
+
+
+@dataclass(slots=True)
+class Subscription(_Message):
+    topics: Sequence[str] = array(STRING)
+    user_data: bytes | None = nullable_binary()
+    owned_partitions: Sequence[TopicPartitions] = array(TopicPartitions, since=1)
+    generation_id: int = int32(-1, since=2)
+    rack_id: str | None = nullable_string(since=3)
+
+
+@dataclass(slots=True)
+class Assignment(_Message):
+    assigned_partitions: Sequence[TopicPartitions] = array(TopicPartitions)
+    user_data: bytes | None = nullable_binary()

@@ -1,0 +1,302 @@
+"""Records of `__consumer_offsets`: committed offsets, classic groups, and the groups of KIP-848.
+
+`decode_key` gives the typed key of a record; `decode_value` the value that belongs to it. Types that are not
+kept here (share and streams groups) come as `UnknownKey`, and a loader skips them.
+"""
+# The calls in these classes are `dataclasses.field` in disguise, which the linter cannot see for every type.
+# ruff: noqa: RUF009
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+from uuid import UUID
+
+from protocol.schema import (
+    Key,
+    Structure,
+    Value,
+    array,
+    binary,
+    int8,
+    int32,
+    int64,
+    key_type,
+    nullable_array,
+    nullable_nested,
+    nullable_string,
+    string,
+    uuid,
+)
+from protocol.wire_types import INT32, STRING
+
+# Offsets
+
+
+@dataclass(slots=True)
+class LegacyOffsetCommitKey(Key):
+    """Type 0, from before 2013; read like type 1."""
+
+    TYPE: ClassVar[int] = 0
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+@dataclass(slots=True)
+class OffsetCommitKey(Key):
+    TYPE: ClassVar[int] = 1
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+@dataclass(slots=True)
+class OffsetCommitValue(Value):
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE: ClassVar[int | None] = 4
+
+    offset: int = int64()
+    leader_epoch: int = int32(-1, since=3)
+    metadata: str = string()
+    commit_timestamp_ms: int = int64()
+    # Only version 1: written for a commit that asks for a retention of its own.
+    expire_timestamp_ms: int = int64(-1, since=1, until=1)
+    topic_id: UUID | None = uuid(since=4, tag=0)
+
+
+# Classic groups
+
+
+@dataclass(slots=True)
+class GroupMetadataKey(Key):
+    TYPE: ClassVar[int] = 2
+
+    group: str = string()
+
+
+@dataclass(slots=True)
+class MemberMetadata(Structure):
+    member_id: str = string()
+    group_instance_id: str | None = nullable_string(since=3)
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout_ms: int = int32(-1, since=1)
+    session_timeout_ms: int = int32()
+    subscription: bytes = binary()
+    assignment: bytes = binary()
+
+
+@dataclass(slots=True)
+class GroupMetadataValue(Value):
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE: ClassVar[int | None] = 4
+
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = nullable_string()
+    leader: str | None = nullable_string()
+    current_state_timestamp_ms: int = int64(-1, since=2)
+    members: Sequence[MemberMetadata] = array(MemberMetadata)
+
+
+# Groups of KIP-848. Their values have one version, which is flexible.
+
+
+@dataclass(slots=True)
+class ConsumerGroupMetadataKey(Key):
+    TYPE: ClassVar[int] = 3
+
+    group_id: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupMetadataValue(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    epoch: int = int32()
+    metadata_hash: int = int64(tag=0)
+
+
+@dataclass(slots=True)
+class ConsumerGroupPartitionMetadataKey(Key):
+    """Obsolete since 4.1: the metadata hash replaces it, and a loader writes tombstones for what it finds."""
+
+    TYPE: ClassVar[int] = 4
+
+    group_id: str = string()
+
+
+@dataclass(slots=True)
+class PartitionRacks(Structure):
+    partition: int = int32()
+    racks: Sequence[str] = array(STRING)
+
+
+@dataclass(slots=True)
+class TopicMetadata(Structure):
+    topic_id: UUID | None = uuid()
+    topic_name: str = string()
+    num_partitions: int = int32()
+    partition_metadata: Sequence[PartitionRacks] = array(PartitionRacks)
+
+
+@dataclass(slots=True)
+class ConsumerGroupPartitionMetadataValue(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    topics: Sequence[TopicMetadata] = array(TopicMetadata)
+
+
+@dataclass(slots=True)
+class ConsumerGroupMemberMetadataKey(Key):
+    TYPE: ClassVar[int] = 5
+
+    group_id: str = string()
+    member_id: str = string()
+
+
+@dataclass(slots=True)
+class ClassicProtocol(Structure):
+    name: str = string()
+    metadata: bytes = binary()
+
+
+@dataclass(slots=True)
+class ClassicMemberMetadata(Structure):
+    """What a member that still speaks the classic protocol said when it joined."""
+
+    session_timeout_ms: int = int32()
+    supported_protocols: Sequence[ClassicProtocol] = array(ClassicProtocol)
+
+
+@dataclass(slots=True)
+class ConsumerGroupMemberMetadataValue(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    instance_id: str | None = nullable_string()
+    rack_id: str | None = nullable_string()
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: Sequence[str] = array(STRING)
+    subscribed_topic_regex: str | None = nullable_string()
+    rebalance_timeout_ms: int = int32(-1)
+    server_assignor: str | None = nullable_string()
+    classic_member_metadata: ClassicMemberMetadata | None = nullable_nested(ClassicMemberMetadata, tag=0)
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMetadataKey(Key):
+    TYPE: ClassVar[int] = 6
+
+    group_id: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMetadataValue(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    assignment_epoch: int = int32()
+    assignment_timestamp_ms: int = int64(tag=0)
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMemberKey(Key):
+    TYPE: ClassVar[int] = 7
+
+    group_id: str = string()
+    member_id: str = string()
+
+
+@dataclass(slots=True)
+class TargetTopicPartitions(Structure):
+    topic_id: UUID | None = uuid()
+    partitions: Sequence[int] = array(INT32)
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMemberValue(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    topic_partitions: Sequence[TargetTopicPartitions] = array(TargetTopicPartitions)
+
+
+@dataclass(slots=True)
+class ConsumerGroupCurrentMemberAssignmentKey(Key):
+    TYPE: ClassVar[int] = 8
+
+    group_id: str = string()
+    member_id: str = string()
+
+
+@dataclass(slots=True)
+class CurrentTopicPartitions(Structure):
+    topic_id: UUID | None = uuid()
+    partitions: Sequence[int] = array(INT32)
+    # Of the same length as `partitions`; fences the commits of a member that lost one and got it back.
+    assignment_epochs: Sequence[int] | None = nullable_array(INT32, tag=0)
+
+
+@dataclass(slots=True)
+class ConsumerGroupCurrentMemberAssignmentValue(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    assigned_partitions: Sequence[CurrentTopicPartitions] = array(CurrentTopicPartitions)
+    partitions_pending_revocation: Sequence[CurrentTopicPartitions] = array(CurrentTopicPartitions)
+
+
+@dataclass(slots=True)
+class ConsumerGroupRegularExpressionKey(Key):
+    TYPE: ClassVar[int] = 16
+
+    group_id: str = string()
+    regular_expression: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupRegularExpressionValue(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    topics: Sequence[str] = array(STRING)
+    version: int = int64()
+    timestamp_ms: int = int64()
+
+
+# Reading a record of any type
+
+
+@dataclass(slots=True, frozen=True)
+class UnknownKey:
+    """A key of a type that is not kept here."""
+
+    type: int
+
+
+_VALUE_OF: dict[type[Key], type[Value]] = {
+    LegacyOffsetCommitKey: OffsetCommitValue,
+    OffsetCommitKey: OffsetCommitValue,
+    GroupMetadataKey: GroupMetadataValue,
+    ConsumerGroupMetadataKey: ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey: ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupMemberMetadataKey: ConsumerGroupMemberMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroupTargetAssignmentMetadataValue,
+    ConsumerGroupTargetAssignmentMemberKey: ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
+}
+_KEY_OF_TYPE = {key.TYPE: key for key in _VALUE_OF}
+
+
+def decode_key(data: bytes) -> Key | UnknownKey:
+    found = key_type(data)
+    key = _KEY_OF_TYPE.get(found)
+    return UnknownKey(found) if key is None else key.decode(data)
+
+
+def decode_value(key: Key, data: bytes | None) -> Value | None:
+    """The value that goes with a key; None is a tombstone."""
+    return None if data is None else _VALUE_OF[type(key)].decode(data)

@@ -1,0 +1,130 @@
+"""Control records of the metadata log and its snapshots, which Raft writes for itself.
+
+They stand in control batches, each under a key `{int16 version, int16 type}`. The first field of every value
+is its version.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import ClassVar
+from uuid import UUID
+
+from protocol.schema import (
+    MalformedRecord,
+    Structure,
+    Value,
+    array,
+    int16,
+    int32,
+    int64,
+    nested,
+    string,
+    uint16,
+    uuid,
+)
+
+# The calls in these classes are `dataclasses.field` in disguise, which the linter cannot see for every type.
+# ruff: noqa: RUF009
+
+LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(2, 7)
+
+_KEY = Struct(">hh")
+
+
+@dataclass(slots=True)
+class QuorumVoter(Structure):
+    voter_id: int = int32()
+    voter_directory_id: UUID | None = uuid(since=1)
+
+
+@dataclass(slots=True)
+class LeaderChangeMessage(Value):
+    VERSIONS: ClassVar[range] = range(2)
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    leader_id: int = int32()
+    voters: Sequence[QuorumVoter] = array(QuorumVoter)
+    granting_voters: Sequence[QuorumVoter] = array(QuorumVoter)
+
+
+@dataclass(slots=True)
+class SnapshotHeaderRecord(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    last_contained_log_timestamp_ms: int = int64()
+
+
+@dataclass(slots=True)
+class SnapshotFooterRecord(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+
+@dataclass(slots=True)
+class KRaftVersionRecord(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    kraft_version: int = int16()
+
+
+@dataclass(slots=True)
+class VoterEndpoint(Structure):
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+@dataclass(slots=True)
+class KRaftVersionFeature(Structure):
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+@dataclass(slots=True)
+class Voter(Structure):
+    voter_id: int = int32()
+    voter_directory_id: UUID | None = uuid()
+    endpoints: Sequence[VoterEndpoint] = array(VoterEndpoint)
+    kraft_version_feature: KRaftVersionFeature = nested(KRaftVersionFeature)
+
+
+@dataclass(slots=True)
+class VotersRecord(Value):
+    FLEXIBLE: ClassVar[int | None] = 0
+
+    voters: Sequence[Voter] = array(Voter)
+
+
+@dataclass(slots=True, frozen=True)
+class UnknownControlRecord:
+    """A control record that Raft did not write, or of a type yet to come; readers pass over it."""
+
+    type: int
+    value: bytes | None
+
+
+_TYPES: dict[int, type[Value]] = {
+    LEADER_CHANGE: LeaderChangeMessage,
+    SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    KRAFT_VERSION: KRaftVersionRecord,
+    KRAFT_VOTERS: VotersRecord,
+}
+_TYPE_OF = {cls: kind for kind, cls in _TYPES.items()}
+
+
+def encode_control_record(record: Value, version: int = 0) -> tuple[bytes, bytes]:
+    """Key and value of a control record."""
+    return _KEY.pack(0, _TYPE_OF[type(record)]), record.encode(version)
+
+
+def decode_control_record(key: bytes | None, value: bytes | None) -> Value | UnknownControlRecord:
+    if key is None or len(key) < _KEY.size:
+        raise MalformedRecord("the key of a control record is too short")
+    version, kind = _KEY.unpack_from(key)
+    if version < 0:
+        raise MalformedRecord(f"a control record has version {version}")
+    cls = _TYPES.get(kind)
+    if cls is None or value is None:
+        return UnknownControlRecord(kind, value)
+    return cls.decode(value)

@@ -1,0 +1,59 @@
+"""The `.snapshot` file beside a segment: what the partition knew of its producers at that offset.
+
+`int16 version = 1, uint32 CRC-32C of all that follows, int32 count`, then 46 bytes per producer (Kafka's
+`ProducerSnapshot.json`). Only the last batch of a producer is kept in it.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from google_crc32c import value as crc32c
+
+VERSION = 1
+
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+
+
+class MalformedSnapshot(ValueError):
+    """A file that cannot be used: delete it and take the one before."""
+
+
+class ProducerSnapshotEntry(NamedTuple):
+    """One producer; -1 where it has no batch, no marker or no open transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    # Last minus first sequence of the last batch.
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int = -1
+    current_txn_first_offset: int = -1
+
+
+def encode(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = _COUNT.pack(len(packed)) + b"".join(packed)
+    return _HEAD.pack(VERSION, crc32c(body)) + body
+
+
+def decode(data: bytes) -> list[ProducerSnapshotEntry]:
+    """The entries of a whole file."""
+    try:
+        version, crc = _HEAD.unpack_from(data)
+        (count,) = _COUNT.unpack_from(data, _HEAD.size)
+    except StructError:
+        raise MalformedSnapshot(f"{len(data)} bytes are too few") from None
+    if version != VERSION:
+        raise MalformedSnapshot(f"version {version} is not {VERSION}")
+    if crc32c(data[_HEAD.size :]) != crc:
+        raise MalformedSnapshot("the checksum does not match")
+    entries = data[_HEAD.size + _COUNT.size :]
+    if len(entries) != count * _ENTRY.size:
+        raise MalformedSnapshot(f"{count} entries cannot be {len(entries)} bytes")
+    return [ProducerSnapshotEntry._make(entry) for entry in _ENTRY.iter_unpack(entries)]

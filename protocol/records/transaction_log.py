@@ -1,0 +1,56 @@
+"""Records of `__transaction_state`: one transactional id's state, by its name.
+
+Version 1 (KIP-890) is written when the cluster's `transaction.version` is at least 1.
+`transaction_partitions` is None while a transaction is Empty, and empty when it is Complete.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from protocol.schema import (
+    Key,
+    Structure,
+    Value,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    nullable_array,
+    string,
+)
+from protocol.wire_types import INT32
+
+
+@dataclass(slots=True)
+class TransactionLogKey(Key):
+    TYPE: ClassVar[int] = 0
+
+    transactional_id: str = string()
+
+
+@dataclass(slots=True)
+class TransactionPartitions(Structure):
+    """The partitions of one topic that the transaction wrote to."""
+
+    topic: str = string()
+    partition_ids: Sequence[int] = array(INT32)
+
+
+@dataclass(slots=True)
+class TransactionLogValue(Value):
+    VERSIONS: ClassVar[range] = range(2)
+    FLEXIBLE: ClassVar[int | None] = 1
+
+    producer_id: int = int64()
+    previous_producer_id: int = int64(-1, since=1, tag=0)
+    next_producer_id: int = int64(-1, since=1, tag=1)
+    producer_epoch: int = int16()
+    next_producer_epoch: int = int16(-1, since=1, tag=3)
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()
+    transaction_partitions: Sequence[TransactionPartitions] | None = nullable_array(TransactionPartitions)
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()
+    client_transaction_version: int = int16(since=1, tag=2)
