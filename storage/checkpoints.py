@@ -48,7 +48,9 @@ def read_offsets(path: Path) -> dict[tuple[str, int], int]:
 
 
 def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
-    replace_file(path, format_rows((topic, partition, offset) for (topic, partition), offset in offsets.items()))
+    replace_file(
+        path, format_rows((topic, partition, offset) for (topic, partition), offset in offsets.items())
+    )
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:
@@ -62,7 +64,9 @@ def parse_topic_id(text: str) -> uuid.UUID:
 
 def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
     """``partition.metadata``: 43 bytes, no newline at the end, as Kafka 4.3 writes it."""
-    replace_file(directory / "partition.metadata", f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
+    replace_file(
+        directory / "partition.metadata", f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
+    )
 
 
 def read_partition_metadata(directory: Path) -> uuid.UUID | None:

@@ -3,13 +3,13 @@
 The texts of the errors are Kafka's (`ConfigDef.java`, `ConfigException.java`): clients show them to people.
 """
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
-
-type_error_text = "Not a number of type {}"
 
 
 class ConfigError(ValueError):
@@ -38,7 +38,7 @@ Value = Any
 Validator = Callable[[str, Value], None]
 
 _INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d+")  # of any script, as in Java
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
 _WHITESPACE = "".join(map(chr, range(0x21)))  # what Java's String.trim removes
 
@@ -54,7 +54,7 @@ def parse_type(name: str, raw: str, config_type: ConfigType) -> Value:
         return _parse_integer(name, raw, text, config_type)
     if config_type is ConfigType.DOUBLE:
         if not _DOUBLE.fullmatch(text):
-            raise ConfigError.of(name, raw, type_error_text.format(config_type))
+            raise ConfigError.of(name, raw, f"Not a number of type {config_type}")
         return float(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
     if config_type is ConfigType.LIST:
         return tuple(re.split(r"\s*,\s*", text)) if text else ()
@@ -68,7 +68,7 @@ def _parse_integer(name: str, raw: str, text: str, config_type: ConfigType) -> i
         value = int(text)
         if -limit <= value < limit:
             return value
-    raise ConfigError.of(name, raw, type_error_text.format(config_type))
+    raise ConfigError.of(name, raw, f"Not a number of type {config_type}")
 
 
 def to_text(value: Value) -> str | None:
@@ -87,11 +87,20 @@ def _java_text(value: object) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(value) + "]"
     if isinstance(value, float):
-        mantissa, _, exponent = repr(value).partition("e")
-        if not exponent:
-            return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(mantissa, mantissa)
-        return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+        return _java_double(value)
     return str(value)
+
+
+def _java_double(value: float) -> str:
+    """`Double.toString`: plain from 0.001 to 10,000,000, otherwise one digit before the point and an exponent."""
+    if not math.isfinite(value):
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    scientific = f"{first}.{''.join(rest) or '0'}E{int(exponent) + len(rest)}"
+    return f"-{scientific}" if sign else scientific
 
 
 @dataclass(frozen=True, slots=True)

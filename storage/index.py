@@ -90,7 +90,9 @@ class OffsetIndex:
 
     def save(self) -> None:
         if self.dirty:
-            entries = array("I", [value for pair in zip(self.offsets, self.positions, strict=True) for value in pair])
+            entries = array(
+                "I", [value for pair in zip(self.offsets, self.positions, strict=True) for value in pair]
+            )
             if sys.byteorder == "little":
                 entries.byteswap()
             replace_plain(self.path, entries.tobytes())

@@ -121,7 +121,12 @@ class Log:
         return base_offset
 
     def append_marker(
-        self, batch: RecordBatch, marker: EndTxnMarker, leader_epoch: int, now_ms: int, transaction_version: int
+        self,
+        batch: RecordBatch,
+        marker: EndTxnMarker,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int,
     ) -> int:
         """Append the marker that ends a transaction; returns its offset."""
         offset = self._append(batch, leader_epoch, now_ms)
@@ -329,7 +334,9 @@ class Log:
                     continue
                 for record in batch.records():
                     if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                        return TimestampedOffset(record.offset, record.timestamp, batch.partition_leader_epoch)
+                        return TimestampedOffset(
+                            record.offset, record.timestamp, batch.partition_leader_epoch
+                        )
         return None
 
     def find_max_timestamp(self) -> TimestampedOffset | None:
@@ -383,7 +390,11 @@ class Log:
 
     def flush_targets(self) -> list[Segment]:
         """The segments that hold bytes not yet fsynced; any thread may ``sync`` them."""
-        return [s for s in self.segments[self.segment_index(self.flushed_offset) :] if s.size] if self.segments else []
+        return (
+            [s for s in self.segments[self.segment_index(self.flushed_offset) :] if s.size]
+            if self.segments
+            else []
+        )
 
     def flushed_up_to(self, offset: int) -> None:
         self.flushed_offset = max(self.flushed_offset, offset)

@@ -128,7 +128,9 @@ class Producers:
             if entry is not None and batch.producer_epoch < entry.epoch:
                 return _stale_epoch(batch, entry)
             if verification_enabled and not self._is_verified(batch.producer_id, guard):
-                return Refused(ErrorCode.invalid_txn_state, "the transaction was not verified on this partition")
+                return Refused(
+                    ErrorCode.invalid_txn_state, "the transaction was not verified on this partition"
+                )
         if entry is not None and batch.producer_epoch < entry.epoch:
             return _stale_epoch(batch, entry)
         if origin is Origin.CLIENT and not self._in_sequence(batch, entry):
@@ -138,7 +140,9 @@ class Producers:
                 f"came, the last one was {entry.last_sequence if entry else 'none'}",
             )
         if entry is not None and entry.current_txn_first_offset != NO_OFFSET and not transactional:
-            return Refused(ErrorCode.invalid_txn_state, "a transaction is open and the batch is not transactional")
+            return Refused(
+                ErrorCode.invalid_txn_state, "a transaction is open and the batch is not transactional"
+            )
         return None
 
     def _is_verified(self, producer_id: int, guard: object | None) -> bool:
@@ -289,7 +293,8 @@ class Producers:
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()
-            if entry.current_txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp_ms >= expiration_ms
+            if entry.current_txn_first_offset == NO_OFFSET
+            and now_ms - entry.last_timestamp_ms >= expiration_ms
         ]
         for producer_id in expired:
             del self.entries[producer_id]
@@ -303,10 +308,12 @@ class Producers:
         return [
             ProducerSnapshotEntry(
                 producer_id=entry.producer_id,
-                epoch=entry.epoch,
+                producer_epoch=entry.epoch,
                 last_sequence=entry.last_sequence,
                 last_offset=entry.last_offset,
-                offset_delta=entry.batches[-1].last_offset - entry.batches[-1].first_offset if entry.batches else 0,
+                offset_delta=entry.batches[-1].last_offset - entry.batches[-1].first_offset
+                if entry.batches
+                else 0,
                 timestamp=entry.last_timestamp_ms,
                 coordinator_epoch=entry.coordinator_epoch,
                 current_txn_first_offset=entry.current_txn_first_offset,
@@ -325,7 +332,7 @@ class Producers:
                 continue
             entry = ProducerEntry(
                 stored.producer_id,
-                stored.epoch,
+                stored.producer_epoch,
                 coordinator_epoch=stored.coordinator_epoch,
                 last_timestamp_ms=stored.timestamp,
                 current_txn_first_offset=stored.current_txn_first_offset,
@@ -335,7 +342,11 @@ class Producers:
                 first_offset = stored.last_offset - stored.offset_delta
                 entry.batches.append(
                     BatchMetadata(
-                        first_sequence, stored.last_sequence, first_offset, stored.last_offset, stored.timestamp
+                        first_sequence,
+                        stored.last_sequence,
+                        first_offset,
+                        stored.last_offset,
+                        stored.timestamp,
                     )
                 )
             producers.entries[stored.producer_id] = entry

@@ -182,7 +182,9 @@ def _assemble(directory: Path, segments: list[Segment], options: OpenOptions) ->
     if not segments:
         log.create(options.now_ms)
     log.refresh_end()
-    log.flushed_up_to(log.log_end_offset if options.clean else min(options.recovery_point, log.log_end_offset))
+    log.flushed_up_to(
+        log.log_end_offset if options.clean else min(options.recovery_point, log.log_end_offset)
+    )
     log.epochs.truncate_from_end(log.log_end_offset + 1)
     log.epochs.truncate_from_start(start)
     return log

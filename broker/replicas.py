@@ -1,0 +1,352 @@
+"""All partitions of one node: opened when first needed, closed together, checkpointed now and then.
+
+What exists is the cluster metadata's to say; this room turns it into open logs. A partition's folder is made at its
+first append or at a clean stop, so partitions that nobody writes to cost a line of metadata and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.clock import Clock, Domain, Timer
+from broker.partition import Partition
+from protocol.errors import ErrorCode
+from storage.checkpoints import read_partition_metadata
+from storage.config import LogConfig
+from storage.directory import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    LogDirectory,
+    PartitionKey,
+)
+from storage.files import StorageError
+from storage.log import Log
+from storage.recovery import OpenOptions, Recovered, open_log
+from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.image import PartitionState, Topic
+
+log_events = structlog.get_logger("broker.replicas")
+
+
+class Replicas:
+    """The partitions whose replicas this node holds."""
+
+    def __init__(
+        self,
+        node_id: int,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: ClusterMetadata,
+        chance: random.Random,
+    ) -> None:
+        self.node_id = node_id
+        self.directory = directory
+        self._config = config
+        self._clock = clock
+        self._metadata = metadata
+        self._chance = chance
+        self._partitions: dict[PartitionKey, Partition] = {}
+        self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
+        self._log_starts = directory.read_checkpoint(LOG_STARTS)
+        self._clean = directory.was_clean
+        self._flushing: set[PartitionKey] = set()
+        self._background: set[asyncio.Future[None]] = set()
+        self._timers: dict[str, Timer] = {}
+        metadata.subscribe(self)
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    def leader(self, topic: str, index: int) -> Partition | ErrorCode:
+        """The partition, if this node leads it; else the code that a client gets."""
+        partition = self._partitions.get((topic, index)) or self._open_known(topic, index)
+        if partition is None:
+            return ErrorCode.unknown_topic_or_partition
+        if partition.leader_id != self.node_id:
+            return ErrorCode.not_leader_or_follower
+        if partition.offline is not None:
+            return ErrorCode.kafka_storage_error
+        return partition
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, if a replica of it is hosted here (leader or not)."""
+        return self._partitions.get((topic, index)) or self._open_known(topic, index)
+
+    def hosted(self, topic: str) -> Iterator[Partition]:
+        """All hosted partitions of one topic."""
+        known = self._metadata.topic(topic)
+        for state in known.partitions if known is not None else ():
+            partition = self.get(topic, state.index)
+            if partition is not None:
+                yield partition
+
+    def opened(self) -> Iterator[Partition]:
+        """The partitions that somebody has asked for so far."""
+        return iter(tuple(self._partitions.values()))
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """After a crash: open every folder and check what was not flushed, before anybody is served."""
+        for path in self.directory.doomed_directories():
+            self._in_background(partial(self.directory.remove, path))
+        if self._clean:
+            return
+        for (topic, index), path in self.directory.partition_directories():
+            if self._open_known(topic, index) is None:
+                log_events.warning("folder of an unknown partition is left alone", directory=str(path))
+
+    def _open_known(self, topic: str, index: int) -> Partition | None:
+        known = self._metadata.topic(topic)
+        state = known.partition(index) if known is not None else None
+        if known is None or state is None or self.node_id not in state.replicas:
+            return None
+        partition = self._open(known, state)
+        self._partitions[topic, index] = partition
+        return partition
+
+    def _open(self, topic: Topic, state: PartitionState) -> Partition:
+        key = (topic.name, state.index)
+        path = self.directory.partition_path(*key)
+        offline: str | None = None
+        try:
+            self._set_aside_foreign(path, topic.topic_id)
+            recovered = open_log(path, self._open_options(topic, key))
+            self._report(key, recovered)
+            log = recovered.log
+        except StorageError as error:
+            log_events.error(
+                "partition offline", topic=key[0], partition=key[1], file=error.path, reason=str(error)
+            )
+            log, offline = Log(path, topic.topic_id, self._log_config(topic)), str(error)
+        partition = Partition(
+            topic.name,
+            state.index,
+            log,
+            self._clock,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            verification_enabled=self._verification_enabled,
+            flush=self._flush,
+        )
+        partition.offline = offline
+        log.on_roll = partial(self._rolled, log)
+        if offline is None:
+            log.assign_epoch(state.leader_epoch)
+        return partition
+
+    def _open_options(self, topic: Topic, key: PartitionKey) -> OpenOptions:
+        return OpenOptions(
+            topic_id=topic.topic_id,
+            config=self._log_config(topic),
+            now_ms=self._clock.now_ms(),
+            clean=self._clean,
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start_offset=self._log_starts.get(key, 0),
+            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+            jitter=lambda bound_ms: self._chance.randrange(bound_ms) if bound_ms > 0 else 0,
+        )
+
+    def _set_aside_foreign(self, path: Path, topic_id: uuid.UUID) -> None:
+        """A folder of an earlier topic of the same name is not this topic's data (a deletion cut short by a crash)."""
+        if path.is_dir():
+            found = read_partition_metadata(path)
+            if found is not None and found != topic_id:
+                path.rename(path.with_name(f"{path.name}.{found.hex}-stray"))
+                log_events.warning(
+                    "folder of an earlier topic set aside", directory=str(path), topic_id=str(found)
+                )
+
+    def _log_config(self, topic: Topic) -> LogConfig:
+        return LogConfig.from_properties(topic.configs, self._config.log_defaults)
+
+    def _verification_enabled(self) -> bool:
+        return self._config.transaction_partition_verification_enable
+
+    @staticmethod
+    def _report(key: PartitionKey, recovered: Recovered) -> None:
+        if recovered.cut_bytes:
+            log_events.warning(
+                "log cut at the first bad batch",
+                topic=key[0],
+                partition=key[1],
+                bytes=recovered.cut_bytes,
+                log_end_offset=recovered.log.log_end_offset,
+                reason=recovered.reason,
+            )
+
+    # -- following the metadata ---------------------------------------------------------------------------------
+
+    def on_topic_created(self, topic: Topic) -> None:
+        """Nothing to do: a partition is opened when somebody asks for it."""
+
+    def on_partitions_added(self, topic: Topic, first_new: int) -> None:
+        """Nothing to do, for the same reason."""
+
+    def on_leader_changed(self, topic: Topic, index: int) -> None:
+        """Somebody else leads now, or the same node in a new epoch."""
+        partition = self._partitions.get((topic.name, index))
+        state = topic.partition(index)
+        if partition is None or state is None:
+            return
+        partition.replicas, partition.isr = state.replicas, state.isr
+        partition.leader_epoch = state.leader_epoch
+        if state.leader != self.node_id:
+            partition.resign(ErrorCode.not_leader_or_follower)
+        else:
+            partition.log.assign_epoch(state.leader_epoch)
+        partition.leader_id = state.leader
+
+    def on_config_changed(self, topic: Topic) -> None:
+        config = self._log_config(topic)
+        for state in topic.partitions:
+            partition = self._partitions.get((topic.name, state.index))
+            if partition is not None:
+                partition.log.config = config
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        """Its name is free at once; the files go in the background after ``file.delete.delay.ms``."""
+        delay_ms = self._log_config(topic).file_delete_delay_ms
+        for state in topic.partitions:
+            key = (topic.name, state.index)
+            partition = self._partitions.pop(key, None)
+            if partition is not None:
+                partition.resign(ErrorCode.unknown_topic_or_partition)
+                partition.log.close(clean=False)
+            self._recovery_points.pop(key, None)
+            self._log_starts.pop(key, None)
+            doomed = self.directory.mark_for_deletion(topic.name, state.index, topic.topic_id.hex)
+            if doomed is not None:
+                remove = partial(self._in_background, partial(self.directory.remove, doomed))
+                self._clock.call_later_ms(delay_ms, remove, Domain.RETENTION)
+
+    # -- durability ---------------------------------------------------------------------------------------------
+
+    def _flush(self, partition: Partition) -> None:
+        """fsync a partition off the loop; its high watermark moves when that is done (``flush.messages``)."""
+        key = (partition.topic, partition.index)
+        if key in self._flushing:
+            return
+        self._flushing.add(key)
+        log = partition.log
+        end_offset, targets = log.log_end_offset, log.flush_targets()
+
+        def done(_: asyncio.Future[None]) -> None:
+            self._flushing.discard(key)
+            log.flushed_up_to(end_offset)
+            partition.advance_high_watermark()
+
+        self._in_background(partial(_sync_all, targets)).add_done_callback(done)
+
+    def _rolled(self, log: Log, sealed: Segment) -> None:
+        end_offset = log.log_end_offset
+
+        def done(future: asyncio.Future[None]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                log.flushed_up_to(end_offset)
+
+        self._in_background(sealed.sync).add_done_callback(done)
+
+    def _in_background(self, work: Callable[[], None]) -> asyncio.Future[None]:
+        """Run blocking work in a thread; ``close`` waits for what is still running."""
+        future = asyncio.get_running_loop().run_in_executor(None, work)
+        self._background.add(future)
+        future.add_done_callback(self._background.discard)
+        return future
+
+    def start_timers(self) -> None:
+        """Checkpoints and the expiry of idle producers, at Kafka's intervals."""
+        config = self._config
+        self._every(
+            "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint, Domain.RETENTION
+        )
+        self._every(
+            "producers",
+            config.producer_id_expiration_check_interval_ms,
+            self.expire_producers,
+            Domain.PRODUCERS,
+        )
+
+    def _every(self, name: str, interval_ms: int, work: Callable[[], None], domain: Domain) -> None:
+        def run() -> None:
+            work()
+            self._timers[name] = self._clock.call_later_ms(interval_ms, run, domain)
+
+        self._timers[name] = self._clock.call_later_ms(interval_ms, run, domain)
+
+    def expire_producers(self) -> None:
+        now_ms = self._clock.now_ms()
+        for partition in self.opened():
+            partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
+    def _checkpoint(self) -> None:
+        self._in_background(partial(self._write_checkpoints, *self._checkpoints()))
+
+    def _checkpoints(
+        self,
+    ) -> tuple[dict[PartitionKey, int], dict[PartitionKey, int], dict[PartitionKey, int]]:
+        """(recovery points, log starts, high watermarks); a log start only where it lies inside the first segment."""
+        high_watermarks: dict[PartitionKey, int] = {}
+        for key, partition in self._partitions.items():
+            log = partition.log
+            if not log.exists:
+                continue
+            self._recovery_points[key] = log.flushed_offset
+            high_watermarks[key] = partition.high_watermark
+            if log.log_start_offset > log.segments[0].base_offset:
+                self._log_starts[key] = log.log_start_offset
+            else:
+                self._log_starts.pop(key, None)
+        return dict(self._recovery_points), dict(self._log_starts), high_watermarks
+
+    def _write_checkpoints(
+        self,
+        recovery_points: dict[PartitionKey, int],
+        log_starts: dict[PartitionKey, int],
+        high_watermarks: dict[PartitionKey, int],
+    ) -> None:
+        self.directory.write_checkpoint(RECOVERY_POINTS, recovery_points)
+        self.directory.write_checkpoint(LOG_STARTS, log_starts)
+        self.directory.write_checkpoint(HIGH_WATERMARKS, high_watermarks)
+
+    async def close(self, *, clean: bool) -> None:
+        """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders."""
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+        if clean:
+            self._create_missing()
+        for partition in self._partitions.values():
+            if partition.offline is None:
+                partition.log.close(clean=clean)
+        if clean:
+            self._write_checkpoints(*self._checkpoints())
+
+    def _create_missing(self) -> None:
+        now_ms = self._clock.now_ms()
+        for topic in self._metadata.topics.values():
+            for state in topic.partitions:
+                partition = self.get(topic.name, state.index)
+                if partition is not None and partition.offline is None:
+                    partition.log.create(now_ms)
+
+
+def _sync_all(segments: list[Segment]) -> None:
+    for segment in segments:
+        segment.sync()

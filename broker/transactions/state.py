@@ -1,0 +1,438 @@
+"""One transactional id as a value, and what may become of it. Pure: no clock, no log, no loop.
+
+Each function answers one request of a producer (or of the coordinator itself) with a ``Decision``: an answer at once, or
+a transition that must be in ``__transaction_state`` before anybody hears of it. The codes and their order are those of
+Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98, KIP-360, KIP-588, KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from protocol.errors import ErrorCode
+
+TopicPartition = tuple[str, int]
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+EPOCH_MAX = 32767
+LAST_USABLE_EPOCH = EPOCH_MAX - 1
+"""32767 is left for the marker that fences the last producer of an id."""
+NO_TIME = -1
+TIMEOUT_NEVER_MS = 2**31 - 1
+"""A two-phase-commit producer's timeout: such transactions are not timed out (KIP-939)."""
+
+
+class State(IntEnum):
+    """``TransactionStatus`` as stored. The last two exist in memory only."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+
+PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+SETTLED = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+
+VALID_PREDECESSORS: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
+    State.ONGOING: frozenset({State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
+    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
+    State.PREPARE_ABORT: frozenset(
+        {State.ONGOING, State.PREPARE_EPOCH_FENCE, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
+    ),
+    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
+    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
+    State.DEAD: frozenset({State.EMPTY, State.COMPLETE_ABORT, State.COMPLETE_COMMIT}),
+    State.PREPARE_EPOCH_FENCE: frozenset({State.ONGOING}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What ``__transaction_state`` holds of one id, and ``last_epoch``, which lives in memory only."""
+
+    transactional_id: str
+    producer_id: int = NO_PRODUCER_ID
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+    last_epoch: int = NO_EPOCH
+    timeout_ms: int = 0
+    state: State = State.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIME
+    last_update_ms: int = NO_TIME
+    client_version: int = 0
+    """0 for clients of the old protocol, 2 for KIP-890's: which rules the current transaction runs under."""
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        return self.epoch >= LAST_USABLE_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Said at once; nothing changes."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """``after`` must be in the log before ``answer`` is given."""
+
+    after: Transaction
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class AbortFirst:
+    """An open transaction is in the way: abort it as the coordinator, then give ``answer``."""
+
+    answer: Answer
+
+
+class NeedsProducerId:
+    """Ask again with ``fresh_producer_id``: this id's epochs are used up."""
+
+    __slots__ = ()
+
+
+Decision = Answer | Transition
+NEEDS_PRODUCER_ID = NeedsProducerId()
+
+
+def _next(txn: Transaction, **changes: object) -> Transaction:
+    """The next value; whose producer id it was before is always noted."""
+    after: Transaction = replace(txn, previous_producer_id=txn.producer_id, **changes)  # type: ignore[arg-type]
+    assert txn.state in VALID_PREDECESSORS[after.state], f"{txn.state.name} cannot become {after.state.name}"
+    return after
+
+
+# -- InitProducerId ---------------------------------------------------------------------------------------------
+
+
+def init_producer_id(
+    txn: Transaction,
+    pending: State | None,
+    *,
+    timeout_ms: int,
+    producer_id: int,
+    epoch: int,
+    now_ms: int,
+    fresh_producer_id: int | None = None,
+) -> Answer | Transition | AbortFirst | NeedsProducerId:
+    """A producer starts, or asks for a new epoch (``producer_id`` and ``epoch`` given: KIP-360)."""
+    if pending is not None:
+        return Answer(ErrorCode.concurrent_transactions)
+    given = producer_id != NO_PRODUCER_ID
+    if given and not _may_continue(txn, producer_id, epoch):
+        return Answer(ErrorCode.producer_fenced)
+    if txn.state in PREPARED:
+        return Answer(ErrorCode.concurrent_transactions)
+    if txn.state is State.ONGOING:
+        return AbortFirst(Answer(ErrorCode.concurrent_transactions))
+    if txn.state not in SETTLED:
+        return Answer(ErrorCode.unknown_server_error)
+    if txn.is_epoch_exhausted:
+        return _rotate(txn, timeout_ms, epoch if given else None, now_ms, fresh_producer_id)
+    return _bump(txn, timeout_ms, epoch if given else None, now_ms)
+
+
+def _may_continue(txn: Transaction, producer_id: int, epoch: int) -> bool:
+    """Is the given producer id this id's? The one before it counts right after its epochs were used up."""
+    return (
+        txn.epoch == NO_EPOCH
+        or producer_id == txn.producer_id
+        or (producer_id == txn.previous_producer_id and epoch >= LAST_USABLE_EPOCH)
+    )
+
+
+def _bump(txn: Transaction, timeout_ms: int, expected: int | None, now_ms: int) -> Decision:
+    if expected is None:
+        epoch, last_epoch = txn.epoch + 1, NO_EPOCH
+    elif txn.epoch == NO_EPOCH or expected == txn.epoch:
+        epoch, last_epoch = txn.epoch + 1, txn.epoch
+    elif expected == txn.last_epoch:
+        # The answer to the same request was lost: no second bump.
+        epoch, last_epoch = txn.epoch, txn.last_epoch
+    else:
+        return Answer(ErrorCode.producer_fenced)
+    return _initialised(txn, txn.producer_id, epoch, last_epoch, timeout_ms, now_ms)
+
+
+def _rotate(
+    txn: Transaction, timeout_ms: int, expected: int | None, now_ms: int, fresh_producer_id: int | None
+) -> Decision | NeedsProducerId:
+    if expected is not None and expected != txn.epoch:
+        return Answer(ErrorCode.unknown_server_error)  # Kafka's illegal-state path
+    if fresh_producer_id is None:
+        return NEEDS_PRODUCER_ID
+    last_epoch = txn.epoch if expected is not None else NO_EPOCH
+    return _initialised(txn, fresh_producer_id, 0, last_epoch, timeout_ms, now_ms)
+
+
+def _initialised(
+    txn: Transaction, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
+) -> Transition:
+    after = _next(
+        txn,
+        producer_id=producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        epoch=epoch,
+        last_epoch=last_epoch,
+        timeout_ms=timeout_ms,
+        state=State.EMPTY,
+        partitions=frozenset(),
+        start_ms=NO_TIME,
+        last_update_ms=now_ms,
+    )
+    return Transition(after, Answer(ErrorCode.none, producer_id, epoch))
+
+
+# -- adding partitions ------------------------------------------------------------------------------------------
+
+
+def _check_producer(
+    txn: Transaction | None,
+    pending: State | None,
+    producer_id: int,
+    epoch: int,
+    *,
+    ignore_pending: bool = False,
+) -> ErrorCode:
+    """The checks that adding and verifying share, in Kafka's order."""
+    if txn is None:
+        return ErrorCode.invalid_producer_id_mapping
+    if pending is not None and not ignore_pending:
+        return ErrorCode.concurrent_transactions
+    if producer_id != txn.producer_id:
+        return ErrorCode.invalid_producer_id_mapping
+    if epoch != txn.epoch:
+        return ErrorCode.producer_fenced
+    if txn.state in PREPARED:
+        return ErrorCode.concurrent_transactions
+    return ErrorCode.none
+
+
+def add_partitions(
+    txn: Transaction | None,
+    pending: State | None,
+    *,
+    producer_id: int,
+    epoch: int,
+    partitions: Collection[TopicPartition],
+    client_version: int,
+    now_ms: int,
+) -> Decision:
+    """The transaction now includes ``partitions``; it begins here if it was not open."""
+    error = _check_producer(txn, pending, producer_id, epoch)
+    if error is not ErrorCode.none or txn is None:
+        return Answer(error)
+    is_open = txn.state is State.ONGOING
+    if is_open and txn.partitions.issuperset(partitions):
+        return Answer(ErrorCode.none, producer_id, epoch)
+    after = _next(
+        txn,
+        state=State.ONGOING,
+        partitions=txn.partitions.union(partitions) if is_open else frozenset(partitions),
+        start_ms=txn.start_ms if is_open else now_ms,
+        last_update_ms=now_ms,
+        client_version=client_version,
+    )
+    return Transition(after, Answer(ErrorCode.none, producer_id, epoch))
+
+
+def verify_partitions(
+    txn: Transaction | None, *, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Are these partitions part of the open transaction? (KIP-890, part 1)"""
+    error = _check_producer(txn, None, producer_id, epoch, ignore_pending=True)
+    if error is not ErrorCode.none or txn is None:
+        return dict.fromkeys(partitions, error)
+    return {
+        partition: ErrorCode.none if partition in txn.partitions else ErrorCode.transaction_abortable
+        for partition in partitions
+    }
+
+
+# -- EndTxn -----------------------------------------------------------------------------------------------------
+
+# Version 1: what a request finds when the transaction is not open. Unlisted is INVALID_TXN_STATE.
+_ENDED_V1 = {
+    (State.COMPLETE_COMMIT, True): ErrorCode.none,
+    (State.COMPLETE_ABORT, False): ErrorCode.none,
+    (State.PREPARE_COMMIT, True): ErrorCode.concurrent_transactions,
+    (State.PREPARE_ABORT, False): ErrorCode.concurrent_transactions,
+}
+
+
+def end_v1(
+    txn: Transaction | None,
+    pending: State | None,
+    *,
+    producer_id: int,
+    epoch: int,
+    committed: bool,
+    now_ms: int,
+) -> Decision:
+    """EndTxn v0-v4: the epoch stays."""
+    if txn is None or producer_id != txn.producer_id:
+        return Answer(ErrorCode.invalid_producer_id_mapping)
+    if epoch != txn.epoch:
+        return Answer(ErrorCode.producer_fenced)
+    if pending is not None and pending is not State.PREPARE_EPOCH_FENCE:
+        return Answer(ErrorCode.concurrent_transactions)
+    if txn.state is not State.ONGOING:
+        return Answer(_ENDED_V1.get((txn.state, committed), ErrorCode.invalid_txn_state))
+    after = _next(
+        txn,
+        state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
+        last_update_ms=now_ms,
+        client_version=0,
+    )
+    return Transition(after, Answer(ErrorCode.none))
+
+
+# Version 2, a repeated request (its epoch is one behind): what it finds. Unlisted is INVALID_TXN_STATE.
+_REPEATED_V2 = {
+    (State.PREPARE_COMMIT, True): ErrorCode.concurrent_transactions,
+    (State.PREPARE_ABORT, False): ErrorCode.concurrent_transactions,
+    (State.COMPLETE_COMMIT, True): ErrorCode.none,
+    (State.COMPLETE_ABORT, False): ErrorCode.none,
+}
+
+
+def end_v2(
+    txn: Transaction | None,
+    pending: State | None,
+    *,
+    producer_id: int,
+    epoch: int,
+    committed: bool,
+    now_ms: int,
+    fresh_producer_id: int | None = None,
+) -> Decision | NeedsProducerId:
+    """EndTxn v5 and later: each end takes the producer to its next epoch (KIP-890, part 2)."""
+    if txn is None:
+        return Answer(ErrorCode.invalid_producer_id_mapping)
+    if pending is not None and pending is not State.PREPARE_EPOCH_FENCE:
+        return Answer(ErrorCode.concurrent_transactions)
+    repeated_after_rotation = (
+        txn.previous_producer_id == producer_id and epoch == LAST_USABLE_EPOCH and txn.epoch == 0
+    )
+    if producer_id != txn.producer_id and not repeated_after_rotation:
+        return Answer(ErrorCode.invalid_producer_id_mapping)
+    repeated = txn.epoch == epoch + 1 or repeated_after_rotation
+    if not _is_epoch_valid_v2(txn, epoch, repeated=repeated):
+        return Answer(ErrorCode.producer_fenced)
+    if repeated:
+        error = _REPEATED_V2.get((txn.state, committed), ErrorCode.invalid_txn_state)
+        if error is ErrorCode.none:
+            return Answer(error, txn.producer_id, txn.epoch)
+        return Answer(error)
+    # Nothing to commit; an abort without partitions still moves the epoch, so that it fences what is under way.
+    if committed and txn.state is not State.ONGOING:
+        return Answer(ErrorCode.invalid_txn_state)
+    return _prepare_v2(txn, now_ms, fresh_producer_id, committed=committed)
+
+
+def _is_epoch_valid_v2(txn: Transaction, epoch: int, *, repeated: bool) -> bool:
+    if txn.state in (State.ONGOING, State.EMPTY):
+        return epoch == txn.epoch
+    if txn.state in PREPARED:
+        return txn.epoch == epoch + 1
+    return repeated or epoch == txn.epoch
+
+
+def _prepare_v2(
+    txn: Transaction, now_ms: int, fresh_producer_id: int | None, *, committed: bool
+) -> Transition | NeedsProducerId:
+    """The Prepare record carries the next epoch, and so do the markers; the data batches carry the one before."""
+    exhausted = txn.is_epoch_exhausted
+    if exhausted and fresh_producer_id is None:
+        return NEEDS_PRODUCER_ID
+    after = _next(
+        txn,
+        next_producer_id=fresh_producer_id if exhausted else NO_PRODUCER_ID,
+        epoch=txn.epoch + 1,
+        last_epoch=txn.epoch,
+        state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
+        start_ms=txn.start_ms if txn.state is State.ONGOING else now_ms,
+        last_update_ms=now_ms,
+        client_version=2,
+    )
+    if exhausted:
+        assert fresh_producer_id is not None
+        return Transition(after, Answer(ErrorCode.none, fresh_producer_id, 0))
+    return Transition(after, Answer(ErrorCode.none, after.producer_id, after.epoch))
+
+
+def abort_by_coordinator(
+    txn: Transaction,
+    *,
+    transaction_version: int,
+    failed_fence: bool,
+    now_ms: int,
+    fresh_producer_id: int | None = None,
+) -> Transition | NeedsProducerId:
+    """A timeout, or a new instance of the producer, ends what is open; the old instance is fenced by the epoch.
+
+    ``failed_fence``: an earlier try bumped the epoch in memory and could not write it: not a second time.
+    """
+    assert txn.state is State.ONGOING, txn
+    if transaction_version >= 2:
+        return _prepare_v2(txn, now_ms, fresh_producer_id, committed=False)
+    epoch = txn.epoch if failed_fence or txn.epoch >= EPOCH_MAX else txn.epoch + 1
+    after = _next(
+        txn,
+        epoch=epoch,
+        last_epoch=NO_EPOCH,
+        state=State.PREPARE_ABORT,
+        last_update_ms=now_ms,
+        client_version=0,
+    )
+    return Transition(after, Answer(ErrorCode.none))
+
+
+def complete(txn: Transaction, now_ms: int) -> Transaction:
+    """All markers are written."""
+    state = State.COMPLETE_COMMIT if txn.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+    rotated = txn.client_version >= 2 and txn.next_producer_id != NO_PRODUCER_ID
+    return _next(
+        txn,
+        producer_id=txn.next_producer_id if rotated else txn.producer_id,
+        epoch=0 if rotated else txn.epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        state=state,
+        partitions=frozenset(),
+        last_update_ms=now_ms,
+    )
+
+
+# -- time -------------------------------------------------------------------------------------------------------
+
+
+def is_timed_out(txn: Transaction, pending: State | None, now_ms: int) -> bool:
+    """Counted from the first partition added, not from the last activity."""
+    return (
+        txn.state is State.ONGOING
+        and pending is None
+        and txn.timeout_ms != TIMEOUT_NEVER_MS
+        and txn.start_ms + txn.timeout_ms < now_ms
+    )
+
+
+def is_expired(txn: Transaction, pending: State | None, now_ms: int, expiration_ms: int) -> bool:
+    """An idle id may be forgotten."""
+    return txn.state in SETTLED and pending is None and txn.last_update_ms <= now_ms - expiration_ms
