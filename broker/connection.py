@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Where the kernel puts what has arrived, for all connections in turn. A frame that is not whole there, and so
 # every frame above this size, gets a buffer of its own, which the kernel fills.
 LANDING_BYTES: Final = 64 * 1024
-# Such a buffer starts no larger than this (a batch of Kafka's default size fits) and doubles when it is full: who
+# Such a buffer starts no larger than this (a batch of the default size fits) and doubles when it is full: who
 # announces 100 MB and sends nothing costs neither the memory nor the time to clear it.
 FRAME_BUFFER_START_BYTES: Final = 1024 * 1024 + 64 * 1024
 # Sent by the client behind a request in progress.

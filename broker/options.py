@@ -61,7 +61,7 @@ def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None =
         params=_options(),
         help=(
             "Start a Kafka broker and serve until SIGTERM or SIGINT. Settings come from --config, from "
-            "KAFKA_* variables as the apache/kafka image takes them, and from these options, the later winning."
+            "KAFKA_* variables as the apache/kafka image takes them, and from these options; the later win."
         ),
         epilog="The names of all settings: docs/configuration.md.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -141,7 +141,9 @@ class Partition:
             return AppendResult(
                 valid.error,
                 log_start_offset=log_start,
-                message=valid.message if valid.record_errors or valid.error is ErrorCode.invalid_record else None,
+                message=valid.message
+                if valid.record_errors or valid.error is ErrorCode.invalid_record
+                else None,
                 record_errors=valid.record_errors,
             )
         if batch.producer_id >= 0:
@@ -240,7 +242,9 @@ class Partition:
 
     def _go_offline(self, error: StorageError) -> AppendResult:
         self.offline = str(error)
-        log_events.error("partition offline", topic=self.topic, partition=self.index, file=error.path, reason=str(error))
+        log_events.error(
+            "partition offline", topic=self.topic, partition=self.index, file=error.path, reason=str(error)
+        )
         return AppendResult(ErrorCode.kafka_storage_error)
 
     # -- committing ---------------------------------------------------------------------------------------------
@@ -287,7 +291,9 @@ class Partition:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, read_committed: bool, whole_first_batch: bool) -> ReadResult:
+    def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, whole_first_batch: bool
+    ) -> ReadResult:
         """What a consumer at ``offset`` gets: never filtered, with the aborted transactions beside it."""
         log = self.log
         if self.offline is not None:
@@ -332,7 +338,9 @@ class Partition:
         """(epoch, end offset) of the newest known epoch that is not newer than the one asked for; (-1, -1) if none."""
         return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
 
-    def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[ErrorCode, tuple[int, int] | None]:
+    def diverging(
+        self, last_fetched_epoch: int, fetch_offset: int
+    ) -> tuple[ErrorCode, tuple[int, int] | None]:
         """Has the reader's log left ours? (error, (epoch, end offset) where it did)."""
         if last_fetched_epoch < 0:
             return ErrorCode.none, None
@@ -345,7 +353,9 @@ class Partition:
 
     def latest(self, *, read_committed: bool) -> TimestampOffset:
         """ListOffsets -1: the next offset that a reader of this isolation level would get."""
-        return TimestampOffset(ErrorCode.none, self._read_end(read_committed=read_committed), -1, self.leader_epoch)
+        return TimestampOffset(
+            ErrorCode.none, self._read_end(read_committed=read_committed), -1, self.leader_epoch
+        )
 
     def earliest(self) -> TimestampOffset:
         """ListOffsets -2 (and -4, without tiers)."""

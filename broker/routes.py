@@ -45,7 +45,7 @@ class Route:
 
 
 class Routes(dict[int, Route | None]):
-    """Routes by ``key << 16 | version``, each made at its first use; None, not kept, for what is not served."""
+    """Routes by ``key << 16 | version``, made at first use; None (not kept) for what is not served."""
 
     def __init__(self, apis: Mapping[int, Api]) -> None:
         super().__init__()

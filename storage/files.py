@@ -114,7 +114,7 @@ class AppendFile:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a small file so that a crash leaves the old content or the new: temporary file, fsync, rename, fsync of the directory."""
+    """Write a small file so that a crash leaves the old content or the new (temporary file, fsync, rename)."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)

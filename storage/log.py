@@ -354,7 +354,7 @@ class Log:
         self.epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut every batch that holds ``offset`` or more (a follower's step back; recovery's too). Producers are the caller's."""
+        """Cut every batch that holds ``offset`` or more. The producer state is the caller's to reload."""
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
             self._drop_last_segment()
         if self.segments:
