@@ -92,7 +92,7 @@ def _java_text(value: object) -> str:
 
 
 def _java_double(value: float) -> str:
-    """`Double.toString`: plain from 0.001 to 10,000,000, otherwise one digit before the point and an exponent."""
+    """`Double.toString`: plain from 0.001 to 10,000,000, beyond with one digit before the point."""
     if not math.isfinite(value):
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
