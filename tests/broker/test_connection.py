@@ -1,0 +1,629 @@
+"""One connection, byte by byte: what a client may do to it, and what it never does to a client."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.api import NO_RESPONSE, Api, CloseConnection, Handler
+from broker.clock import Domain
+from broker.connection import (
+    BACKLOG_BYTES_MAX,
+    FRAME_BUFFER_START_BYTES,
+    LANDING_BYTES,
+    REQUESTS_PER_TURN,
+    Connection,
+)
+from broker.context import RequestContext
+from broker.node import Listener, Node
+from broker.routes import Routes
+from broker.server import IDLE_TICKS, Connections, Limits
+from protocol.codec import client_codec
+from protocol.frame import request_header, response_body_offset
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+PRODUCE, METADATA, FIND_COORDINATOR, HEARTBEAT, API_VERSIONS = 0, 3, 10, 12, 18
+VERSIONS = {
+    PRODUCE: range(3, 14),
+    METADATA: range(14),
+    FIND_COORDINATOR: range(7),
+    HEARTBEAT: range(5),
+    API_VERSIONS: range(5),
+}
+LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092)
+NODE = cast(Node, object())
+
+
+class FakeClock:
+    """Time that stands still until ``advance``."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._timers: list[FakeTimer] = []
+
+    def now_ms(self) -> int:
+        return int(self._now)
+
+    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> FakeTimer:
+        timer = FakeTimer(self._now + delay_ms, callback)
+        self._timers.append(timer)
+        return timer
+
+    def advance(self, ms: float) -> None:
+        end = self._now + ms
+        while due := [timer for timer in self._timers if timer.at <= end and not timer.cancelled]:
+            timer = min(due, key=lambda each: each.at)
+            self._timers.remove(timer)
+            self._now = timer.at
+            timer.callback()
+        self._now = end
+
+
+class FakeTimer:
+    def __init__(self, at: float, callback: Callable[[], object]) -> None:
+        self.at, self.callback, self.cancelled = at, callback, False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written; says what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("192.0.2.7", 40000)})
+        self.written = bytearray()
+        self.writes = 0
+        self.reading = True
+        self.closing = False
+        self.aborted = False
+
+    def writelines(self, chunks: Any) -> None:
+        assert not self.closing
+        self.writes += 1
+        self.written += b"".join(chunks)
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = self.aborted = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+
+
+class Broker:
+    """The least that a connection needs: handlers by API key, and limits."""
+
+    def __init__(self, handlers: dict[int, Handler], limits: Limits | None = None) -> None:
+        served = {
+            key: Api(key, f"api_{key}", VERSIONS[key], VERSIONS[key], handler)
+            for key, handler in handlers.items()
+        }
+        self.clock = FakeClock()
+        self.connections = Connections(
+            NODE, Routes(served), limits or Limits(), self.clock, asyncio.get_running_loop()
+        )
+        self.connections.watch_idleness()
+
+    def connect(self) -> Peer:
+        return Peer(self)
+
+
+class Peer:
+    """The other end of a connection."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.landing = broker.connections.landing
+        self.connection = Connection(broker.connections, LISTENER)
+        self.transport = FakeTransport()
+        self.connection.connection_made(self.transport)
+
+    def send(self, data: bytes, step: int | None = None) -> None:
+        """Let ``data`` arrive as the loop would, at most ``step`` bytes a time, while the connection reads."""
+        rest = memoryview(data)
+        while rest and self.transport.reading and not self.transport.closing:
+            with memoryview(self.connection.get_buffer(-1)) as buffer:
+                size = min(len(buffer), len(rest), step or len(rest))
+                buffer[:size] = rest[:size]
+            self.connection.buffer_updated(size)
+            rest = rest[size:]
+            # Others receive into the same buffer next.
+            self.landing[:] = b"\xee" * len(self.landing)
+        self.unsent = bytes(rest)
+
+    def lose(self) -> None:
+        self.connection.connection_lost(None)
+
+    def frames(self) -> Iterator[bytes]:
+        position, written = 0, bytes(self.transport.written)
+        while position < len(written):
+            (size,) = struct.unpack_from(">i", written, position)
+            yield written[position + 4 : position + 4 + size]
+            position += 4 + size
+        assert position == len(written)
+
+    def answered(self) -> list[int]:
+        """The correlation ids of the answers so far."""
+        return [struct.unpack_from(">i", frame)[0] for frame in self.frames()]
+
+    def answers(self, key: int, version: int) -> list[Any]:
+        codec = client_codec(key, version)
+        return [codec.decode(frame, response_body_offset(key, version, frame)) for frame in self.frames()]
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def request(
+    key: int, version: int, message: object, correlation_id: int = 1, client_id: str | None = "c"
+) -> bytes:
+    chunks = client_codec(key, version).encode(message)
+    return framed(request_header(key, version, correlation_id, client_id) + b"".join(chunks))
+
+
+def heartbeat(correlation_id: int, member: str = "m") -> bytes:
+    return request(HEARTBEAT, 4, HeartbeatRequest(group_id="g", member_id=member), correlation_id)
+
+
+def produce(correlation_id: int, records: bytes) -> bytes:
+    partition = PartitionProduceData(index=0, records=records)
+    topic = TopicProduceData(name="t", partition_data=[partition])
+    return request(PRODUCE, 9, ProduceRequest(acks=-1, topic_data=[topic]), correlation_id)
+
+
+def records_of(message: ProduceRequest) -> bytes:
+    records = message.topic_data[0].partition_data[0].records
+    assert records is not None
+    return bytes(records)
+
+
+def pong(message: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=0)
+
+
+class Parking:
+    """A handler whose requests wait until ``release`` is called, oldest first."""
+
+    def __init__(self, response: object | None = None) -> None:
+        self.seen: list[Any] = []
+        self.waiting: list[asyncio.Future[object]] = []
+        self._response = response or HeartbeatResponse()
+
+    def __call__(self, message: Any, context: RequestContext) -> asyncio.Future[object]:
+        self.seen.append(message)
+        future = asyncio.get_running_loop().create_future()
+        self.waiting.append(future)
+        return future
+
+    async def release(self) -> None:
+        self.waiting.pop(0).set_result(self._response)
+        await turns()
+
+
+async def turns(count: int = 3) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+# ---- frames
+
+
+@pytest.mark.parametrize("step", [None, 1, 3, 7, 64])
+async def test_requests_are_answered_however_their_bytes_arrive(step: int | None) -> None:
+    peer = Broker({HEARTBEAT: pong}).connect()
+    peer.send(heartbeat(1) + heartbeat(2) + heartbeat(3), step)
+    assert peer.answered() == [1, 2, 3]
+    assert peer.answers(HEARTBEAT, 4) == [HeartbeatResponse()] * 3
+
+
+SIZES = [0, 1, LANDING_BYTES - 60, LANDING_BYTES, LANDING_BYTES + 1, FRAME_BUFFER_START_BYTES, 3_000_000]
+
+
+@pytest.mark.parametrize("step", [None, 50_000, 4_097])
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_frame_of_any_size_arrives_whole_and_so_does_the_next(size: int, step: int | None) -> None:
+    seen: list[bytes] = []
+
+    def note(message: ProduceRequest, context: RequestContext) -> ProduceResponse:
+        seen.append(records_of(message))
+        return ProduceResponse()
+
+    peer = Broker({PRODUCE: note, HEARTBEAT: pong}).connect()
+    records = bytes(itertools.islice(itertools.cycle(range(251)), size))
+    peer.send(heartbeat(1) + produce(2, records) + heartbeat(3) + produce(4, records[:10]), step)
+    assert seen == [records, records[:10]]
+    assert peer.answered() == [1, 2, 3, 4]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 3 * LANDING_BYTES // 2), min_size=1, max_size=6),
+    steps=st.lists(st.integers(1, LANDING_BYTES), min_size=1, max_size=20),
+    parks=st.lists(st.booleans(), min_size=6, max_size=6),
+)
+def test_no_cut_of_the_stream_changes_what_is_heard(
+    sizes: list[int], steps: list[int], parks: list[bool]
+) -> None:
+    sent = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    seen: list[bytes] = []
+
+    def note(message: ProduceRequest, context: RequestContext) -> object:
+        seen.append(records_of(message))
+        if not parks[len(seen) - 1]:
+            return ProduceResponse()
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.set_result, ProduceResponse())
+        return future
+
+    async def scenario() -> list[int]:
+        peer = Broker({PRODUCE: note}).connect()
+        stream = b"".join(produce(number, records) for number, records in enumerate(sent))
+        for step in itertools.cycle(steps):
+            peer.send(stream[:step], step)
+            stream = peer.unsent + stream[step:]
+            if peer.unsent or not stream:
+                await turns(4)
+            if not stream and len(seen) == len(sent):
+                break
+        await turns(4)
+        return peer.answered()
+
+    assert asyncio.run(scenario()) == list(range(len(sent)))
+    assert seen == sent
+
+
+async def test_an_announced_frame_costs_memory_only_as_it_arrives() -> None:
+    peer = Broker({PRODUCE: pong}).connect()
+    peer.send(struct.pack(">i", 100_000_000) + b"\0" * 10)
+    assert len(peer.connection.get_buffer(-1)) <= FRAME_BUFFER_START_BYTES
+    assert not peer.transport.closing
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 104_857_601, 2**31 - 1])
+async def test_an_impossible_size_ends_the_connection_before_any_body_arrives(size: int) -> None:
+    peer = Broker({HEARTBEAT: pong}).connect()
+    with structlog.testing.capture_logs() as lines:
+        peer.send(heartbeat(1) + struct.pack(">i", size))
+    assert peer.transport.closing
+    assert peer.answered() == [1]
+    assert [line["reason"] for line in lines] == ["bad request size"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\0",
+        b"\0\x12\0\0\0\0\0\1\0\x7f",
+        b"\x03\xe7\0\0\0\0\0\1\xff\xff",
+        b"\0\3\0\x63\0\0\0\1\xff\xff\0",
+    ],
+    ids=["no header", "cut header", "client id beyond the frame", "API 999", "Metadata v99"],
+)
+async def test_a_header_that_leads_nowhere_ends_the_connection_with_one_line(body: bytes) -> None:
+    broker = Broker({HEARTBEAT: pong, METADATA: pong, API_VERSIONS: pong})
+    peer, other = broker.connect(), broker.connect()
+    with structlog.testing.capture_logs() as lines:
+        peer.send(heartbeat(1) + framed(body) + heartbeat(2))
+        other.send(heartbeat(3))
+    assert peer.transport.closing
+    assert (peer.answered(), other.answered()) == ([1], [3])
+    assert [line["event"] for line in lines] == ["connection closed"]
+
+
+async def test_a_body_that_does_not_parse_ends_the_connection_with_one_line() -> None:
+    peer = Broker({METADATA: pong}).connect()
+    with structlog.testing.capture_logs() as lines:
+        peer.send(framed(request_header(METADATA, 12, 1, "c") + b"\xff" * 20))
+    assert peer.transport.closing
+    assert peer.answered() == []
+    assert [line["reason"] for line in lines] == ["malformed request"]
+
+
+async def test_what_follows_a_message_in_its_frame_is_ignored() -> None:
+    peer = Broker({HEARTBEAT: pong}).connect()
+    peer.send(framed(heartbeat(1)[4:] + b"more") + heartbeat(2))
+    assert peer.answered() == [1, 2]
+
+
+async def test_a_later_api_versions_is_answered_as_version_0() -> None:
+    peer = Broker({API_VERSIONS: fail, HEARTBEAT: pong}).connect()
+    peer.send(framed(struct.pack(">hhih", API_VERSIONS, 99, 77, -1) + b"\0") + heartbeat(78))
+    first, _ = peer.frames()
+    # Observed on Kafka 4.3.1: error 35, and a list of ApiVersions alone.
+    assert first == struct.pack(">ihihhh", 77, 35, 1, API_VERSIONS, 0, 4)
+    assert peer.answered() == [77, 78]
+
+
+async def test_the_context_tells_who_asked() -> None:
+    contexts: list[RequestContext] = []
+
+    def note(message: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+        contexts.append(context)
+        return HeartbeatResponse()
+
+    peer = Broker({HEARTBEAT: note}).connect()
+    peer.send(request(HEARTBEAT, 3, HeartbeatRequest(), 1, None) + heartbeat(2))
+    assert [context.client_id for context in contexts] == [None, "c"]
+    assert [context.api_version for context in contexts] == [3, 4]
+    assert {context.peer for context in contexts} == {"/192.0.2.7"}
+    assert contexts[0].node is NODE
+    assert contexts[0].listener is LISTENER
+
+
+# ---- waiting requests
+
+
+async def test_behind_a_waiting_request_nothing_is_looked_at() -> None:
+    parking = Parking(MetadataResponse())
+    handled: list[str] = []
+
+    def note(message: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+        handled.append(message.member_id)
+        return HeartbeatResponse()
+
+    peer = Broker({METADATA: parking, HEARTBEAT: note}).connect()
+    peer.send(request(METADATA, 9, MetadataRequest(), 1) + heartbeat(2, "behind") + heartbeat(3, "last"))
+    await turns()
+    assert (peer.answered(), handled) == ([], [])
+    await parking.release()
+    assert (peer.answered(), handled) == ([1, 2, 3], ["behind", "last"])
+
+
+async def test_answers_keep_the_order_of_several_waiting_requests() -> None:
+    parking = Parking()
+    peer = Broker({HEARTBEAT: parking}).connect()
+    peer.send(b"".join(map(heartbeat, range(4))), 5)
+    for answered in range(4):
+        await turns()
+        assert len(parking.waiting) == 1
+        assert peer.answered() == list(range(answered))
+        await parking.release()
+    assert peer.answered() == list(range(4))
+
+
+async def test_a_coroutine_is_waited_for_as_a_future_is() -> None:
+    async def slowly(message: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+        await asyncio.sleep(0)
+        return HeartbeatResponse(error_code=27)
+
+    peer = Broker({HEARTBEAT: slowly}).connect()
+    peer.send(heartbeat(1) + heartbeat(2))
+    await turns(8)
+    assert [answer.error_code for answer in peer.answers(HEARTBEAT, 4)] == [27, 27]
+
+
+async def test_what_a_waiting_request_holds_is_not_overwritten() -> None:
+    parking = Parking(ProduceResponse())
+    broker = Broker({PRODUCE: parking})
+    peer, other = broker.connect(), broker.connect()
+    sizes = [200, LANDING_BYTES - 100, LANDING_BYTES + 500, 2_000_000]
+    for number, size in enumerate(sizes):
+        peer.send(produce(number, b"a" * size))
+        other.send(produce(number, b"b" * size))
+        await parking.release()
+        await parking.release()
+    assert [records_of(message) for message in parking.seen] == [
+        letter * size for size in sizes for letter in (b"a", b"b")
+    ]
+
+
+async def test_what_is_sent_behind_a_waiting_request_is_bounded() -> None:
+    parking = Parking()
+    peer = Broker({HEARTBEAT: parking}).connect()
+    flood = b"".join(heartbeat(number) for number in range(20_000))
+    peer.send(flood)
+    assert not peer.transport.reading
+    taken = len(flood) - len(peer.unsent)
+    assert BACKLOG_BYTES_MAX <= taken <= BACKLOG_BYTES_MAX + 2 * LANDING_BYTES
+    while not peer.transport.reading:
+        await parking.release()
+    assert peer.answered() == list(range(len(peer.answered())))
+
+
+async def test_the_end_of_a_connection_cancels_what_it_waits_for() -> None:
+    parking = Parking()
+    broker = Broker({HEARTBEAT: parking})
+    peer = broker.connect()
+    peer.send(heartbeat(1) + heartbeat(2))
+    (future,) = parking.waiting
+    peer.lose()
+    await turns()
+    assert future.cancelled()
+    assert len(parking.seen) == 1
+    assert len(broker.connections) == 0
+
+
+# ---- answers that are none
+
+
+async def test_a_request_may_want_no_answer() -> None:
+    answers = iter([NO_RESPONSE, HeartbeatResponse()])
+    peer = Broker({HEARTBEAT: lambda message, context: next(answers)}).connect()
+    peer.send(heartbeat(1) + heartbeat(2))
+    assert peer.answered() == [2]
+
+
+async def test_a_handler_may_end_the_connection() -> None:
+    def refuse(message: HeartbeatRequest, context: RequestContext) -> object:
+        raise CloseConnection("no such topic")
+
+    peer = Broker({HEARTBEAT: refuse}).connect()
+    with structlog.testing.capture_logs() as lines:
+        peer.send(heartbeat(1) + heartbeat(2))
+    assert peer.transport.closing
+    assert peer.answered() == []
+    assert [line["reason"] for line in lines] == ["no such topic"]
+
+
+def fail(message: object, context: RequestContext) -> object:
+    raise ZeroDivisionError("a mistake of ours")
+
+
+async def fail_later(message: object, context: RequestContext) -> object:
+    await asyncio.sleep(0)
+    raise ZeroDivisionError("a mistake of ours")
+
+
+@pytest.mark.parametrize("handler", [fail, fail_later, lambda message, context: object()])
+async def test_a_handler_that_fails_is_answered_unknown_server_error(handler: Handler) -> None:
+    peer = Broker({FIND_COORDINATOR: handler, HEARTBEAT: pong}).connect()
+    with structlog.testing.capture_logs() as lines:
+        peer.send(request(FIND_COORDINATOR, 2, FindCoordinatorRequest(), 1) + heartbeat(2))
+        await turns(6)
+    first, _ = peer.frames()
+    codec = client_codec(FIND_COORDINATOR, 2)
+    assert codec.decode(first, 4) == FindCoordinatorResponse(error_code=-1)
+    assert peer.answered() == [1, 2]
+    assert [line["event"] for line in lines] == ["request failed"]
+    assert lines[0]["exc_info"] is not None
+
+
+@pytest.mark.parametrize("version", [4, 12])
+async def test_a_failure_that_the_answer_has_no_place_for_ends_the_connection(version: int) -> None:
+    peer = Broker({METADATA: fail, HEARTBEAT: pong}).connect()
+    peer.send(request(METADATA, version, MetadataRequest(), 1) + heartbeat(2))
+    assert peer.transport.closing
+    assert peer.answered() == []
+
+
+async def test_a_failure_after_the_connection_ended_is_logged_all_the_same() -> None:
+    class Stubborn(Exception):
+        pass
+
+    async def stubborn(message: HeartbeatRequest, context: RequestContext) -> object:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise Stubborn
+
+    peer = Broker({HEARTBEAT: stubborn}).connect()
+    with structlog.testing.capture_logs() as lines:
+        peer.send(heartbeat(1))
+        await turns()
+        peer.lose()
+        await turns()
+    assert [line["event"] for line in lines] == ["request failed"]
+
+
+# ---- fairness and limits
+
+
+async def test_a_slow_reader_costs_only_itself() -> None:
+    broker = Broker({HEARTBEAT: pong})
+    slow, other = broker.connect(), broker.connect()
+    slow.connection.pause_writing()
+    slow.send(heartbeat(1))
+    other.send(heartbeat(2))
+    assert not slow.transport.reading
+    assert (slow.answered(), other.answered()) == ([], [2])
+    slow.connection.resume_writing()
+    slow.send(slow.unsent)
+    assert slow.answered() == [1]
+
+
+async def test_the_answer_of_a_waiting_request_reaches_a_slow_reader_too() -> None:
+    parking = Parking()
+    peer = Broker({HEARTBEAT: parking}).connect()
+    peer.send(heartbeat(1) + heartbeat(2))
+    peer.connection.pause_writing()
+    await parking.release()
+    assert (peer.answered(), len(parking.seen)) == ([1], 1)
+    peer.connection.resume_writing()
+    await parking.release()
+    assert peer.answered() == [1, 2]
+
+
+async def test_a_flood_of_small_requests_takes_turns() -> None:
+    peer = Broker({HEARTBEAT: pong}).connect()
+    count = 3 * REQUESTS_PER_TURN + 1
+    peer.send(b"".join(map(heartbeat, range(count))))
+    assert len(peer.answered()) == REQUESTS_PER_TURN
+    assert peer.transport.writes == 1
+    await turns(4)
+    assert peer.answered() == list(range(count))
+
+
+async def test_limits_refuse_who_comes_last() -> None:
+    broker = Broker({HEARTBEAT: pong}, Limits(connections_per_ip_max=2))
+    first, second = broker.connect(), broker.connect()
+    with structlog.testing.capture_logs() as lines:
+        third = broker.connect()
+    assert [peer.transport.closing for peer in (first, second, third)] == [False, False, True]
+    assert [line["reason"] for line in lines] == ["max.connections.per.ip reached"]
+    third.lose()
+    second.lose()
+    assert not broker.connect().transport.closing
+
+
+async def test_silence_ends_a_connection_but_not_one_that_waits() -> None:
+    parking = Parking()
+    broker = Broker({HEARTBEAT: parking, METADATA: lambda *_: MetadataResponse()}, Limits(idle_ms_max=12_000))
+    idle, waiting, talking = broker.connect(), broker.connect(), broker.connect()
+    waiting.send(heartbeat(1))
+    for second in range(12):
+        assert not idle.transport.closing
+        broker.clock.advance(1_000)
+        talking.send(request(METADATA, 9, MetadataRequest(), second))
+    broker.clock.advance(2 * 12_000 / IDLE_TICKS)
+    assert idle.transport.closing
+    assert not talking.transport.closing
+    broker.clock.advance(60_000)
+    assert not waiting.transport.closing
+    # From its answer on it has the whole time again.
+    await parking.release()
+    broker.clock.advance(11_000)
+    assert not waiting.transport.closing
+    broker.clock.advance(3_000)
+    assert waiting.transport.closing
+
+
+async def test_a_peer_that_never_takes_its_last_answers_is_cut_off() -> None:
+    broker = Broker({HEARTBEAT: pong}, Limits(idle_ms_max=1_000))
+    peer = broker.connect()
+    broker.clock.advance(1_060)
+    assert (peer.transport.closing, peer.transport.aborted) == (True, False)
+    broker.clock.advance(100)
+    assert peer.transport.aborted
+
+
+async def test_a_topic_name_is_read_as_it_was_sent() -> None:
+    names: list[str | None] = []
+
+    def note(message: MetadataRequest, context: RequestContext) -> MetadataResponse:
+        names.extend(topic.name for topic in message.topics or ())
+        return MetadataResponse()
+
+    peer = Broker({METADATA: note}).connect()
+    peer.send(request(METADATA, 9, MetadataRequest(topics=[MetadataRequestTopic(name="a/é")])), 2)
+    assert names == ["a/é"]
