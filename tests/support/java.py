@@ -157,7 +157,9 @@ def _fetch_by_jgo(folder: Path) -> None:
     try:
         artifacts = jgo.resolve("+".join(COORDINATES))
         with ThreadPoolExecutor(8) as pool:
-            for artifact, path in zip(artifacts, pool.map(lambda each: each.resolve(), artifacts), strict=True):
+            for artifact, path in zip(
+                artifacts, pool.map(lambda each: each.resolve(), artifacts), strict=True
+            ):
                 shutil.copyfile(path, folder / artifact.filename)
     except Exception as error:  # whatever its network layer raises: all of it means that there are no jars
         raise Unavailable(f"jgo failed: {error}") from error

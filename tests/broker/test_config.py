@@ -1,0 +1,436 @@
+"""Broker settings: where they come from, what wins, what is refused and what is only remarked on."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from broker.config import BrokerConfig, ConfigError, ConfigSynonym, Endpoint, broker_config, load_config
+from broker.config_definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, broker_configs, kafka_configs
+from broker.config_effects import EFFECTIVE
+from broker.config_sources import property_name, variable_name
+from storage.config import TOPIC_CONFIGS
+from storage.config_def import ConfigType
+
+PYTHON_TYPES = {
+    ConfigType.BOOLEAN: "bool",
+    ConfigType.INT: "int",
+    ConfigType.LONG: "int",
+    ConfigType.SHORT: "int",
+    ConfigType.DOUBLE: "float",
+    ConfigType.STRING: "str",
+}
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> Path:
+    return tmp_path / "server.properties"
+
+
+def warnings_of(environ: dict[str, str] | None = None, overrides: dict[str, str] | None = None) -> list[str]:
+    return load_config(None, environ or {}, overrides or {})[1]
+
+
+# The table
+
+
+def test_every_broker_setting_of_kafka_4_3_1_is_known():
+    assert len(kafka_configs()) == 360
+    assert set(EFFECTIVE) <= set(kafka_configs())
+    assert set(EMULATOR_DEFAULTS) <= set(kafka_configs())
+
+
+def test_every_synonym_of_a_topic_setting_is_a_broker_setting():
+    assert {synonym for key in TOPIC_CONFIGS.values() for synonym in key.synonyms} <= set(kafka_configs())
+
+
+@pytest.mark.parametrize("key", broker_configs().values(), ids=lambda key: key.name)
+def test_every_default_passes_its_own_check(key):
+    if key.default is not None:
+        assert key.parse(key.text(key.default)) == key.default
+
+
+def test_the_attributes_have_the_types_of_the_table():
+    computed = {
+        "listeners",
+        "advertised_listeners",
+        "inter_broker_listener_name",
+        "log_dir",
+        "log_defaults",
+        "cluster_id",
+        "values",
+        "static",
+    }
+    for field in fields(BrokerConfig):
+        if field.name in computed:
+            continue
+        key = (
+            broker_configs().get(field.name.replace("_", "."))
+            or OWN_CONFIGS["odradek." + field.name.replace("_", ".")]
+        )
+        annotation = field.type.removesuffix(" | None") if isinstance(field.type, str) else field.type
+        name = getattr(annotation, "__name__", str(annotation).removesuffix(" | None"))
+        assert name == PYTHON_TYPES[key.config_type], field.name
+
+
+# Defaults
+
+
+def test_the_defaults_are_those_of_the_single_node_image():
+    config = broker_config()
+    assert config.offsets_topic_replication_factor == 1
+    assert (config.transaction_state_log_replication_factor, config.transaction_state_log_min_isr) == (1, 1)
+    assert config.group_initial_rebalance_delay_ms == 0
+    assert config.node_id == config.broker_id == 1
+    assert (config.transaction_state_log_num_partitions, config.offsets_topic_num_partitions) == (50, 50)
+
+
+def test_one_setting_brings_back_kafka_s_own_defaults():
+    config = broker_config({"odradek.defaults": "kafka"})
+    assert config.offsets_topic_replication_factor == 3
+    assert (config.transaction_state_log_replication_factor, config.transaction_state_log_min_isr) == (3, 2)
+    assert config.group_initial_rebalance_delay_ms == 3000
+    assert config.node_id == 1
+
+
+def test_internal_topics_never_ask_for_more_replicas_than_there_are_nodes():
+    settings = {"offsets.topic.replication.factor": "3", "transaction.state.log.min.isr": "2"}
+    config = broker_config(settings)
+    assert (config.offsets_topic_replication_factor, config.transaction_state_log_min_isr) == (1, 1)
+    assert config.synonyms("offsets.topic.replication.factor")[0].value == "1"
+    config, _ = load_config(None, {}, settings, nodes=3)
+    assert (config.offsets_topic_replication_factor, config.transaction_state_log_min_isr) == (3, 2)
+    config = broker_config({**settings, "odradek.defaults": "kafka"})
+    assert (config.offsets_topic_replication_factor, config.transaction_state_log_min_isr) == (3, 2)
+
+
+def test_a_user_topic_s_replication_factor_is_left_as_it_was_set():
+    assert broker_config({"default.replication.factor": "3"}).default_replication_factor == 3
+
+
+# Sources
+
+
+def test_variables_win_over_the_file_and_flags_over_variables(properties: Path):
+    properties.write_text("num.partitions=2\nlog.segment.bytes=2000000\nqueued.max.requests=7\n")
+    environ = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_LOG_SEGMENT_BYTES": "3000000"}
+    config, warnings = load_config(properties, environ, {"num.partitions": "4"})
+    assert (config.num_partitions, config.log_defaults.segment_bytes) == (4, 3_000_000)
+    assert config.get("queued.max.requests") == 7
+    assert warnings == []
+
+
+def test_a_file_is_read_as_java_reads_it(properties: Path):
+    properties.write_bytes(
+        b"# comment\n! also a comment\n  num.partitions : 5 \nbroker.rack=caf\\u00e9 \\\n   au lait\xe9\nlog.roll.ms 10\n"
+    )
+    config, _ = load_config(properties, {}, {})
+    assert (config.num_partitions, config.log_defaults.segment_ms) == (5, 10)
+    assert config.broker_rack == "café au laité"
+
+
+def test_a_file_that_cannot_be_read_is_an_error_with_its_name(properties: Path):
+    with pytest.raises(
+        ConfigError, match=r"Cannot read the configuration file .*server\.properties: No such file"
+    ):
+        load_config(properties, {}, {})
+    properties.write_text("broker.rack=\\uzzzz\n")
+    with pytest.raises(ConfigError, match=r"Cannot read the configuration file .*server\.properties"):
+        load_config(properties, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("LOG_DIRS", "log.dirs"),
+        ("AUTO_CREATE_TOPICS_ENABLE", "auto.create.topics.enable"),
+        ("LISTENER_NAME_MY__LISTENER_SSL_KEY_PASSWORD", "listener.name.my_listener.ssl.key.password"),
+        ("LISTENER_NAME_MY___LISTENER_SSL_KEY_PASSWORD", "listener.name.my-listener.ssl.key.password"),
+    ],
+)
+def test_variables_are_named_as_in_the_apache_kafka_image(variable: str, name: str):
+    assert property_name(variable) == name
+    assert variable_name(name) == f"KAFKA_{variable}"
+
+
+def test_variables_that_are_no_settings_are_passed_over_in_silence():
+    environ = dict.fromkeys(
+        (
+            "KAFKA_OPTS",
+            "KAFKA_HEAP_OPTS",
+            "KAFKA_JMX_OPTS",
+            "KAFKA_JMX_PORT",
+            "KAFKA_JVM_PERFORMANCE_OPTS",
+            "KAFKA_LOG4J_ROOT_LOGLEVEL",
+            "KAFKA_LOG4J_LOGGERS",
+            "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+            "KAFKA_SSL_KEYSTORE_FILENAME",
+            "KAFKA_SSL_KEY_CREDENTIALS",
+            "KAFKA_BOOTSTRAP_SERVERS",
+            "KAFKA_PORT_9092_TCP_ADDR",
+            "KAFKA_SERVICE_HOST",
+            "PATH",
+        ),
+        "anything",
+    )
+    assert warnings_of(environ) == []
+
+
+@pytest.mark.parametrize("variable", ["CLUSTER_ID", "KAFKA_CLUSTER_ID", "ODRADEK_CLUSTER_ID"])
+def test_the_cluster_id_comes_by_variable(variable: str):
+    config, warnings = load_config(None, {variable: "5L6g3nShT-eMCtK--X86sw"}, {})
+    assert config.cluster_id == "5L6g3nShT-eMCtK--X86sw"
+    assert warnings == []
+    assert broker_config().cluster_id is None
+
+
+def test_our_own_settings_come_by_variable_too():
+    config, _ = load_config(None, {"ODRADEK_COMMIT_ORDER": "kafka", "ODRADEK_CRASH_POINTS": "a:3"}, {})
+    assert (config.commit_order, config.crash_points, config.commit_marker_delay_ms) == ("kafka", "a:3", 0)
+
+
+# Bad and unknown settings
+
+
+def test_a_bad_value_is_an_error_that_names_property_value_and_source(properties: Path):
+    message = "Invalid value many for configuration num.partitions: Not a number of type INT"
+    with pytest.raises(ConfigError) as by_variable:
+        load_config(None, {"KAFKA_NUM_PARTITIONS": "many"}, {})
+    assert str(by_variable.value) == f"{message} (from the variable KAFKA_NUM_PARTITIONS)"
+    properties.write_text("num.partitions=many")
+    with pytest.raises(ConfigError) as by_file:
+        load_config(properties, {}, {})
+    assert str(by_file.value) == f"{message} (from the file {properties})"
+    with pytest.raises(ConfigError) as by_flag:
+        load_config(None, {}, {"num.partitions": "many"})
+    assert str(by_flag.value) == f"{message} (from the command line)"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num.network.threads", "0"),
+        ("ssl.client.auth", "perhaps"),
+        ("log.message.timestamp.type", "createtime"),
+        ("odradek.commit.order", "random"),
+        ("odradek.log.level", "loud"),
+        ("process.roles", "king"),
+    ],
+)
+def test_a_bad_value_is_an_error_even_where_the_setting_has_no_effect(name: str, value: str):
+    with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
+        broker_config({name: value})
+
+
+def test_an_unknown_setting_is_one_warning_with_the_nearest_name():
+    assert warnings_of({}, {"num.partition": "3"}) == [
+        "unknown property num.partition (from the command line) has no effect; did you mean num.partitions?"
+    ]
+    assert warnings_of({"KAFKA_NUM_PARTITION": "3"}) == [
+        "unknown property num.partition (from the variable KAFKA_NUM_PARTITION) has no effect; "
+        "did you mean KAFKA_NUM_PARTITIONS?"
+    ]
+    assert warnings_of({"KAFKA_ZOOKEEPER_CONNECT": "zk:2181"}) == [
+        "unknown property zookeeper.connect (from the variable KAFKA_ZOOKEEPER_CONNECT) has no effect"
+    ]
+
+
+def test_an_unknown_setting_of_ours_is_an_error():
+    with pytest.raises(ConfigError, match=r"odradek\.comit\.order .*did you mean odradek\.commit\.order"):
+        broker_config({"odradek.comit.order": "kafka"})
+    with pytest.raises(ConfigError, match="did you mean ODRADEK_COMMIT_ORDER"):
+        load_config(None, {"ODRADEK_COMIT_ORDER": "kafka"}, {})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "super.users",
+        "listener.name.internal.ssl.keystore.location",
+        "listener.name.internal.plain.sasl.jaas.config",
+        "config.providers.file.class",
+        "metadata.log.dir",
+        "unclean.leader.election.interval.ms",
+    ],
+)
+def test_settings_of_kafka_without_effect_here_are_accepted(name: str):
+    assert warnings_of({}, {name: "1"}) == []
+
+
+def test_node_id_and_broker_id_are_one_thing():
+    assert broker_config({"broker.id": "7"}).node_id == 7
+    assert broker_config({"node.id": "7"}).get("broker.id") == 7
+    with pytest.raises(ConfigError, match="same value"):
+        broker_config({"node.id": "7", "broker.id": "8"})
+    with pytest.raises(ConfigError, match=r"node\.id: Value must be at least 0"):
+        broker_config({"broker.id": "-1"})
+
+
+# Listeners
+
+
+def test_by_default_the_broker_listens_on_this_machine_only():
+    config = broker_config()
+    assert config.listeners == config.advertised_listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
+def test_a_wildcard_address_is_advertised_as_localhost(host: str):
+    config = broker_config({"listeners": f"PLAINTEXT://{host}:9092"})
+    assert config.advertised_listeners == (Endpoint("PLAINTEXT", "localhost", 9092),)
+    assert config.listeners[0].host == host.strip("[]")
+
+
+def test_advertised_listeners_alone_are_listened_to_everywhere():
+    config, _ = load_config(None, {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka.test:29092"}, {})
+    assert config.advertised_listeners == (Endpoint("PLAINTEXT", "kafka.test", 29092),)
+    assert config.listeners == (Endpoint("PLAINTEXT", "0.0.0.0", 29092),)
+
+
+def test_advertised_listeners_by_variable_win_over_the_listeners_of_the_file(properties: Path):
+    properties.write_text("listeners=PLAINTEXT://:9092\n")
+    config, _ = load_config(
+        properties,
+        {"KAFKA_ADVERTISED_LISTENERS": "OUT://h:1,PLAINTEXT://h:2"},
+        {"listener.security.protocol.map": "OUT:PLAINTEXT,PLAINTEXT:PLAINTEXT"},
+    )
+    assert [str(each) for each in config.listeners] == ["OUT://0.0.0.0:1", "PLAINTEXT://0.0.0.0:2"]
+
+
+def test_listeners_by_flag_stay_when_the_advertised_ones_come_by_variable():
+    environ = {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://h:29092"}
+    config, _ = load_config(None, environ, {"listeners": "PLAINTEXT://127.0.0.1:0"})
+    assert (config.listeners[0].port, config.advertised_listeners[0].port) == (0, 29092)
+
+
+def test_the_settings_of_the_testcontainers_modules_start_a_broker():
+    config, warnings = load_config(
+        None,
+        {
+            "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+            "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092,BROKER://0.0.0.0:9093,CONTROLLER://0.0.0.0:9094",
+            "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:32768,BROKER://f00:9093",
+            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+            "KAFKA_PROCESS_ROLES": "broker,controller",
+            "KAFKA_NODE_ID": "1",
+            "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9094",
+            "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+            "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+            "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+            "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+            "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": "9223372036854775807",
+            "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        },
+        {},
+    )
+    assert warnings == []
+    assert [str(each) for each in config.listeners] == ["PLAINTEXT://0.0.0.0:9092", "BROKER://0.0.0.0:9093"]
+    assert [str(each) for each in config.advertised_listeners] == [
+        "PLAINTEXT://localhost:32768",
+        "BROKER://f00:9093",
+    ]
+    assert (config.inter_broker_listener_name, config.offsets_topic_num_partitions) == ("BROKER", 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"listeners": "SSL://:9093"},
+            "asks for the security protocol SSL: this version of Odradek speaks PLAINTEXT only",
+        ),
+        ({"listeners": "MINE://:9092"}, "No security protocol defined for listener MINE"),
+        ({"listeners": "localhost:9092"}, "Unable to parse localhost:9092 to a broker endpoint"),
+        ({"listeners": "PLAINTEXT://:70000"}, "the port must be from 0 to 65535"),
+        ({"listeners": "CONTROLLER://:9093"}, "There must be at least one broker listener"),
+        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "Each listener must have a different name"),
+        (
+            {
+                "listeners": "PLAINTEXT://:1,A://:1",
+                "listener.security.protocol.map": "A:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            },
+            "Each listener must have a different port",
+        ),
+        ({"listener.security.protocol.map": "A:TELEX"}, "expected NAME:PROTOCOL"),
+        (
+            {"listeners": "PLAINTEXT://:1", "advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
+            "nonroutable meta-address",
+        ),
+        (
+            {
+                "listeners": "PLAINTEXT://:1",
+                "advertised.listeners": "A://h:1",
+                "listener.security.protocol.map": "A:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            },
+            "listener names must be equal to or a subset of the ones defined in listeners",
+        ),
+        ({"inter.broker.listener.name": "NOBODY"}, "inter.broker.listener.name must be a listener name"),
+    ],
+)
+def test_listeners_that_cannot_be_are_refused_with_a_reason(settings: dict[str, str], message: str):
+    with pytest.raises(ConfigError) as refused:
+        broker_config(settings)
+    assert message in str(refused.value)
+
+
+# What topics inherit
+
+
+@pytest.mark.parametrize(
+    ("settings", "retention_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.minutes": "-5"}, -1),
+    ],
+)
+def test_the_finest_unit_of_retention_wins(settings: dict[str, str], retention_ms: int):
+    assert broker_config(settings).log_defaults.retention_ms == retention_ms
+
+
+def test_a_retention_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match=r"log\.retention\.ms must be unlimited"):
+        broker_config({"log.retention.ms": "0"})
+
+
+def test_the_topic_defaults_follow_the_broker_s_settings():
+    settings = {
+        "log.roll.hours": "1",
+        "log.roll.jitter.ms": "5",
+        "log.flush.scheduler.interval.ms": "77",
+        "message.max.bytes": "1000",
+        "log.cleanup.policy": "compact",
+    }
+    defaults = broker_config(settings).log_defaults
+    assert (defaults.segment_ms, defaults.segment_jitter_ms, defaults.flush_ms) == (3_600_000, 5, 77)
+    assert (defaults.max_message_bytes, defaults.cleanup_policy) == (1000, ("compact",))
+
+
+def test_describe_configs_learns_value_source_and_synonyms_as_from_kafka():
+    """Seen on 4.3.1 with these settings; the setting in hours hides every synonym of retention.ms there."""
+    config = broker_config({"log.retention.hours": "24", "log.segment.bytes": "2097152"})
+    assert config.topic_default("retention.ms") == ("86400000", "DEFAULT_CONFIG", ())
+    assert config.topic_default("flush.ms") == ("9223372036854775807", "DEFAULT_CONFIG", ())
+    assert config.topic_default("segment.bytes") == (
+        "2097152",
+        "STATIC_BROKER_CONFIG",
+        (
+            ConfigSynonym("log.segment.bytes", "2097152", "STATIC_BROKER_CONFIG"),
+            ConfigSynonym("log.segment.bytes", "1073741824", "DEFAULT_CONFIG"),
+        ),
+    )
+    assert config.topic_default("leader.replication.throttled.replicas") == ("", "DEFAULT_CONFIG", ())
+
+
+def test_log_dirs_win_over_log_dir_and_only_the_first_is_used():
+    assert broker_config().log_dir is None
+    assert broker_config({"log.dir": "/a"}).log_dir == Path("/a")
+    config, warnings = load_config(None, {"KAFKA_LOG_DIRS": "/b,/c"}, {"log.dir": "/a"})
+    assert config.log_dir == Path("/b")
+    assert warnings == [
+        "log.dirs (from the variable KAFKA_LOG_DIRS) names several directories: only /b is used"
+    ]

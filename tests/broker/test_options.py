@@ -1,0 +1,123 @@
+"""The command line of the broker."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from broker.options import Settings, command, parse
+from storage.config import ConfigError
+
+
+def refused(*argv: str) -> str:
+    with pytest.raises(click.ClickException) as error:
+        parse(argv, {})
+    return error.value.format_message()
+
+
+def test_without_options_the_broker_listens_on_port_9092_of_this_machine_and_keeps_nothing():
+    settings = parse([], {})
+    assert [str(each) for each in settings.config.listeners] == ["PLAINTEXT://127.0.0.1:9092"]
+    assert (settings.data_dir, settings.topics, settings.features, settings.warnings) == (None, (), {}, ())
+
+
+@pytest.mark.parametrize(
+    ("argv", "listener"),
+    [
+        (["--port", "0"], "PLAINTEXT://127.0.0.1:0"),
+        (["--host", "0.0.0.0"], "PLAINTEXT://0.0.0.0:9092"),
+        (["--host", "::1", "--port", "1"], "PLAINTEXT://[::1]:1"),
+    ],
+)
+def test_host_and_port_make_the_listener(argv: list[str], listener: str):
+    assert str(parse(argv, {"KAFKA_LISTENERS": "PLAINTEXT://:5"}).config.listeners[0]) == listener
+
+
+def test_each_source_is_read(tmp_path: Path):
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nfetch.max.bytes=2048\n")
+    argv = [
+        "--config",
+        str(file),
+        "--set",
+        "num.partitions=3",
+        "--data-dir",
+        str(tmp_path),
+        "--log-format",
+        "json",
+    ]
+    config = parse(argv, {"KAFKA_FETCH_MAX_BYTES": "4096"}).config
+    assert (config.num_partitions, config.fetch_max_bytes) == (3, 4096)
+    assert (config.log_dir, config.log_format, config.log_level) == (tmp_path, "json", "info")
+
+
+def test_a_value_may_hold_an_equals_sign():
+    assert parse(["--set", "broker.rack=a=b"], {}).config.broker_rack == "a=b"
+
+
+def test_topics_to_create_are_read_and_checked():
+    argv = ["--topic", "a:4:cleanup.policy=compact,delete,segment.ms=5", "--topic", "b:1"]
+    first, second = parse(argv, {}).topics
+    assert (first.name, first.partitions) == ("a", 4)
+    assert first.configs == {"cleanup.policy": "compact,delete", "segment.ms": "5"}
+    assert (second.name, second.partitions, second.configs) == ("b", 1, {})
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--topic", "a"], "expected NAME:PARTITIONS"),
+        (["--topic", "a:0"], "expected NAME:PARTITIONS"),
+        (["--topic", "a:x"], "expected NAME:PARTITIONS"),
+        (["--topic", "a/b:1"], "'a/b' is not a name that Kafka allows"),
+        (["--topic", "..:1"], "'..' is not a name that Kafka allows"),
+        (["--topic", "a:1:compact"], "expected key=value, not 'compact'"),
+        (["--topic", "a:1:segment.bytes=1"], "Value must be at least 1048576"),
+        (["--topic", "a:1:nonsense=1"], "Unknown topic config name: nonsense"),
+        (["--topic", "a:1", "--topic", "a:2"], "--topic a is given more than once"),
+        (["--feature", "group.version=1"], "the features to choose are transaction.version"),
+        (["--feature", "transaction.version=3"], "transaction.version goes from 0 to 2"),
+        (["--feature", "transaction.version"], "transaction.version goes from 0 to 2"),
+        (["--nodes", "3"], "--nodes above 1: this version of Odradek runs clusters of one node only"),
+        (["--control-port", "0"], "this version of Odradek has no control interface yet"),
+        (["--set", "num.partitions"], "expected KEY=VALUE"),
+        (["--set", "num.partitions=x"], "Not a number of type INT (from the command line)"),
+        (["--set", "odradek.x=1"], "Unknown property odradek.x"),
+        (["--config", "/there/is/none"], "does not exist"),
+        (["--port", "70000"], "70000 is not in the range"),
+        (["--prot", "1"], "No such option"),
+        (["extra"], "unexpected extra argument"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_clear_line(argv: list[str], message: str):
+    assert message in refused(*argv)
+
+
+def test_a_feature_level_can_be_chosen():
+    assert parse(["--feature", "transaction.version=1"], {}).features == {"transaction.version": 1}
+
+
+def test_warnings_wait_until_the_log_is_set_up():
+    assert parse([], {"KAFKA_NUM_PARTITION": "3"}).warnings[0].startswith("unknown property num.partition ")
+
+
+def test_an_unknown_flag_names_the_nearest_and_the_exit_code_is_not_zero():
+    result = CliRunner().invoke(command(lambda settings: None, {}), ["--log-formt", "json"])
+    assert result.exit_code == 2
+    assert "--log-format" in result.output
+
+
+def test_the_command_hands_the_settings_on_and_help_lists_every_option():
+    seen: list[Settings] = []
+    runner = CliRunner()
+    assert runner.invoke(command(seen.append, {}), ["--port", "1"]).exit_code == 0
+    assert seen[0].config.listeners[0].port == 1
+    output = runner.invoke(command(seen.append, {}), ["--help"]).output
+    for option in ("--host", "--port", "--data-dir", "--config", "--set", "--topic", "--feature", "--nodes"):
+        assert option in output
+    assert len(seen) == 1
+
+
+def test_config_errors_are_values_that_end_the_start():
+    assert issubclass(ConfigError, ValueError)
