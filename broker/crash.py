@@ -14,7 +14,10 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, NoReturn
+
+from storage import files
 
 ENVIRONMENT_VARIABLE: Final = "ODRADEK_CRASH_POINTS"
 
@@ -92,17 +95,23 @@ class Countdown:
 
 def arm(text: str) -> None:
     """Arm this process for good with the points that ``text`` names. An empty text arms nothing."""
-    global _watcher
     points = parse_crash_points(text)
-    _watcher = Countdown(points) if points else None
+    _watch(Countdown(points) if points else None)
 
 
 @contextlib.contextmanager
 def on_passage(watcher: Passage) -> Iterator[None]:
     """Let ``watcher`` see every passage while the block runs: it may note it, or raise instead of dying."""
-    global _watcher
-    before, _watcher = _watcher, watcher
+    before = _watcher
+    _watch(watcher)
     try:
         yield
     finally:
-        _watcher = before
+        _watch(before)
+
+
+def _watch(watcher: Passage | None) -> None:
+    global _watcher
+    _watcher = watcher
+    # The files are below us and know no points: they have a hook instead.
+    files.before_write = None if watcher is None else partial(watcher, "file.write")

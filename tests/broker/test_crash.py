@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from broker import crash
 from broker.crash import Countdown, UnknownCrashPoint, crash_point, on_passage, parse_crash_points
+from storage.files import AppendFile
 
 
 def test_no_point_does_anything_unless_armed() -> None:
@@ -87,3 +89,14 @@ finally:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "one\n")
+
+
+def test_each_write_to_a_log_file_is_a_passage(tmp_path: Path) -> None:
+    passages: list[str] = []
+    file = AppendFile(tmp_path / "00000000000000000000.log")
+    with on_passage(passages.append):
+        file.append((b"one",), 3)
+        file.append((b"two", b"three"), 8)
+    file.append((b"four",), 4)
+    file.close()
+    assert passages == ["file.write", "file.write"]
