@@ -21,6 +21,7 @@ EPOCH_MAX = 32767
 LAST_USABLE_EPOCH = EPOCH_MAX - 1
 """32767 is left for the marker that fences the last producer of an id."""
 NO_TIME = -1
+TRANSACTION_VERSION_2 = 2
 TIMEOUT_NEVER_MS = 2**31 - 1
 """A two-phase-commit producer's timeout: such transactions are not timed out (KIP-939)."""
 

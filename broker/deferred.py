@@ -1,0 +1,43 @@
+"""An answer that may be ready at once or later, without a task for the common case that it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+_MISSING = object()
+
+
+class Deferred(Generic[T]):
+    """Resolved by a callback; ``outcome`` is the value itself when that has happened, else a future of it.
+
+    >>> answer: Deferred[int] = Deferred()
+    >>> answer.resolve(7)
+    >>> answer.outcome()
+    7
+    """
+
+    __slots__ = ("_future", "_value")
+
+    def __init__(self) -> None:
+        self._value: object = _MISSING
+        self._future: asyncio.Future[T] | None = None
+
+    @property
+    def is_resolved(self) -> bool:
+        return self._value is not _MISSING
+
+    def resolve(self, value: T) -> None:
+        """Give the answer. Later ones are ignored: a request that timed out may still be completed."""
+        if self._value is not _MISSING:
+            return
+        self._value = value
+        if self._future is not None and not self._future.done():
+            self._future.set_result(value)
+
+    def outcome(self) -> T | asyncio.Future[T]:
+        if self._value is not _MISSING:
+            return self._value  # type: ignore[return-value]
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future

@@ -1,0 +1,457 @@
+"""The transaction coordinator's shell: it runs what ``state`` decides.
+
+Persist, then answer, then act: every transition is appended to ``__transaction_state`` first, and everything that follows
+hangs on the callback of its commit. On one node without ``flush.messages`` that callback comes in the same turn, so a
+whole EndTxn (PrepareX, markers, CompleteX, answer) is one function call without a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.clock import Clock, Domain, Timer
+from broker.crash import crash_point
+from broker.partition import Partition
+from broker.transactions import state as rules
+from broker.transactions.home import TOPIC, Entry, Home, load
+from broker.transactions.markers import Completion, MarkerWriter, completion_of
+from broker.transactions.state import (
+    AbortFirst,
+    Answer,
+    NeedsProducerId,
+    State,
+    TopicPartition,
+    Transaction,
+    Transition,
+)
+from protocol.errors import ErrorCode
+from protocol.hashing import partition_for
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.replicas import Replicas
+
+log_events = structlog.get_logger("broker.transactions")
+
+Done = Callable[[Answer], object]
+ORDER_OF_KAFKA = "kafka"
+
+
+class TransactionCoordinator:
+    """Owns the ids whose partition of ``__transaction_state`` this node leads."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: ClusterMetadata,
+        replicas: Replicas,
+        groups: GroupCoordinator,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._metadata = metadata
+        self._replicas = replicas
+        self._homes: dict[int, Home] = {}
+        self._markers = MarkerWriter(replicas, groups, clock, self._all_markers_written)
+        self._timers: list[Timer] = []
+
+    # -- who owns an id -----------------------------------------------------------------------------------------
+
+    def partition_for(self, transactional_id: str) -> int | None:
+        """The partition of ``__transaction_state`` that an id belongs to; None while the topic does not exist."""
+        topic = self._metadata.topic(TOPIC)
+        return None if topic is None else partition_for(transactional_id, len(topic.partitions))
+
+    def _home_of(self, transactional_id: str) -> Home | ErrorCode:
+        index = self.partition_for(transactional_id)
+        return ErrorCode.not_coordinator if index is None else self._home(index)
+
+    def _home(self, index: int) -> Home | ErrorCode:
+        """The memory of one partition; read from the log when this node has come to lead it."""
+        home = self._homes.get(index)
+        partition = self._replicas.leader(TOPIC, index)
+        if not isinstance(partition, Partition):
+            self._homes.pop(index, None)
+            return ErrorCode.not_coordinator
+        if home is None or home.partition is not partition or not home.is_current:
+            home = self._homes[index] = load(partition)
+            self._resume(home)
+        return home
+
+    def _find(self, transactional_id: str) -> tuple[Home, Entry | None] | ErrorCode:
+        home = self._home_of(transactional_id)
+        return home if isinstance(home, ErrorCode) else (home, home.entries.get(transactional_id))
+
+    def _resume(self, home: Home) -> None:
+        """Finish what was decided before this node took over: all markers again, duplicates are harmless."""
+        for entry in list(home.entries.values()):
+            if entry.txn.state in rules.PREPARED:
+                log_events.info(
+                    "finishing a decided transaction",
+                    transactional_id=entry.txn.transactional_id,
+                    state=entry.txn.state.name,
+                    partitions=len(entry.txn.partitions),
+                )
+                self._markers.start(self._begin_completion(home, entry))
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, done: Done
+    ) -> None:
+        """A producer starts with this id; whatever its predecessor left open is aborted first."""
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            done(Answer(found))
+            return
+        home, entry = found
+        if entry is None:
+            self._with_fresh_id(
+                partial(self._create, home, transactional_id),
+                done,
+                lambda: self.init_producer_id(transactional_id, timeout_ms, producer_id, epoch, done),
+            )
+            return
+        self._init(home, entry, timeout_ms, producer_id, epoch, done, None)
+
+    @staticmethod
+    def _create(home: Home, transactional_id: str, fresh_producer_id: int) -> None:
+        home.entries.setdefault(transactional_id, Entry(Transaction(transactional_id, fresh_producer_id)))
+
+    def _init(
+        self,
+        home: Home,
+        entry: Entry,
+        timeout_ms: int,
+        producer_id: int,
+        epoch: int,
+        done: Done,
+        fresh_producer_id: int | None,
+    ) -> None:
+        decision = rules.init_producer_id(
+            entry.txn,
+            entry.pending,
+            timeout_ms=timeout_ms,
+            producer_id=producer_id,
+            epoch=epoch,
+            now_ms=self._clock.now_ms(),
+            fresh_producer_id=fresh_producer_id,
+        )
+        match decision:
+            case Answer():
+                done(decision)
+            case NeedsProducerId():
+                again = partial(self._init, home, entry, timeout_ms, producer_id, epoch, done)
+                self._with_fresh_id(again, done)
+            case AbortFirst(answer):
+                self._abort(home, entry, lambda failed: done(failed or answer))
+            case Transition():
+                self._write(home, entry, decision, done)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        done: Done,
+    ) -> None:
+        """AddPartitionsToTxn, AddOffsetsToTxn, and the implicit add of Produce v12 and TxnOffsetCommit v5."""
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            done(Answer(found))
+            return
+        home, entry = found
+        decision = rules.add_partitions(
+            entry.txn if entry else None,
+            entry.pending if entry else None,
+            producer_id=producer_id,
+            epoch=epoch,
+            partitions=partitions,
+            client_version=client_version,
+            now_ms=self._clock.now_ms(),
+        )
+        if isinstance(decision, Answer) or entry is None:
+            done(decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error))
+            return
+        crash_point("txn.begin.append")
+        self._write(home, entry, decision, done)
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Are these partitions in the open transaction of this producer?"""
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            return dict.fromkeys(partitions, found)
+        entry = found[1]
+        return rules.verify_partitions(
+            entry.txn if entry else None, producer_id=producer_id, epoch=epoch, partitions=partitions
+        )
+
+    def end(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        *,
+        committed: bool,
+        bumps_epoch: bool,
+        done: Done,
+        fresh_producer_id: int | None = None,
+    ) -> None:
+        """EndTxn. ``bumps_epoch``: the client speaks v5 or later."""
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            done(Answer(found))
+            return
+        home, entry = found
+        txn, pending = (entry.txn, entry.pending) if entry else (None, None)
+        now_ms = self._clock.now_ms()
+        decision: Answer | Transition | NeedsProducerId
+        if bumps_epoch:
+            decision = rules.end_v2(
+                txn,
+                pending,
+                producer_id=producer_id,
+                epoch=epoch,
+                committed=committed,
+                now_ms=now_ms,
+                fresh_producer_id=fresh_producer_id,
+            )
+        else:
+            decision = rules.end_v1(
+                txn, pending, producer_id=producer_id, epoch=epoch, committed=committed, now_ms=now_ms
+            )
+        if isinstance(decision, NeedsProducerId):
+
+            def again(fresh: int) -> None:
+                self.end(
+                    transactional_id,
+                    producer_id,
+                    epoch,
+                    committed=committed,
+                    bumps_epoch=bumps_epoch,
+                    done=done,
+                    fresh_producer_id=fresh,
+                )
+
+            self._with_fresh_id(again, done)
+        elif isinstance(decision, Answer) or entry is None:
+            done(decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error))
+        else:
+            self._prepare(home, entry, decision, done)
+
+    # -- running decisions --------------------------------------------------------------------------------------
+
+    @property
+    def _value_version(self) -> int:
+        return 1 if self._transaction_version >= 1 else 0
+
+    @property
+    def _transaction_version(self) -> int:
+        return self._metadata.features.get("transaction.version", 0)
+
+    def _write(self, home: Home, entry: Entry, transition: Transition, done: Done) -> None:
+        """Append a state; install it and answer when it is committed."""
+        entry.pending = transition.after.state
+
+        def appended(error: ErrorCode) -> None:
+            entry.pending = None
+            if error is not ErrorCode.none:
+                done(Answer(error))
+                return
+            home.install(entry, transition.after)
+            done(transition.answer)
+
+        home.append(transition.after, self._value_version, self._clock.now_ms(), appended)
+
+    def _prepare(self, home: Home, entry: Entry, transition: Transition, done: Done) -> None:
+        """The decision of a transaction: once PrepareX is committed it can only be carried out."""
+        entry.pending = transition.after.state
+
+        def appended(error: ErrorCode) -> None:
+            entry.pending = None
+            if error is not ErrorCode.none:
+                done(Answer(error))
+                return
+            crash_point("txn.prepare.after")
+            home.install(entry, transition.after)
+            completion = self._begin_completion(home, entry)
+            if self._config.commit_order == ORDER_OF_KAFKA:
+                done(transition.answer)
+                delay_ms = self._config.commit_marker_delay_ms
+                self._clock.call_later_ms(
+                    delay_ms, partial(self._markers.start, completion), Domain.TRANSACTIONS
+                )
+                return
+            self._markers.start(completion)
+            done(transition.answer)
+
+        crash_point("txn.prepare.before")
+        home.append(transition.after, self._value_version, self._clock.now_ms(), appended)
+
+    @staticmethod
+    def _begin_completion(home: Home, entry: Entry) -> Completion:
+        """From here until CompleteX is committed the id answers CONCURRENT_TRANSACTIONS."""
+        completion = completion_of(home, entry)
+        entry.pending = State.COMPLETE_COMMIT if completion.marker.committed else State.COMPLETE_ABORT
+        return completion
+
+    def _all_markers_written(self, completion: Completion) -> None:
+        home, entry = completion.home, completion.entry
+        after = rules.complete(entry.txn, self._clock.now_ms())
+
+        def appended(error: ErrorCode) -> None:
+            if error is ErrorCode.none:
+                entry.pending, entry.failed_fence = None, False
+                home.install(entry, after)
+                crash_point("txn.complete.after")
+            elif error is ErrorCode.coordinator_not_available:
+                self._clock.call_later_ms(
+                    self._config.request_timeout_ms,
+                    partial(self._all_markers_written, completion),
+                    Domain.TRANSACTIONS,
+                )
+            # else: somebody else owns the partition now and finishes the transaction from its log
+
+        crash_point("txn.complete.before")
+        home.append(after, self._value_version, self._clock.now_ms(), appended)
+
+    def _abort(
+        self,
+        home: Home,
+        entry: Entry,
+        then: Callable[[Answer | None], object],
+        fresh_producer_id: int | None = None,
+    ) -> None:
+        """End what is open as the coordinator. ``then`` hears None, or why it could not be written."""
+        transition = rules.abort_by_coordinator(
+            entry.txn,
+            transaction_version=self._transaction_version,
+            failed_fence=entry.failed_fence,
+            now_ms=self._clock.now_ms(),
+            fresh_producer_id=fresh_producer_id,
+        )
+        if isinstance(transition, NeedsProducerId):
+            entry.pending = State.PREPARE_EPOCH_FENCE
+
+            def again(fresh: int) -> None:
+                entry.pending = None
+                self._abort(home, entry, then, fresh)
+
+            self._with_fresh_id(again, then)
+            return
+
+        def prepared(answer: Answer) -> None:
+            if answer.error is not ErrorCode.none and self._transaction_version < rules.TRANSACTION_VERSION_2:
+                # The fence holds in memory even though it could not be written.
+                entry.txn = replace(entry.txn, epoch=transition.after.epoch, last_epoch=rules.NO_EPOCH)
+                entry.failed_fence = True
+            then(None if answer.error is ErrorCode.none else answer)
+
+        self._prepare(home, entry, transition, prepared)
+
+    def _with_fresh_id(
+        self,
+        use: Callable[[int], object],
+        failed: Callable[[Answer], object],
+        then: Callable[[], object] | None = None,
+    ) -> None:
+        """Get a producer id (at once, or after its block is durable) and go on."""
+
+        def got(producer_id: int) -> None:
+            use(producer_id)
+            if then is not None:
+                then()
+
+        allocated: int | Awaitable[int] = self._metadata.allocate_producer_id()
+        if isinstance(allocated, int):
+            got(allocated)
+            return
+
+        def arrived(future: asyncio.Future[int]) -> None:
+            if future.cancelled() or future.exception() is not None:
+                failed(Answer(ErrorCode.coordinator_not_available))
+            else:
+                got(future.result())
+
+        asyncio.ensure_future(allocated).add_done_callback(arrived)
+
+    # -- time and restarts --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load every partition that is led here, finish decided transactions, start the timers."""
+        topic = self._metadata.topic(TOPIC)
+        for state in topic.partitions if topic is not None else ():
+            self._home(state.index)
+        config = self._config
+        self._every(
+            config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            self.abort_timed_out,
+            Domain.TRANSACTIONS,
+        )
+        self._every(
+            config.transaction_remove_expired_transaction_cleanup_interval_ms, self.remove_expired, Domain.IDS
+        )
+
+    def _every(self, interval_ms: int, work: Callable[[], None], domain: Domain) -> None:
+        index = len(self._timers)
+
+        def run() -> None:
+            work()
+            self._timers[index] = self._clock.call_later_ms(interval_ms, run, domain)
+
+        self._timers.append(self._clock.call_later_ms(interval_ms, run, domain))
+
+    def abort_timed_out(self) -> None:
+        """Abort what has been open for longer than its producer allowed; the producer is fenced by the epoch."""
+        now_ms = self._clock.now_ms()
+        for home in self._homes.values():
+            for transactional_id in tuple(home.open_ids):
+                entry = home.entries[transactional_id]
+                if home.is_current and rules.is_timed_out(entry.txn, entry.pending, now_ms):
+                    log_events.info("transaction timed out", transactional_id=transactional_id)
+                    self._abort(home, entry, lambda failed: None)
+
+    def remove_expired(self) -> None:
+        """Forget ids that have been idle for ``transactional.id.expiration.ms``, with a tombstone each."""
+        now_ms = self._clock.now_ms()
+        expiration_ms = self._config.transactional_id_expiration_ms
+        for home in self._homes.values():
+            for transactional_id, entry in tuple(home.entries.items()):
+                if home.is_current and rules.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
+                    self._expire(home, transactional_id, entry, now_ms)
+
+    @staticmethod
+    def _expire(home: Home, transactional_id: str, entry: Entry, now_ms: int) -> None:
+        entry.pending = State.DEAD
+
+        def appended(error: ErrorCode) -> None:
+            entry.pending = None
+            if error is ErrorCode.none:
+                home.entries.pop(transactional_id, None)
+
+        home.forget(transactional_id, now_ms, appended)
+
+    def close(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+
+    def memory(self) -> dict[int, dict[str, Transaction]]:
+        """The committed state of all ids, by partition of the topic."""
+        return {index: home.memory() for index, home in self._homes.items() if home.entries}
+
+    def forget_memory(self) -> None:
+        """Drop every view of the log; the next request reads it anew (tests, and loss of leadership)."""
+        self._homes.clear()

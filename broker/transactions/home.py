@@ -1,0 +1,123 @@
+"""One partition of ``__transaction_state`` and the memory of the ids that live in it.
+
+The memory is a view of the log: it is built by reading it and changes only after an append is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from broker.partition import Partition
+from broker.transactions.records import from_value, state_batch, tombstone_batch
+from broker.transactions.state import State, Transaction
+from protocol.errors import ErrorCode
+from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+
+log_events = structlog.get_logger("broker.transactions")
+
+TOPIC = "__transaction_state"
+
+# What a failed append of the coordinator's own record means to its client (``TransactionStateManager``).
+_APPEND_ERRORS = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+
+
+@dataclass(slots=True)
+class Entry:
+    """One id: its committed state, and the state that an append under way will bring."""
+
+    txn: Transaction
+    pending: State | None = None
+    failed_fence: bool = False
+    """A fence could not be written: the epoch is bumped in memory already and must not be bumped twice."""
+
+
+@dataclass(slots=True)
+class Home:
+    """The ids of one partition, while this node leads it."""
+
+    partition: Partition
+    coordinator_epoch: int
+    entries: dict[str, Entry] = field(default_factory=dict)
+    open_ids: set[str] = field(default_factory=set)
+    """Ids with an open transaction: all that the timeout job looks at."""
+
+    @property
+    def is_current(self) -> bool:
+        """Does this node still lead the partition, in the same epoch?"""
+        return self.partition.leader_epoch == self.coordinator_epoch and self.partition.leader_id >= 0
+
+    def install(self, entry: Entry, txn: Transaction) -> None:
+        """The append is committed: this is the state now."""
+        entry.txn = txn
+        if txn.state is State.ONGOING:
+            self.open_ids.add(txn.transactional_id)
+        else:
+            self.open_ids.discard(txn.transactional_id)
+
+    def append(
+        self, txn: Transaction, value_version: int, now_ms: int, then: Callable[[ErrorCode], object]
+    ) -> None:
+        """Write a state; ``then`` hears NONE once it is committed, or the client's code for why it is not."""
+        self._append(state_batch(txn, value_version, now_ms), then)
+
+    def forget(self, transactional_id: str, now_ms: int, then: Callable[[ErrorCode], object]) -> None:
+        """Write an id's tombstone."""
+        self._append(tombstone_batch(transactional_id, now_ms), then)
+
+    def _append(self, records: bytes, then: Callable[[ErrorCode], object]) -> None:
+        result = self.partition.append_internal(records)
+        if result.error is not ErrorCode.none:
+            then(_APPEND_ERRORS.get(result.error, result.error))
+            return
+
+        def committed(error: ErrorCode) -> None:
+            if error is ErrorCode.none and not self.is_current:
+                error = ErrorCode.not_coordinator
+            then(_APPEND_ERRORS.get(error, error))
+
+        self.partition.on_committed(result.last_offset + 1, committed)
+
+    def memory(self) -> dict[str, Transaction]:
+        """The committed state of every id, to be compared."""
+        return {transactional_id: entry.txn for transactional_id, entry in self.entries.items()}
+
+
+def load(partition: Partition) -> Home:
+    """Read a partition of the topic from its start to its end: of each id the last record counts."""
+    home = Home(partition, partition.leader_epoch)
+    for batch in partition.log.batches():
+        if batch.is_control:
+            continue
+        for record in batch.records():
+            _replay(home, record.key, record.value)
+    return home
+
+
+def _replay(home: Home, key: bytes | None, value: bytes | None) -> None:
+    if key is None:
+        return
+    try:
+        transactional_id = TransactionLogKey.decode(key).transactional_id
+        if value is None:
+            home.entries.pop(transactional_id, None)
+            home.open_ids.discard(transactional_id)
+            return
+        txn = from_value(transactional_id, TransactionLogValue.decode(value))
+    except ValueError as error:
+        # A record of a version or kind that this release does not know is skipped, as Kafka does.
+        log_events.warning("record of the transaction log skipped", reason=str(error))
+        return
+    entry = home.entries.setdefault(transactional_id, Entry(txn))
+    home.install(entry, txn)
