@@ -1,0 +1,21 @@
+"""What exists in the cluster: a durable log of records, and the image of it in memory."""
+
+from broker.metadata.cluster import ClusterMetadata
+from broker.metadata.creation import MorePartitions, NewTopic, Refused
+from broker.metadata.image import Broker, Endpoint, Image, PartitionState, Topic
+from broker.metadata.listeners import MetadataListener
+from broker.metadata.results import CreatedTopic
+
+__all__ = [
+    "Broker",
+    "ClusterMetadata",
+    "CreatedTopic",
+    "Endpoint",
+    "Image",
+    "MetadataListener",
+    "MorePartitions",
+    "NewTopic",
+    "PartitionState",
+    "Refused",
+    "Topic",
+]

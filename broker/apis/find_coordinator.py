@@ -1,0 +1,113 @@
+"""FindCoordinator: which broker keeps a group, or a transactional id.
+
+v1 asks for transactional ids too, v4 for many keys at once (KIP-699), v6 for share partitions (KIP-932; not served).
+The internal topic is made within the request that first needs it, so 15 is left for brokers that are really away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.api import api
+from broker.metadata import Refused, Topic
+from broker.metadata.views import NOWHERE, Address, address_of
+from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from protocol.errors import ErrorCode
+from protocol.hashing import partition_for
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+
+
+class _Kind(NamedTuple):
+    """A kind of key: where its state is kept, and what asking for it needs."""
+
+    topic: str
+    resource_type: str
+    unauthorized: ErrorCode
+
+
+_KINDS: Final = {
+    0: _Kind(CONSUMER_OFFSETS, "GROUP", ErrorCode.group_authorization_failed),
+    1: _Kind(TRANSACTION_STATE, "TRANSACTIONAL_ID", ErrorCode.transactional_id_authorization_failed),
+}
+
+_Found = tuple[ErrorCode, Address]
+
+
+@api(key=10, versions=range(7))
+def find_coordinator(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    kind = _KINDS.get(request.key_type)
+    if kind is None or context.node.metadata.topic(kind.topic) is not None:
+        return _answer(request, context, kind)
+    return _create_and_answer(request, context, kind)
+
+
+async def _create_and_answer(
+    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind
+) -> FindCoordinatorResponse:
+    # Where more replicas are asked for than there are brokers there is no coordinator: Kafka answers 15 then, and so we do.
+    with contextlib.suppress(Refused):
+        await context.node.metadata.ensure_internal_topic(kind.topic)
+    return _answer(request, context, kind)
+
+
+def _answer(
+    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind | None
+) -> FindCoordinatorResponse:
+    if context.api_version < 4:
+        error, address = _find(context, kind, request.key)
+        return FindCoordinatorResponse(
+            error_code=error,
+            error_message=_MESSAGES[error],
+            node_id=address.node_id,
+            host=address.host,
+            port=address.port,
+        )
+    coordinators = []
+    for key in request.coordinator_keys:
+        error, address = _find(context, kind, key)
+        coordinators.append(
+            Coordinator(
+                key=key,
+                error_code=error,
+                error_message="" if kind is not None else _MESSAGES[error],
+                node_id=address.node_id,
+                host=address.host,
+                port=address.port,
+            )
+        )
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _find(context: RequestContext, kind: _Kind | None, key: str) -> _Found:
+    if kind is None:
+        return ErrorCode.invalid_request, NOWHERE
+    if not context.authorize("DESCRIBE", kind.resource_type, key):
+        return kind.unauthorized, NOWHERE
+    topic = context.node.metadata.topic(kind.topic)
+    address = _leader(context, topic, key) if topic is not None else None
+    return (ErrorCode.coordinator_not_available, NOWHERE) if address is None else (ErrorCode.none, address)
+
+
+def _leader(context: RequestContext, topic: Topic, key: str) -> Address | None:
+    partition = topic.partition(partition_for(key, len(topic.partitions)))
+    return address_of(context, partition.leader) if partition is not None else None
+
+
+# What `Errors.message()` says. An answer for many keys has it only where the request as a whole made no sense.
+_MESSAGES: Final = {
+    ErrorCode.none: "NONE",
+    ErrorCode.coordinator_not_available: "The coordinator is not available.",
+    ErrorCode.invalid_request: (
+        "This most likely occurs because of a request being malformed by the client library or the message was "
+        "sent to an incompatible broker. See the broker logs for more details."
+    ),
+    ErrorCode.group_authorization_failed: "Group authorization failed.",
+    ErrorCode.transactional_id_authorization_failed: "Transactional Id authorization failed.",
+}

@@ -1,0 +1,157 @@
+"""The records that make a change: pure functions from what is wanted to what is written.
+
+The order of records is Kafka's: a topic, its settings, its partitions.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+
+from broker.metadata.image import TOPIC_RESOURCE, Broker, Image, PartitionState, Topic
+from protocol.records import cluster_metadata as schema
+from protocol.records.cluster_metadata import MetadataRecord
+
+Assignment = Sequence[Sequence[int]]
+"""The replicas of each partition, the preferred leader first."""
+
+Directories = Mapping[int, uuid.UUID]
+"""The log directory of each broker (KIP-858)."""
+
+
+def records_for_new_topic(
+    topic_id: uuid.UUID,
+    name: str,
+    assignment: Assignment,
+    configs: Mapping[str, str],
+    directories: Directories,
+) -> list[MetadataRecord]:
+    """Create a topic. The first replica of each partition leads; all are in sync, being empty."""
+    return [
+        schema.TopicRecord(name=name, topic_id=topic_id),
+        *records_for_config_change(TOPIC_RESOURCE, name, configs),
+        *_partitions(topic_id, 0, assignment, directories),
+    ]
+
+
+def records_for_new_partitions(
+    topic: Topic, assignment: Assignment, directories: Directories
+) -> list[MetadataRecord]:
+    return _partitions(topic.topic_id, len(topic.partitions), assignment, directories)
+
+
+def _partitions(
+    topic_id: uuid.UUID, first: int, assignment: Assignment, directories: Directories
+) -> list[MetadataRecord]:
+    return [
+        schema.PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=tuple(replicas),
+            isr=tuple(replicas),
+            leader=replicas[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=tuple(directories[node_id] for node_id in replicas),
+        )
+        for index, replicas in enumerate(assignment, first)
+    ]
+
+
+def records_for_removed_topic(topic: Topic) -> list[MetadataRecord]:
+    """Partitions and settings go with the topic: Kafka writes no record for them."""
+    return [schema.RemoveTopicRecord(topic_id=topic.topic_id)]
+
+
+def records_for_config_change(
+    resource_type: int, resource_name: str, values: Mapping[str, str | None]
+) -> list[MetadataRecord]:
+    """Set what has a value, unset what has None."""
+    return [
+        schema.ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+        for name, value in values.items()
+    ]
+
+
+def records_for_features(levels: Mapping[str, int]) -> list[MetadataRecord]:
+    return [schema.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+
+
+def record_for_producer_ids(broker: Broker, next_producer_id: int) -> MetadataRecord:
+    return schema.ProducerIdsRecord(
+        broker_id=broker.node_id, broker_epoch=broker.epoch, next_producer_id=next_producer_id
+    )
+
+
+def record_for_registration(broker: Broker) -> MetadataRecord:
+    return schema.RegisterBrokerRecord(
+        broker_id=broker.node_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        endpoints=tuple(
+            schema.BrokerEndpoint(
+                name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol
+            )
+            for one in broker.endpoints
+        ),
+        features=tuple(
+            schema.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, low, high in broker.features
+        ),
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.log_dirs,
+        cordoned_log_dirs=broker.cordoned_log_dirs,
+    )
+
+
+def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
+    """Give every partition that this broker can lead a new leader epoch (storage.md 2).
+
+    What was appended before the restart and what comes after it are told apart by the epoch; clients that
+    remember a higher one than we answer would wait for ever. ``leader`` in the record raises it, changed or not.
+    """
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if partition.leader == node_id or (partition.leader < 0 and node_id in partition.isr):
+                yield schema.PartitionChangeRecord(
+                    partition_id=partition.index, topic_id=topic.topic_id, leader=node_id
+                )
+
+
+def records_of(image: Image) -> Iterator[MetadataRecord]:
+    """The whole image as records, as Kafka orders them in a snapshot: features first."""
+    yield from records_for_features(image.features)
+    for broker in image.brokers.values():
+        yield record_for_registration(broker)
+    for topic in image.topics.values():
+        yield schema.TopicRecord(name=topic.name, topic_id=topic.topic_id)
+        for partition in topic.partitions:
+            yield _record_of(topic.topic_id, partition)
+    for topic in image.topics.values():
+        yield from records_for_config_change(TOPIC_RESOURCE, topic.name, topic.configs)
+    for (resource_type, resource_name), values in image.configs.items():
+        yield from records_for_config_change(resource_type, resource_name, values)
+    if image.next_producer_id > 0:
+        # Kafka's own snapshot says -1 for both: whose block was the last is forgotten.
+        yield schema.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+    yield from image.kept.values()
+
+
+def _record_of(topic_id: uuid.UUID, state: PartitionState) -> MetadataRecord:
+    return schema.PartitionRecord(
+        partition_id=state.index,
+        topic_id=topic_id,
+        replicas=state.replicas,
+        isr=state.isr,
+        removing_replicas=state.removing_replicas,
+        adding_replicas=state.adding_replicas,
+        leader=state.leader,
+        leader_recovery_state=state.leader_recovery_state,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        directories=state.directories,
+        eligible_leader_replicas=state.eligible_leader_replicas or None,
+        last_known_elr=state.last_known_eligible or None,
+    )

@@ -1,0 +1,363 @@
+"""The cluster's metadata as the rest of the broker sees it: what exists now, and how to change it.
+
+Reading is looking at the image. Changing is: wait until nobody else is changing the same topic, check against the
+image, write, wait for the disk; then the image has changed, listeners have been told, and the caller goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.metadata import changes as records_of_changes
+from broker.metadata.creation import (
+    RECORDS_PER_REQUEST_MAX,
+    MorePartitions,
+    NewTopic,
+    Refused,
+    TopicDefaults,
+    check_more_partitions,
+    check_new_topic,
+    check_total,
+)
+from broker.metadata.features import check_levels
+from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify
+from broker.metadata.image import Broker, Changes, Endpoint, Image, Topic
+from broker.metadata.internal_topics import internal_topic
+from broker.metadata.listeners import MetadataListener, tell
+from broker.metadata.log import MetadataLog, MetadataLogFailed, Sync
+from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds, ProducerIdsExhausted
+from broker.metadata.results import CreatedTopic
+from broker.metadata.startup import startup_commits
+from broker.topics import unified_name
+from protocol.errors import ErrorCode
+from protocol.records.cluster_metadata import MetadataRecord
+from storage.files import AppendFile
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.config import BrokerConfig
+
+log = structlog.get_logger()
+
+
+class ClusterMetadata:
+    """One node's copy of the cluster metadata, and the only way to change it."""
+
+    def __init__(
+        self, identity: DirectoryIdentity, image: Image, config: BrokerConfig, clock: Clock, random: Random
+    ) -> None:
+        self.identity = identity
+        self._image = image
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._log: MetadataLog
+        self._listeners: list[MetadataListener] = []
+        self._changing: dict[str, asyncio.Future[None]] = {}
+        self._ensuring: dict[str, asyncio.Task[Topic]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._producer_ids = ProducerIds(self._claim_producer_ids)
+
+    @classmethod
+    def open(
+        cls,
+        log_directory: Path,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        random: Random,
+        cluster_id: str | None = None,
+        endpoints: Sequence[Endpoint] = (),
+        features: Mapping[str, int] | None = None,
+        sync: Sync = AppendFile.sync,
+    ) -> ClusterMetadata:
+        """Open or format the directory. Returns once this start is durable: registered, with new leader epochs.
+
+        ``endpoints`` are what other nodes and Kafka's tools may know us by. ``features`` are levels that were asked
+        for; without them a new cluster gets ours and an old one keeps its own.
+        """
+        check_levels(features or {})
+        now_ms = clock.now_ms()
+        node_id = config.node_id
+        identity = identify(
+            log_directory,
+            node_id,
+            cluster_id=cluster_id or config.cluster_id,
+            new_id=lambda: new_id(random),
+            now_ms=now_ms,
+        )
+        image = Image()
+        cluster = cls(identity, image, config, clock, random)
+        cluster._log = MetadataLog.open(
+            log_directory / LOG_DIRECTORY,
+            image,
+            node_id=node_id,
+            apply=cluster._applied,
+            now_ms=now_ms,
+            sync=sync,
+        )
+        broker = Broker(
+            node_id,
+            epoch=-1,
+            incarnation_id=new_id(random),
+            endpoints=tuple(endpoints),
+            rack=config.broker_rack,
+            fenced=False,
+            log_dirs=(identity.directory_id,),
+        )
+        first = image.next_producer_id
+        commits = startup_commits(image, broker, features, cluster._log.next_offset, first + BLOCK_SIZE)
+        cluster._log.commit_now(commits, now_ms)
+        cluster._producer_ids.own(first)
+        return cluster
+
+    @property
+    def image(self) -> Image:
+        return self._image
+
+    @property
+    def cluster_id(self) -> str:
+        return self.identity.cluster_id
+
+    @property
+    def epoch(self) -> int:
+        """The offset of the last record that counts."""
+        return self._image.offset
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        return self._image.features
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        return self._image.brokers
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        return self._image.topics
+
+    def topic(self, name: str) -> Topic | None:
+        return self._image.topics.get(name)
+
+    def topic_by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
+        return self._image.topics_by_id.get(topic_id) if topic_id is not None else None
+
+    def subscribe(self, listener: MetadataListener) -> None:
+        """Tell ``listener`` of every change from now on, in the turn in which the image changes."""
+        self._listeners.append(listener)
+
+    async def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic | Refused]:
+        """Create what can be created; one result for each topic, in order. Raises Refused for the request as a whole.
+
+        All that is created is one commit: after a crash either all of it is there or nothing.
+        """
+        defaults = self._topic_defaults
+        check_total(wanted, defaults)
+        await self._settled(new.name for new in wanted)
+        results: list[CreatedTopic | Refused] = []
+        records: list[MetadataRecord] = []
+        names: set[str] = set()
+        for new in wanted:
+            if new.name in names:
+                results.append(Refused(ErrorCode.invalid_request, "Duplicate topic name."))
+                continue
+            names.add(new.name)
+            try:
+                assignment = check_new_topic(self._image, new, defaults, self._random)
+            except Refused as refusal:
+                results.append(refusal)
+                continue
+            topic_id = new_id(self._random)
+            configs = {name: value for name, value in new.configs.items() if value is not None}
+            records += records_of_changes.records_for_new_topic(
+                topic_id, new.name, assignment, configs, self._directories
+            )
+            results.append(CreatedTopic(new.name, topic_id, len(assignment), len(assignment[0]), configs))
+        if records and not validate_only:
+            created = [result.name for result in results if isinstance(result, CreatedTopic)]
+            await self._commit(records, created)
+        return results
+
+    def create_in_background(self, wanted: Sequence[NewTopic]) -> None:
+        """Create topics that nobody waits for; what cannot be created is a line in the log."""
+        task = asyncio.get_running_loop().create_task(self._create_and_log(wanted))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def delete_topics(self, topic_ids: Sequence[uuid.UUID]) -> list[Refused | None]:
+        """Delete topics; None for each one that is gone now."""
+        await self._settled(topic.name for topic in map(self.topic_by_id, topic_ids) if topic is not None)
+        results: list[Refused | None] = []
+        doomed: dict[uuid.UUID, Topic] = {}
+        for topic_id in topic_ids:
+            topic = self.topic_by_id(topic_id)
+            if topic is None or topic_id in doomed:
+                results.append(
+                    Refused(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
+                )
+            else:
+                doomed[topic_id] = topic
+                results.append(None)
+        if doomed:
+            records = [
+                record
+                for topic in doomed.values()
+                for record in records_of_changes.records_for_removed_topic(topic)
+            ]
+            await self._commit(records, [topic.name for topic in doomed.values()])
+        return results
+
+    async def create_partitions(
+        self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> list[Refused | None]:
+        """Grow topics; None for each one that has its partitions now."""
+        await self._settled(more.name for more in wanted)
+        results: list[Refused | None] = []
+        records: list[MetadataRecord] = []
+        for more in wanted:
+            try:
+                topic, assignment = check_more_partitions(self._image, more, self._random)
+                records += records_of_changes.records_for_new_partitions(topic, assignment, self._directories)
+                results.append(None)
+            except Refused as refusal:
+                results.append(refusal)
+        if records and not validate_only:
+            grown = [more.name for more, result in zip(wanted, results, strict=True) if result is None]
+            await self._commit(records, grown)
+        return results
+
+    async def ensure_internal_topic(self, name: str) -> Topic:
+        """The topic of a coordinator, created if it is not there: once, however many ask.
+
+        Raises Refused where Kafka would answer COORDINATOR_NOT_AVAILABLE for ever.
+        """
+        topic = self.topic(name)
+        if topic is not None:
+            return topic
+        task = self._ensuring.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._create_internal_topic(name))
+            self._ensuring[name] = task
+            task.add_done_callback(lambda _: self._ensuring.pop(name, None))
+        return await asyncio.shield(task)
+
+    async def update_features(self, levels: Mapping[str, int]) -> None:
+        """Set finalized feature levels; UnsupportedFeature for one that this broker does not have."""
+        check_levels(levels)
+        await self._commit(records_of_changes.records_for_features(levels))
+
+    async def change_config(
+        self, resource_type: int, resource_name: str, values: Mapping[str, str | None]
+    ) -> None:
+        """Set or (None) unset settings of one resource. The caller has checked them."""
+        await self._commit(records_of_changes.records_for_config_change(resource_type, resource_name, values))
+
+    def allocate_producer_id(self) -> int | Awaitable[int]:
+        """A producer id that was never given out before; an awaitable only where a block has run out."""
+        return self._producer_ids.allocate()
+
+    async def close(self) -> None:
+        """End cleanly: what was asked for before is done."""
+        if self._background:
+            await asyncio.wait(self._background)
+        await self._log.close()
+
+    def abandon(self) -> None:
+        """End as by a kill: the descriptor is closed and nothing else happens."""
+        self._log.abandon()
+
+    @property
+    def _topic_defaults(self) -> TopicDefaults:
+        config = self._config
+        return TopicDefaults(config.num_partitions, config.default_replication_factor, config.log_defaults)
+
+    @property
+    def _directories(self) -> Mapping[int, uuid.UUID]:
+        return {broker.node_id: broker.log_dirs[0] for broker in self._image.brokers.values()}
+
+    async def _settled(self, names: Iterable[str]) -> None:
+        """Wait until no change of these topics is on its way to the disk: the image does not show it yet.
+
+        Names that collide are one: of "a.b" and "a_b", asked for at once, one must be refused.
+        """
+        keys = [unified_name(name) for name in names]
+        while waiting := {self._changing[key] for key in keys if key in self._changing}:
+            await asyncio.wait(waiting)
+
+    async def _commit(self, records: Sequence[MetadataRecord], topics: Iterable[str] = ()) -> None:
+        """Make the records durable; ``topics`` are settled again once the image shows them.
+
+        The records are written before the first await, so what the caller has checked is still true.
+        """
+        if len(records) > RECORDS_PER_REQUEST_MAX:
+            raise Refused(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
+        done = self._log.commit(records, self._clock.now_ms())
+        for name in topics:
+            key = unified_name(name)
+            self._changing[key] = done
+            done.add_done_callback(self._forgetting(key))
+        # A caller that goes away must not take the commit with it: it is on its way.
+        await asyncio.shield(done)
+
+    def _forgetting(self, key: str) -> Callable[[asyncio.Future[None]], None]:
+        def forget(done: asyncio.Future[None]) -> None:
+            if self._changing.get(key) is done:
+                del self._changing[key]
+
+        return forget
+
+    async def _create_and_log(self, wanted: Sequence[NewTopic]) -> None:
+        try:
+            results = await self.create_topics(wanted)
+        except (Refused, MetadataLogFailed) as error:
+            results = [
+                error if isinstance(error, Refused) else Refused(ErrorCode.unknown_server_error, str(error))
+            ]
+        for new, result in zip(wanted, results, strict=False):
+            if isinstance(result, Refused) and result.error != ErrorCode.topic_already_exists:
+                log.warning(
+                    "topic not created", topic=new.name, error=result.error.name, reason=result.message
+                )
+
+    async def _create_internal_topic(self, name: str) -> Topic:
+        [result] = await self.create_topics([internal_topic(name, self._config)])
+        topic = self.topic(name)
+        if topic is not None:
+            return topic  # ours, or a user's who was faster
+        if isinstance(result, Refused):
+            raise result
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"{name} was deleted as soon as it was there")
+
+    async def _claim_producer_ids(self) -> int:
+        first = self._image.next_producer_id
+        if first > PRODUCER_ID_MAX - BLOCK_SIZE:
+            raise ProducerIdsExhausted
+        broker = self._image.brokers[self.identity.node_id]
+        await self._commit([records_of_changes.record_for_producer_ids(broker, first + BLOCK_SIZE)])
+        return first
+
+    def _applied(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
+        """The log calls this when a commit is durable."""
+        changes = Changes()
+        for record in records:
+            self._image.apply(record, changes)
+        self._image.offset = last_offset
+        for listener in self._listeners:
+            tell(listener, self._image, changes)
+
+
+def new_id(random: Random) -> uuid.UUID:
+    """A random uuid. Kafka's own never begin with a dash in text, which command lines take for an option."""
+    while True:
+        candidate = uuid.UUID(int=random.getrandbits(128), version=4)
+        if candidate.bytes[0] >> 2 != 0b111110:
+            return candidate

@@ -1,0 +1,232 @@
+"""What a new topic, or more partitions of one, would be: the controller's checks, pure (``ReplicationControlManager``).
+
+The order of the checks is Kafka's, and so are their words: a request with two mistakes is answered for the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from broker.metadata.changes import Assignment
+from broker.metadata.image import Image, Topic
+from broker.metadata.placement import Unplaceable, place
+from broker.topics import invalid_topic_name, unified_name
+from protocol.errors import ErrorCode
+from storage.config import ConfigError, LogConfig
+
+USE_DEFAULT: Final = -1
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+RECORDS_PER_REQUEST_MAX: Final = 10_000
+CONFIG_CHARACTERS_MAX: Final = 32_767
+
+
+class Refused(Exception):
+    """A change that is not made: the code and the words to answer with."""
+
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or error.name)
+        self.error = error
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that somebody wants. ``assignments`` are (partition, brokers); with them the two numbers stay -1."""
+
+    name: str
+    partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    """A topic that is to have ``count`` partitions in all."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a topic gets that asks for nothing."""
+
+    partitions: int
+    replication_factor: int
+    log: LogConfig
+
+
+def check_total(wanted: Sequence[NewTopic], defaults: TopicDefaults) -> None:
+    """One request may not ask for more partitions than Kafka commits at once."""
+    total = 0
+    for new in wanted:
+        if new.assignments:
+            total += len(new.assignments)
+        else:
+            total += defaults.partitions if new.partitions == USE_DEFAULT else max(new.partitions, 0)
+    if total > PARTITIONS_PER_REQUEST_MAX:
+        raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+
+
+def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random: Random) -> Assignment:
+    """The replicas that the topic's partitions will have; Refused if there can be no such topic."""
+    _check_name(image, new.name)
+    _check_configs(new.configs, defaults.log)
+    if new.assignments:
+        return _manual(image, new)
+    if new.replication_factor < USE_DEFAULT or new.replication_factor == 0:
+        raise Refused(
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if new.partitions < USE_DEFAULT or new.partitions == 0:
+        raise Refused(
+            ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
+        )
+    partitions = defaults.partitions if new.partitions == USE_DEFAULT else new.partitions
+    replication_factor = new.replication_factor
+    if replication_factor == USE_DEFAULT:
+        replication_factor = defaults.replication_factor
+    try:
+        return place(usable_brokers(image), partitions, replication_factor, random)
+    except Unplaceable as error:
+        raise Refused(
+            ErrorCode.invalid_replication_factor,
+            f"Unable to replicate the partition {replication_factor} time(s): {error}",
+        ) from None
+
+
+def check_more_partitions(image: Image, more: MorePartitions, random: Random) -> tuple[Topic, Assignment]:
+    """The topic, and the replicas of the partitions that it gets."""
+    topic = image.topics.get(more.name)
+    if topic is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC)
+    existing = len(topic.partitions)
+    if more.count == existing:
+        raise Refused(ErrorCode.invalid_partitions, f"Topic already has {existing} partition(s).")
+    if more.count < existing:
+        raise Refused(
+            ErrorCode.invalid_partitions,
+            f"The topic {more.name} currently has {existing} partition(s); "
+            f"{more.count} would not be an increase.",
+        )
+    additional = more.count - existing
+    if more.assignments is None:
+        return topic, _placed(image, additional, topic.replication_factor, random)
+    if len(more.assignments) != additional:
+        raise Refused(
+            ErrorCode.invalid_replica_assignment,
+            f"Attempted to add {additional} additional partition(s), but only {len(more.assignments)} "
+            "assignment(s) were specified.",
+        )
+    for replicas in more.assignments:
+        _check_replicas(image, replicas, topic.replication_factor)
+    return topic, more.assignments
+
+
+UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
+
+
+def usable_brokers(image: Image) -> list[int]:
+    return sorted(broker.node_id for broker in image.brokers.values() if not broker.fenced)
+
+
+def _placed(image: Image, count: int, replication_factor: int, random: Random) -> Assignment:
+    if count > PARTITIONS_PER_REQUEST_MAX:
+        raise Refused(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
+    try:
+        return place(usable_brokers(image), count, replication_factor, random)
+    except Unplaceable as error:
+        raise Refused(ErrorCode.invalid_replication_factor, str(error)) from None
+
+
+def _check_name(image: Image, name: str) -> None:
+    if name in image.topics:
+        raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    colliding = image.colliding(unified_name(name)) if "." in name or "_" in name else None
+    if colliding is not None:
+        raise Refused(
+            ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with existing topic: {colliding}"
+        )
+    invalid = invalid_topic_name(name)
+    if invalid is not None:
+        raise Refused(ErrorCode.invalid_topic_exception, invalid)
+
+
+def _check_configs(configs: Mapping[str, str | None], defaults: LogConfig) -> None:
+    without_value = [name for name, value in configs.items() if value is None]
+    if without_value:
+        raise Refused(
+            ErrorCode.invalid_config,
+            f"Null value not supported for topic configs: {','.join(without_value)}",
+        )
+    given = {name: value for name, value in configs.items() if value is not None}
+    if any(len(value) > CONFIG_CHARACTERS_MAX for value in given.values()):
+        raise Refused(
+            ErrorCode.invalid_config,
+            "The configuration value cannot be added because it exceeds the maximum value size "
+            f"of {CONFIG_CHARACTERS_MAX} bytes.",
+        )
+    try:
+        LogConfig.from_properties(given, defaults)
+    except ConfigError as error:
+        raise Refused(ErrorCode.invalid_config, str(error)) from None
+
+
+def _manual(image: Image, new: NewTopic) -> Assignment:
+    if new.replication_factor != USE_DEFAULT:
+        raise Refused(
+            ErrorCode.invalid_request,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if new.partitions != USE_DEFAULT:
+        raise Refused(
+            ErrorCode.invalid_request,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    assigned: dict[int, Sequence[int]] = {}
+    replication_factor: int | None = None
+    for index, replicas in new.assignments:
+        if index in assigned:
+            raise Refused(
+                ErrorCode.invalid_replica_assignment,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        _check_replicas(image, replicas, replication_factor)
+        replication_factor = len(replicas)
+        assigned[index] = replicas
+    if set(assigned) != set(range(len(assigned))):
+        raise Refused(
+            ErrorCode.invalid_replica_assignment,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return [assigned[index] for index in range(len(assigned))]
+
+
+def _check_replicas(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
+    refused = ErrorCode.invalid_replica_assignment
+    if not replicas:
+        raise Refused(refused, "The manual partition assignment includes an empty replica list.")
+    previous = None
+    for node_id in sorted(replicas):
+        if node_id not in image.brokers:
+            raise Refused(
+                refused,
+                f"The manual partition assignment includes broker {node_id}, but no such broker is registered.",
+            )
+        if node_id == previous:
+            raise Refused(
+                refused, f"The manual partition assignment includes the broker {node_id} more than once."
+            )
+        previous = node_id
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise Refused(
+            refused,
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
+            f"is not consistent with previous partitions, which have {replication_factor} replica(s).",
+        )

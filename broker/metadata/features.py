@@ -1,0 +1,34 @@
+"""Feature levels: what this broker can do, and what a new cluster starts with (KIP-584).
+
+Only what is built is here: a client that sees a level believes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+METADATA_VERSION: Final = "metadata.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, 30),
+    TRANSACTION_VERSION: (0, 2),
+}
+"""Lowest and highest level, by name. 30 is 4.3-IV0."""
+
+INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
+
+
+class UnsupportedFeature(Exception):
+    """A level was asked for that this broker does not have; the message names it."""
+
+
+def check_levels(levels: Mapping[str, int]) -> None:
+    for name, level in levels.items():
+        if name not in SUPPORTED_FEATURES:
+            known = ", ".join(SUPPORTED_FEATURES)
+            raise UnsupportedFeature(f"The feature {name} is not known here; the known ones are {known}.")
+        low, high = SUPPORTED_FEATURES[name]
+        if not low <= level <= high:
+            raise UnsupportedFeature(f"The feature {name} has levels {low} to {high} here, not {level}.")

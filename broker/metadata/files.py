@@ -1,0 +1,149 @@
+"""The small files beside the metadata log: who this directory belongs to, and what its quorum of one has voted.
+
+``meta.properties`` is a Java properties file of version 1 (`MetaProperties.java`); ``quorum-state`` is what
+`FileQuorumStateStore` writes. A directory of ours opens in Kafka, and one of Kafka's here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storage.checkpoints import format_rows, parse_topic_id, topic_id_text
+from storage.checkpoints import write_partition_metadata as _write_partition_metadata
+from storage.files import replace_file
+
+META_PROPERTIES: Final = "meta.properties"
+LOG_DIRECTORY: Final = "__cluster_metadata-0"
+METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
+"""Kafka's fixed id of the metadata topic."""
+
+
+class WrongDirectory(Exception):
+    """This log directory is not one that this node may open. The message is for the person who started it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryIdentity:
+    """What ``meta.properties`` says."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: uuid.UUID
+
+
+def identify(
+    directory: Path, node_id: int, *, cluster_id: str | None, new_id: Callable[[], uuid.UUID], now_ms: int
+) -> DirectoryIdentity:
+    """Read the directory's identity, or format the directory. Ids that are there are kept.
+
+    A ``cluster_id`` that was asked for must be the one that is there.
+    """
+    path = directory / META_PROPERTIES
+    if not path.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        identity = DirectoryIdentity(cluster_id or topic_id_text(new_id()), node_id, new_id())
+        replace_file(path, _properties_text(identity, now_ms))
+        return identity
+    identity = _read_identity(path, node_id, new_id, now_ms)
+    if cluster_id is not None and cluster_id != identity.cluster_id:
+        raise WrongDirectory(
+            f"{directory} belongs to the cluster {identity.cluster_id}, not to {cluster_id}: "
+            "give another directory, or leave the cluster id out"
+        )
+    return identity
+
+
+def _read_identity(
+    path: Path, node_id: int, new_id: Callable[[], uuid.UUID], now_ms: int
+) -> DirectoryIdentity:
+    properties = parse_properties(path.read_text())
+    version = properties.get("version", "0")
+    if version != "1":
+        raise WrongDirectory(
+            f"{path} has version {version}: only version 1 (KRaft) can be opened, "
+            "a directory of the ZooKeeper era must be migrated by Kafka 3.9 first"
+        )
+    for name in ("cluster.id", "node.id"):
+        if name not in properties:
+            raise WrongDirectory(f"{path} does not name the {name}: this is not a formatted log directory")
+    if properties["node.id"] != str(node_id):
+        raise WrongDirectory(
+            f"{path.parent} belongs to node {properties['node.id']}, not to node {node_id}: "
+            "give another directory or another node.id"
+        )
+    written = properties.get("directory.id")
+    if written:
+        return DirectoryIdentity(properties["cluster.id"], node_id, parse_topic_id(written))
+    # A directory that was formatted before Kafka 3.7 gets its id now, as Kafka gives it one.
+    identity = DirectoryIdentity(properties["cluster.id"], node_id, new_id())
+    replace_file(path, _properties_text(identity, now_ms))
+    return identity
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """As much of the format of Java properties as Kafka uses in its own files: no escapes but of ``:`` and ``=``.
+
+    >>> parse_properties("#\\nversion=1\\nnode.id = 1\\n")
+    {'version': '1', 'node.id': '1'}
+    """
+    properties = {}
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        name, _, value = stripped.partition("=")
+        properties[name.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    return properties
+
+
+def _properties_text(identity: DirectoryIdentity, now_ms: int) -> bytes:
+    moment = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
+    lines = (
+        "#",
+        f"#{moment}",
+        f"node.id={identity.node_id}",
+        f"directory.id={topic_id_text(identity.directory_id)}",
+        "version=1",
+        f"cluster.id={identity.cluster_id}",
+    )
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def write_partition_metadata(directory: Path) -> None:
+    if not (directory / "partition.metadata").exists():
+        _write_partition_metadata(directory, METADATA_TOPIC_ID)
+
+
+def write_leader_epochs(directory: Path, epochs: Iterable[tuple[int, int]]) -> None:
+    replace_file(directory / "leader-epoch-checkpoint", format_rows(epochs))
+
+
+def voted_epoch(directory: Path) -> int:
+    """The highest epoch that was voted in; 0 when there was no vote."""
+    path = directory / "quorum-state"
+    if not path.exists():
+        return 0
+    try:
+        return int(json.loads(path.read_text())["leaderEpoch"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise WrongDirectory(f"{path} cannot be read: {error}") from None
+
+
+def write_quorum_state(directory: Path, node_id: int, epoch: int) -> None:
+    """Vote for ourselves: the quorum has one member."""
+    state = {
+        "clusterId": "",
+        "leaderId": node_id,
+        "leaderEpoch": epoch,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": node_id}],
+        "data_version": 0,
+    }
+    replace_file(directory / "quorum-state", json.dumps(state, separators=(",", ":")).encode())

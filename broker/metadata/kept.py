@@ -1,0 +1,46 @@
+"""Records whose subject this broker does not serve yet: kept by identity, so that a snapshot can write them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from protocol.records import cluster_metadata as schema
+
+Kept = dict[tuple[Any, ...], schema.MetadataRecord]
+
+
+def _quota(record: schema.ClientQuotaRecord) -> tuple[Any, ...]:
+    entity = frozenset((one.entity_type, one.entity_name) for one in record.entity)
+    return "quota", entity, record.key
+
+
+# What each record is about; a removing record has the identity of the one that it removes.
+_IDENTITIES: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
+    schema.AccessControlEntryRecord: lambda record: ("acl", record.id),
+    schema.RemoveAccessControlEntryRecord: lambda record: ("acl", record.id),
+    schema.ClientQuotaRecord: _quota,
+    schema.DelegationTokenRecord: lambda record: ("token", record.token_id),
+    schema.RemoveDelegationTokenRecord: lambda record: ("token", record.token_id),
+    schema.RegisterControllerRecord: lambda record: ("controller", record.controller_id),
+    schema.UserScramCredentialRecord: lambda record: ("scram", record.name, record.mechanism),
+    schema.RemoveUserScramCredentialRecord: lambda record: ("scram", record.name, record.mechanism),
+}
+
+_REMOVING: Final = (
+    schema.RemoveAccessControlEntryRecord,
+    schema.RemoveDelegationTokenRecord,
+    schema.RemoveUserScramCredentialRecord,
+)
+
+
+def keep(kept: Kept, record: schema.MetadataRecord | schema.UnknownMetadataRecord) -> None:
+    """Keep the record, or drop the one that it removes. What is of no lasting effect is passed over."""
+    identity_of = _IDENTITIES.get(type(record))
+    if identity_of is None or isinstance(record, schema.UnknownMetadataRecord):
+        return
+    identity = identity_of(record)
+    if isinstance(record, _REMOVING) or (isinstance(record, schema.ClientQuotaRecord) and record.remove):
+        kept.pop(identity, None)
+    else:
+        kept[identity] = record

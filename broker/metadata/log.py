@@ -1,0 +1,181 @@
+"""The durable log of the cluster's metadata: ``__cluster_metadata-0``, in Kafka's own format.
+
+A commit is written at once, in one write, and counts once it is synced. Syncs run in a thread of their own, one at a
+time; commits that come while one runs share the next one. In the turn of the loop in which a sync has returned, the
+records are applied, in order, and their callers hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.metadata.files import (
+    voted_epoch,
+    write_leader_epochs,
+    write_partition_metadata,
+    write_quorum_state,
+)
+from broker.metadata.framing import data_batch, leader_change
+from broker.metadata.image import Image
+from broker.metadata.replay import Replayed, replay
+from protocol.records import cluster_metadata as schema
+from protocol.records.cluster_metadata import MetadataRecord
+from storage.files import AppendFile, StorageError, sync_directory
+
+Apply = Callable[[Sequence[MetadataRecord], int], None]
+"""Told the records of a commit, and the offset of the last."""
+
+Sync = Callable[[AppendFile], None]
+
+
+class MetadataLogFailed(Exception):
+    """The log could not be written or synced. What is on disk is not known, so nothing is committed any more."""
+
+
+@dataclass(slots=True)
+class _Commit:
+    records: Sequence[MetadataRecord]
+    last_offset: int
+    done: asyncio.Future[None]
+
+
+class MetadataLog:
+    """One writer's log. ``replayed`` says what was found at open; ``next_offset`` is where the next commit begins."""
+
+    def __init__(
+        self, directory: Path, replayed: Replayed, file: AppendFile, epoch: int, apply: Apply, sync: Sync
+    ) -> None:
+        self.directory = directory
+        self.replayed = replayed
+        self.epoch = epoch
+        self.next_offset = replayed.next_offset
+        self._file = file
+        self._apply = apply
+        self._sync = sync
+        self._written: list[_Commit] = []
+        self._syncing: asyncio.Future[None] | None = None
+        self._failure: Exception | None = None
+        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-sync")
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        image: Image,
+        *,
+        node_id: int,
+        apply: Apply,
+        now_ms: int,
+        sync: Sync = AppendFile.sync,
+    ) -> MetadataLog:
+        """Replay into the image, cut a torn tail, and begin a new epoch of leadership in the log."""
+        directory.mkdir(exist_ok=True)
+        replayed = replay(directory, image)
+        epoch = max(replayed.epoch, voted_epoch(directory)) + 1
+        file = _segment(directory, replayed)
+        write_partition_metadata(directory)
+        # The vote comes first: an epoch that is in the log but was never voted for would be one too many for Kafka.
+        write_quorum_state(directory, node_id, epoch)
+        write_leader_epochs(directory, [*replayed.epochs, (epoch, replayed.next_offset)])
+        log = cls(directory, replayed, file, epoch, apply, sync)
+        log._append(leader_change(node_id, log.next_offset, epoch, now_ms), 1)
+        if replayed.held_back is not None:
+            # What a dead controller left unfinished never happened; the next snapshot or reader must see that too.
+            abort = schema.AbortTransactionRecord(reason="Controller failover")
+            log._append(data_batch([abort], log.next_offset, epoch, now_ms), 1)
+        return log
+
+    def commit(self, records: Sequence[MetadataRecord], now_ms: int) -> asyncio.Future[None]:
+        """Write the records as one batch. The future is done once they are durable and applied."""
+        loop = asyncio.get_running_loop()
+        last_offset = self._append(data_batch(records, self.next_offset, self.epoch, now_ms), len(records))
+        commit = _Commit(records, last_offset, loop.create_future())
+        self._written.append(commit)
+        if self._syncing is None:
+            self._start_sync(loop)
+        return commit.done
+
+    def commit_now(self, commits: Sequence[Sequence[MetadataRecord]], now_ms: int) -> None:
+        """Write, sync and apply before returning: for the start, when no loop runs and nobody waits."""
+        assert self._syncing is None, "a synchronous commit must not overtake one that is being synced"
+        ends = []
+        for records in commits:
+            batch = data_batch(records, self.next_offset, self.epoch, now_ms)
+            ends.append(self._append(batch, len(records)))
+        self._sync(self._file)
+        for records, last_offset in zip(commits, ends, strict=True):
+            self._apply(records, last_offset)
+
+    async def close(self) -> None:
+        """Wait for what was written to be durable, then let go of the file."""
+        while self._syncing is not None:
+            await asyncio.wait([self._syncing])
+            # The futures of that group are resolved by the same turn's callbacks.
+            await asyncio.sleep(0)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the file as a kill would, but for the descriptor."""
+        self._failure = self._failure or MetadataLogFailed("the metadata log is closed")
+        self._threads.shutdown(wait=True)
+        self._file.close()
+
+    def _append(self, batch: bytes, count: int) -> int:
+        """Write a batch at the end of the log and return its last offset."""
+        if self._failure is not None:
+            raise MetadataLogFailed(str(self._failure)) from self._failure
+        try:
+            self._file.append((batch,), len(batch))
+        except StorageError as error:
+            self._failure = error
+            raise MetadataLogFailed(str(error)) from error
+        self.next_offset += count
+        return self.next_offset - 1
+
+    def _start_sync(self, loop: asyncio.AbstractEventLoop) -> None:
+        group, self._written = self._written, []
+        self._syncing = loop.run_in_executor(self._threads, self._sync, self._file)
+        self._syncing.add_done_callback(lambda sync: self._synced(loop, group, sync))
+
+    def _synced(
+        self, loop: asyncio.AbstractEventLoop, group: list[_Commit], sync: asyncio.Future[None]
+    ) -> None:
+        self._syncing = None
+        failure = asyncio.CancelledError() if sync.cancelled() else sync.exception()
+        if failure is not None:
+            self._fail(group + self._written, failure)
+            return
+        for commit in group:
+            self._apply(commit.records, commit.last_offset)
+        for commit in group:
+            if not commit.done.done():
+                commit.done.set_result(None)
+        if self._written:
+            self._start_sync(loop)
+
+    def _fail(self, group: list[_Commit], failure: BaseException) -> None:
+        """After a failed fsync the kernel may have dropped the pages: trying again would prove nothing."""
+        self._failure = MetadataLogFailed(f"the metadata log could not be synced: {failure}")
+        self._written = []
+        for commit in group:
+            if not commit.done.done():
+                commit.done.set_exception(MetadataLogFailed(str(self._failure)))
+
+
+def _segment(directory: Path, replayed: Replayed) -> AppendFile:
+    """The file to append to, cut to its whole batches; a new one where there is none or a snapshot is ahead of it."""
+    if replayed.segment is None or replayed.log_end < replayed.next_offset:
+        file = AppendFile(directory / f"{replayed.next_offset:020d}.log", 0)
+        os.close(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        sync_directory(directory)
+        return file
+    file = AppendFile(replayed.segment)
+    if file.size != replayed.segment_bytes:
+        file.truncate(replayed.segment_bytes)
+        file.sync()
+    return file

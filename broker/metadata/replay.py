@@ -1,0 +1,100 @@
+"""Reading the log at start: newest snapshot, then every batch after it, into the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.metadata.framing import CorruptMetadata, decoded, whole_batches
+from broker.metadata.image import AnyRecord, Image
+from broker.metadata.snapshot import read_snapshot, snapshots
+from protocol.batch import RecordBatch
+from protocol.records import cluster_metadata as schema
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What the files held, apart from the image."""
+
+    next_offset: int = 0
+    log_end: int = 0
+    """The end of what the segments hold: lower than ``next_offset`` where only a snapshot reaches further."""
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    """(epoch, first offset), rising, of the batches in the segments."""
+    snapshot_epoch: int = 0
+    segment: Path | None = None
+    """The segment to append to."""
+    segment_bytes: int = 0
+    """Its whole batches; what lies beyond is a torn tail."""
+    log_bytes: int = 0
+    """What had to be read after the snapshot."""
+    snapshot_bytes: int = 0
+    last_record_ms: int = -1
+    held_back: list[AnyRecord] | None = None
+    """Records of a metadata transaction that has begun and not ended (KIP-868)."""
+
+    @property
+    def epoch(self) -> int:
+        return max(self.snapshot_epoch, self.epochs[-1][0] if self.epochs else 0)
+
+
+def replay(directory: Path, image: Image) -> Replayed:
+    """Fold the directory's snapshot and log into the (empty) image."""
+    state = Replayed()
+    existing = snapshots(directory)
+    if existing:
+        newest = existing[-1]
+        read_snapshot(newest, image)
+        state.next_offset = newest.end_offset
+        state.snapshot_epoch = newest.epoch
+        state.snapshot_bytes = newest.path.stat().st_size
+    segments = sorted(path for path in directory.glob("*.log") if path.stem.isdigit())
+    for path in segments:
+        data = path.read_bytes()
+        state.segment, state.segment_bytes = path, 0
+        if int(path.stem) > state.next_offset:
+            raise CorruptMetadata(
+                f"{path} begins after offset {state.next_offset}: a file of the log is missing"
+            )
+        for batch in whole_batches(data, path.name):
+            state.segment_bytes += batch.size
+            _fold(state, image, batch)
+        if state.segment_bytes != len(data) and path != segments[-1]:
+            raise CorruptMetadata(f"{path} is torn although the log goes on after it: restore it from a copy")
+    return state
+
+
+def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
+    epoch = batch.partition_leader_epoch
+    if not state.epochs or epoch > state.epochs[-1][0]:
+        state.epochs.append((epoch, batch.base_offset))
+    state.log_end = batch.next_offset
+    if batch.base_offset < state.next_offset:
+        return  # the snapshot has it
+    if batch.base_offset != state.next_offset:
+        raise CorruptMetadata(
+            f"the metadata log jumps from offset {state.next_offset} to {batch.base_offset}"
+        )
+    state.log_bytes += batch.size
+    if not batch.is_control:
+        for record in decoded(batch):
+            _fold_record(state, image, record)
+        state.last_record_ms = batch.max_timestamp
+    state.next_offset = batch.next_offset
+    image.offset = batch.last_offset
+
+
+def _fold_record(state: Replayed, image: Image, record: AnyRecord) -> None:
+    """Records inside of a metadata transaction count when it ends, and not at all when it is aborted."""
+    if isinstance(record, schema.BeginTransactionRecord):
+        state.held_back = []
+    elif isinstance(record, schema.AbortTransactionRecord):
+        state.held_back = None
+    elif isinstance(record, schema.EndTransactionRecord):
+        held_back, state.held_back = state.held_back or [], None
+        for one in held_back:
+            image.apply(one)
+    elif state.held_back is not None:
+        state.held_back.append(record)
+    else:
+        image.apply(record)

@@ -1,0 +1,81 @@
+"""Snapshots: the whole image in one file, so that the log before it need not be read (KIP-630).
+
+``<end offset, 20 digits>-<epoch, 10 digits>.checkpoint`` lies beside the log: a header, the records, a footer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.metadata.framing import (
+    BATCH_RECORDS_MAX,
+    CorruptMetadata,
+    data_batch,
+    decoded,
+    ends_snapshot,
+    snapshot_footer,
+    snapshot_header,
+    whole_batches,
+)
+from broker.metadata.image import Image
+from protocol.records.cluster_metadata import MetadataRecord
+from storage.files import replace_file
+
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+
+
+class Snapshot(NamedTuple):
+    """A snapshot's file, and what it covers: all records below ``end_offset``, of epochs up to ``epoch``."""
+
+    path: Path
+    end_offset: int
+    epoch: int
+
+
+def snapshots(directory: Path) -> list[Snapshot]:
+    """The finished snapshots, oldest first."""
+    found = []
+    for path in directory.iterdir():
+        match = _NAME.fullmatch(path.name)
+        if match is not None:
+            found.append(Snapshot(path, int(match[1]), int(match[2])))
+    return sorted(found, key=lambda snapshot: (snapshot.end_offset, snapshot.epoch))
+
+
+def read_snapshot(snapshot: Snapshot, image: Image) -> None:
+    """Fold a snapshot into an empty image."""
+    finished = False
+    for batch in whole_batches(snapshot.path.read_bytes(), snapshot.path.name):
+        if batch.is_control:
+            finished = ends_snapshot(batch)
+            continue
+        for record in decoded(batch):
+            image.apply(record)
+    if not finished:
+        raise CorruptMetadata(f"{snapshot.path} has no end: restore it from a copy")
+    image.offset = snapshot.end_offset - 1
+
+
+def write_snapshot(
+    directory: Path,
+    records: Iterable[MetadataRecord],
+    end_offset: int,
+    epoch: int,
+    last_record_ms: int,
+    now_ms: int,
+) -> Snapshot:
+    """Write a snapshot; it is there under its name once it is whole and synced."""
+    chunks = [snapshot_header(last_record_ms, epoch, now_ms)]
+    offset = 1
+    remaining = iter(records)
+    while batch := list(islice(remaining, BATCH_RECORDS_MAX)):
+        chunks.append(data_batch(batch, offset, epoch, now_ms))
+        offset += len(batch)
+    chunks.append(snapshot_footer(offset, epoch, now_ms))
+    path = directory / f"{end_offset:020d}-{epoch:010d}.checkpoint"
+    replace_file(path, b"".join(chunks))
+    return Snapshot(path, end_offset, epoch)

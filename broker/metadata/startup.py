@@ -1,0 +1,61 @@
+"""What a start writes into the metadata log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+
+from broker.metadata.changes import (
+    record_for_producer_ids,
+    record_for_registration,
+    records_for_features,
+    records_for_restart,
+)
+from broker.metadata.features import INITIAL_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
+from broker.metadata.framing import BATCH_RECORDS_MAX
+from broker.metadata.image import Broker, Image
+from protocol.records.cluster_metadata import MetadataRecord
+
+
+def startup_commits(
+    image: Image,
+    broker: Broker,
+    features: Mapping[str, int] | None,
+    next_offset: int,
+    next_producer_id: int,
+) -> list[list[MetadataRecord]]:
+    """The commits of this start, to be synced together.
+
+    Features first: Kafka refuses a log that does not begin with its metadata.version. Then the registration, whose
+    offset is the broker's epoch; a new leader epoch for every partition; and a block of producer ids, so that the
+    first producer need not wait for the disk.
+    """
+    commits = []
+    levels = _levels(image, features)
+    if levels:
+        commits.append(records_for_features(levels))
+    registered = replace(
+        broker,
+        epoch=next_offset + len(levels),
+        features=tuple((name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()),
+    )
+    commits.append(
+        [record_for_registration(registered), record_for_producer_ids(registered, next_producer_id)]
+    )
+    commits += _chunks(records_for_restart(image, broker.node_id))
+    return commits
+
+
+def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:
+    """The levels that are not as they should be."""
+    if METADATA_VERSION not in image.features:
+        wanted = {**INITIAL_LEVELS, **(features or {})}
+        # 0 is the absence of a level: a new log says nothing about it.
+        return {name: level for name, level in wanted.items() if level > 0}
+    return {name: level for name, level in (features or {}).items() if image.features.get(name, 0) != level}
+
+
+def _chunks(records: Iterator[MetadataRecord]) -> Iterator[list[MetadataRecord]]:
+    while chunk := list(islice(records, BATCH_RECORDS_MAX)):
+        yield chunk

@@ -1,0 +1,94 @@
+"""The image as one request sees it: through its listener, with its principal's rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.metadata.image import Broker, PartitionState
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+
+NO_NODE: Final = -1
+NOT_ASKED: Final = -(1 << 31)
+"""The authorized operations of somebody who did not ask."""
+
+# Bits are AclOperation codes. Kafka's ``AclEntry.supportedOperations`` of each resource.
+_OPERATIONS: Final = {
+    "READ": 3,
+    "WRITE": 4,
+    "CREATE": 5,
+    "DELETE": 6,
+    "ALTER": 7,
+    "DESCRIBE": 8,
+    "CLUSTER_ACTION": 9,
+    "DESCRIBE_CONFIGS": 10,
+    "ALTER_CONFIGS": 11,
+    "IDEMPOTENT_WRITE": 12,
+}
+_SUPPORTED: Final = {
+    "TOPIC": (
+        "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS",
+    ),
+    "CLUSTER": (
+        "CREATE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE",
+    ),
+}  # fmt: skip
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+class Address(NamedTuple):
+    """Where a client of the request's listener reaches a broker."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool
+
+
+NOWHERE: Final = Address(NO_NODE, "", -1, None, False)
+
+
+def address_of(context: RequestContext, node_id: int) -> Address | None:
+    """The address of a broker that is alive; None for one that is not, or not on this listener."""
+    broker = context.node.metadata.brokers.get(node_id)
+    if broker is None or broker.fenced:
+        return None
+    return _address(context, broker)
+
+
+def addresses(context: RequestContext, *, fenced: bool = False) -> Iterator[Address]:
+    """All brokers of the request's listener, by id; the fenced ones too where they were asked for."""
+    brokers = context.node.metadata.brokers
+    for node_id in sorted(brokers):
+        broker = brokers[node_id]
+        address = _address(context, broker) if fenced or not broker.fenced else None
+        if address is not None:
+            yield address
+
+
+def _address(context: RequestContext, broker: Broker) -> Address | None:
+    listener = context.listener
+    if broker.node_id == context.node.node_id:
+        host, port = listener.advertised_host, listener.advertised_port
+        return Address(broker.node_id, host, port, broker.rack, broker.fenced)
+    endpoint = broker.endpoint(listener.name)
+    if endpoint is None:
+        return None
+    return Address(broker.node_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+
+
+def offline_replicas(context: RequestContext, partition: PartitionState) -> list[int]:
+    """Replicas whose broker is away."""
+    return [node_id for node_id in partition.replicas if address_of(context, node_id) is None]
+
+
+def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:
+    """What the principal may do with a resource, as a mask of AclOperation codes."""
+    mask = 0
+    for operation in _SUPPORTED[resource_type]:
+        if context.authorize(operation, resource_type, name):
+            mask |= 1 << _OPERATIONS[operation]
+    return mask
