@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from broker.metadata.image import TOPIC_RESOURCE, Changes, Image, Topic
+from broker.metadata.image import TOPIC_RESOURCE, Changes, Image, PartitionState, Topic
 
 
-class MetadataListener(Protocol):
-    """Called when the image has changed, in the same turn of the loop.
+class MetadataListener:
+    """Called when the image has changed, in the same turn of the loop; what is not overridden is not of interest.
 
     A listener must not wait and must not fail: the change is durable, and others are still to be told.
     """
 
-    def on_topic_created(self, topic: Topic, /) -> None:
+    def on_topic_created(self, topic: Topic) -> None:
         """With all its partitions and settings."""
 
-    def on_partitions_added(self, topic: Topic, first_new: int, /) -> None: ...
+    def on_partitions_added(self, topic: Topic, first_new: int) -> None:
+        """Partitions from ``first_new`` on are new."""
 
-    def on_topic_deleted(self, topic: Topic, /) -> None:
+    def on_topic_deleted(self, topic: Topic) -> None:
         """As it was last."""
 
-    def on_config_changed(self, topic: Topic, /) -> None: ...
+    def on_config_changed(self, resource_type: int, resource_name: str) -> None:
+        """The settings of a topic (2), a broker (4; "" for all) or a group (32) are new."""
 
-    def on_leader_changed(self, topic: Topic, index: int, /) -> None:
-        """Leader, epoch, replicas or in-sync replicas of one partition are new."""
+    def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
+        """Leader, epoch, replicas or in-sync replicas of a partition are new."""
 
 
 def tell(listener: MetadataListener, image: Image, changes: Changes) -> None:
@@ -36,7 +36,8 @@ def tell(listener: MetadataListener, image: Image, changes: Changes) -> None:
     for topic_id, first_new in changes.grown.items():
         listener.on_partitions_added(image.topics_by_id[topic_id], first_new)
     for topic_id, index in sorted(changes.leaders, key=lambda key: (key[0].int, key[1])):
-        listener.on_leader_changed(image.topics_by_id[topic_id], index)
+        topic = image.topics_by_id[topic_id]
+        listener.on_leader_changed(topic, topic.partitions[index])
     for resource_type, resource_name in sorted(changes.configs):
-        if resource_type == TOPIC_RESOURCE and resource_name in image.topics:
-            listener.on_config_changed(image.topics[resource_name])
+        if resource_type != TOPIC_RESOURCE or resource_name in image.topics:
+            listener.on_config_changed(resource_type, resource_name)
