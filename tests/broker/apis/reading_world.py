@@ -1,0 +1,203 @@
+"""A node with real partitions in a temporary directory, and a clock that only tests move."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from broker.clock import Domain
+from broker.context import RequestContext
+from broker.fetch_sessions import FetchSessions
+from broker.metadata.image import Broker, Endpoint, PartitionState, Topic
+from broker.node import Listener
+from broker.partition import Partition
+from protocol.batch import EndTxnMarker, RecordBatch, build_batch
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from storage.config import LogConfig
+from storage.log import Log
+
+NODE_ID = 1
+OTHER_NODE_ID = 2
+NOW_MS = 1_700_000_000_000
+
+
+class Timer:
+    def __init__(self, due_ms: float, callback: Callable[[], object]) -> None:
+        self.due_ms = due_ms
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeClock:
+    """Time stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = NOW_MS
+        self._timers: list[Timer] = []
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
+        assert domain is Domain.REQUESTS
+        timer = Timer(self.now + delay_ms, callback)
+        self._timers.append(timer)
+        return timer
+
+    @property
+    def timers(self) -> list[Timer]:
+        self._timers = [timer for timer in self._timers if not timer.cancelled]
+        return self._timers
+
+    def advance(self, delay_ms: int) -> None:
+        self.now += delay_ms
+        for timer in self.timers:
+            if timer.due_ms <= self.now:
+                timer.cancel()
+                timer.callback()
+
+
+@dataclass
+class World:
+    """Topics by name, each with real logs. ``leader`` and ``error`` of a partition are for tests to spoil."""
+
+    path: Path
+    clock: FakeClock = field(default_factory=FakeClock)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
+    errors: dict[tuple[str, int], ErrorCode] = field(default_factory=dict)
+    """What ``replicas.leader`` says instead of the partition."""
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    unauthorized: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for node_id in (NODE_ID, OTHER_NODE_ID):
+            endpoint = Endpoint("PLAINTEXT", f"node-{node_id}", 9090 + node_id)
+            self.brokers[node_id] = Broker(
+                node_id, 1, uuid.UUID(int=node_id), (endpoint,), rack=f"r{node_id}"
+            )
+        ids = count(1000)
+        self.node = SimpleNamespace(
+            node_id=NODE_ID,
+            clock=self.clock,
+            config=SimpleNamespace(fetch_max_bytes=57_671_680),
+            metadata=SimpleNamespace(
+                topic=self.topics.get,
+                topic_by_id=self._topic_by_id,
+                image=SimpleNamespace(brokers=self.brokers),
+            ),
+            replicas=SimpleNamespace(leader=self._leader),
+            fetch_sessions=FetchSessions(1000, lambda: next(ids)),
+        )
+
+    def _topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def _leader(self, topic: str, index: int) -> Partition | ErrorCode:
+        if (error := self.errors.get((topic, index))) is not None:
+            return error
+        return self.partitions.get((topic, index), ErrorCode.unknown_topic_or_partition)
+
+    def add_topic(self, name: str, partitions: int = 1, *, epoch: int = 0, **config: Any) -> Topic:
+        # A name may come again, under another id.
+        topic = self.topics[name] = Topic(name, uuid.uuid4())
+        for index in range(partitions):
+            topic.partitions.append(PartitionState(index, (NODE_ID,), (NODE_ID,), NODE_ID, epoch, 0))
+            path = self.path / f"{name}-{index}-{topic.topic_id}"
+            log = Log(path, topic.topic_id, LogConfig(**config))
+            self.partitions[name, index] = Partition(
+                name,
+                index,
+                log,
+                self.clock,
+                leader_id=NODE_ID,
+                leader_epoch=epoch,
+                replicas=(NODE_ID,),
+                isr=(NODE_ID,),
+                verification_enabled=lambda: False,
+            )
+        return topic
+
+    def context(self, version: int, api_key: int = 1) -> RequestContext:
+        context = Context(
+            self.node, Listener("PLAINTEXT", "", 9092, "", 9092), api_key, version, "test", "/127.0.0.1"
+        )
+        context.unauthorized = self.unauthorized
+        return context
+
+    def produce(
+        self,
+        topic: str = "t",
+        index: int = 0,
+        records: int = 1,
+        *,
+        size: int = 10,
+        timestamp_ms: int = NOW_MS,
+    ) -> bytes:
+        """Append one plain batch; returns it as it lies in the log."""
+        return self._append(topic, index, build_batch([(timestamp_ms, None, b"x" * size)] * records))
+
+    def produce_in_transaction(
+        self, producer_id: int, sequence: int = 0, topic: str = "t", index: int = 0
+    ) -> bytes:
+        batch = build_batch(
+            [(NOW_MS, None, b"x")],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        return self._append(topic, index, batch)
+
+    def _append(self, topic: str, index: int, batch: bytes) -> bytes:
+        partition = self.partitions[topic, index]
+        start = partition.log_end_offset
+        assert partition.append(RecordBatch.parse(batch), required_acks=1).error is ErrorCode.none
+        return partition.read(start, 1 << 30, read_committed=False, whole_first_batch=True).records
+
+    def end(self, producer_id: int, *, committed: bool, topic: str = "t", index: int = 0) -> None:
+        marker = EndTxnMarker(committed, 0)
+        assert self.partitions[topic, index].append_marker(producer_id, 0, marker, 1).error is ErrorCode.none
+
+    @property
+    def watchers(self) -> int:
+        return sum(len(partition._watchers) for partition in self.partitions.values())
+
+
+class Context(RequestContext):
+    unauthorized: Iterable[str] = ()
+
+    def authorize(self, operation: str, resource_type: str, resource_name: str) -> bool:
+        return resource_name not in self.unauthorized
+
+
+def asked(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **more: int) -> FetchPartition:
+    return FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes, **more)
+
+
+def request(*topics: tuple[Topic, list[FetchPartition]], version: int = 12, **more: Any) -> FetchRequest:
+    """A Fetch as it comes from the wire, with names or with ids. It does not wait unless told to."""
+    named = [
+        FetchTopic(topic_id=topic.topic_id, partitions=partitions)
+        if version >= 13
+        else FetchTopic(topic=topic.name, partitions=partitions)
+        for topic, partitions in topics
+    ]
+    return FetchRequest(topics=named, **more)
+
+
+def partitions_of(response: Any) -> dict[tuple[str, int], PartitionData]:
+    return {
+        (topic.topic, partition.partition_index): partition
+        for topic in response.responses
+        for partition in topic.partitions
+    }

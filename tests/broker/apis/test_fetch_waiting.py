@@ -1,0 +1,308 @@
+"""Fetch that waits: what ends the wait, what does not, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+from broker.apis.fetch import fetch
+from broker.metadata.image import Topic
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
+from tests.broker.apis.reading_world import World, asked, partitions_of, request
+
+WAIT_MS = 500
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def ask(world: World, *topics, version: int = 12, min_bytes: int = 1, **more):
+    parameters = {"max_wait_ms": WAIT_MS, "min_bytes": min_bytes, **more}
+    return fetch(request(*topics, version=version, **parameters), world.context(version))
+
+
+def park(world: World, *topics, **more) -> asyncio.Future[FetchResponse]:
+    waiting = ask(world, *topics, **more)
+    assert isinstance(waiting, asyncio.Future), "this should have waited"
+    assert not waiting.done()
+    return waiting
+
+
+async def turn() -> None:
+    """Let the loop run what was called soon."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def assert_nothing_left(world: World) -> None:
+    assert world.watchers == 0
+    assert world.clock.timers == []
+
+
+async def test_data_ends_the_wait_in_the_turn_after_the_append(world):
+    topic = world.add_topic("t")
+    waiting = park(world, (topic, [asked()]))
+    batch = world.produce()
+    assert not waiting.done(), "the producer is answered first"
+    await turn()
+    assert partitions_of(waiting.result())["t", 0].records == batch
+    assert_nothing_left(world)
+
+
+async def test_a_waiting_fetch_is_one_timer_and_a_watch_on_each_partition(world):
+    topic = world.add_topic("t", 3)
+    waiting = park(world, (topic, [asked(0), asked(1), asked(2)]))
+    assert len(world.clock.timers) == 1
+    assert world.watchers == 3
+    waiting.cancel()
+    await turn()
+
+
+async def test_time_ends_the_wait_with_what_there_is(world):
+    topic = world.add_topic("t", 2)
+    waiting = park(world, (topic, [asked(0), asked(1)]), min_bytes=10_000)
+    world.produce(index=1)
+    await turn()
+    world.clock.advance(WAIT_MS - 1)
+    assert not waiting.done()
+    world.clock.advance(1)
+    assert partitions_of(waiting.result())["t", 1].records
+    assert_nothing_left(world)
+
+
+async def test_bytes_of_all_partitions_count(world):
+    topic = world.add_topic("t", 2)
+    size = len(world.produce(index=0))
+    waiting = park(world, (topic, [asked(0), asked(1)]), min_bytes=2 * size)
+    world.produce(index=1)
+    await turn()
+    assert [len(each.records) for each in partitions_of(waiting.result()).values()] == [size, size]
+
+
+async def test_bytes_beyond_a_partitions_own_limit_do_not_count(world):
+    topic = world.add_topic("t")
+    size = len(world.produce())
+    waiting = park(world, (topic, [asked(max_bytes=size)]), min_bytes=size + 1)
+    world.produce()
+    await turn()
+    assert not waiting.done()
+    world.clock.advance(WAIT_MS)
+    assert len(partitions_of(waiting.result())["t", 0].records) == size
+
+
+async def test_more_than_all_that_may_be_read_is_not_waited_for(world):
+    topic = world.add_topic("t")
+    size = len(world.produce())
+    assert isinstance(ask(world, (topic, [asked()]), min_bytes=1 << 30, max_bytes=size), FetchResponse)
+
+
+@pytest.mark.parametrize("more", [{"max_wait_ms": 0}, {"max_wait_ms": -1}])
+async def test_who_does_not_wait_is_answered(world, more):
+    topic = world.add_topic("t")
+    response = fetch(request((topic, [asked()]), min_bytes=1, **more), world.context(12))
+    assert isinstance(response, FetchResponse)
+
+
+async def test_no_minimum_is_no_wait(world):
+    topic = world.add_topic("t")
+    assert isinstance(ask(world, (topic, [asked()]), min_bytes=0), FetchResponse)
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        pytest.param({"offset": 9}, id="out of range"),
+        pytest.param({"current_leader_epoch": 3}, id="unknown epoch"),
+        pytest.param({"last_fetched_epoch": 3}, id="an epoch that nobody knows"),
+    ],
+)
+async def test_errors_never_wait(world, partition):
+    topic = world.add_topic("t", 2)
+    assert isinstance(ask(world, (topic, [asked(0), asked(1, **partition)])), FetchResponse)
+
+
+async def test_a_divergence_never_waits(world):
+    topic = world.add_topic("t", epoch=1)
+    partition = world.partitions["t", 0]
+    for epoch in (1, 3):
+        partition.leader_epoch = epoch
+        partition.log.assign_epoch(epoch)
+        world.produce()
+    response = ask(world, (topic, [asked(offset=2, last_fetched_epoch=1)]))
+    assert isinstance(response, FetchResponse)
+    assert partitions_of(response)["t", 0].diverging_epoch.end_offset == 1
+
+
+async def test_a_topic_that_does_not_exist_alone_is_answered_at_once(world):
+    assert isinstance(ask(world, (Topic("none", uuid.uuid4()), [asked()])), FetchResponse)
+
+
+async def test_beside_a_topic_that_does_not_exist_the_others_wait(world):
+    """Kafka's errorReadingData looks at what was read, and such a topic is not read."""
+    topic = world.add_topic("t")
+    waiting = park(world, (Topic("none", uuid.uuid4()), [asked()]), (topic, [asked()]))
+    world.clock.advance(WAIT_MS)
+    errors = {name: each.error_code for (name, _), each in partitions_of(waiting.result()).items()}
+    assert errors == {"t": 0, "none": ErrorCode.unknown_topic_or_partition}
+
+
+async def test_read_committed_waits_on_the_last_stable_offset(world):
+    topic = world.add_topic("t")
+    world.produce_in_transaction(7)
+    waiting = park(world, (topic, [asked()]), isolation_level=1)
+    world.produce()
+    world.produce_in_transaction(7, sequence=1)
+    await turn()
+    assert not waiting.done(), "appends behind an open transaction wake nobody"
+    world.end(7, committed=True)
+    await turn()
+    answer = partitions_of(waiting.result())["t", 0]
+    assert answer.last_stable_offset == 4
+    assert answer.records
+    assert_nothing_left(world)
+
+
+async def test_read_uncommitted_does_not_wait_for_the_marker(world):
+    topic = world.add_topic("t")
+    waiting = park(world, (topic, [asked()]))
+    world.produce_in_transaction(7)
+    await turn()
+    assert waiting.done()
+    assert partitions_of(waiting.result())["t", 0].records
+
+
+async def test_an_offset_beyond_what_may_be_read_is_answered_at_once(world):
+    """Kafka's DelayedFetch, case F: a leader that was truncated. Meant for followers, it holds for all."""
+    topic = world.add_topic("t")
+    world.produce_in_transaction(7)
+    world.produce()
+    response = ask(world, (topic, [asked(offset=1)]), isolation_level=1)
+    assert isinstance(response, FetchResponse)
+    assert partitions_of(response)["t", 0].records == b""
+
+
+async def test_an_older_segment_is_answered_at_once_however_little_is_left_of_it(world):
+    topic = world.add_topic("t", segment_bytes=1000)
+    first = world.produce(size=900)
+    world.produce(size=900)
+    response = ask(world, (topic, [asked()]), min_bytes=1_000_000)
+    assert isinstance(response, FetchResponse)
+    assert partitions_of(response)["t", 0].records == first
+
+
+async def test_a_lost_leader_ends_the_wait(world):
+    topic = world.add_topic("t")
+    waiting = park(world, (topic, [asked()]))
+    world.errors["t", 0] = ErrorCode.not_leader_or_follower
+    world.partitions["t", 0].resign(ErrorCode.not_leader_or_follower)
+    await turn()
+    assert partitions_of(waiting.result())["t", 0].error_code == ErrorCode.not_leader_or_follower
+    assert_nothing_left(world)
+
+
+async def test_a_new_leader_epoch_ends_the_wait_of_those_who_name_the_old(world):
+    topic = world.add_topic("t")
+    waiting = park(world, (topic, [asked(current_leader_epoch=0)]))
+    partition = world.partitions["t", 0]
+    partition.leader_epoch = 1
+    partition.notify()
+    await turn()
+    assert partitions_of(waiting.result())["t", 0].error_code == ErrorCode.fenced_leader_epoch
+
+
+async def test_a_log_start_that_passes_the_reader_ends_the_wait(world):
+    topic = world.add_topic("t")
+    for _ in range(3):
+        world.produce()
+    partition = world.partitions["t", 0]
+    waiting = park(world, (topic, [asked(offset=1, last_fetched_epoch=0)]), min_bytes=10_000)
+    partition.delete_records(2)
+    await turn()
+    assert partitions_of(waiting.result())["t", 0].error_code == ErrorCode.offset_out_of_range
+
+
+async def test_many_appends_of_one_turn_cost_one_look(world):
+    topic = world.add_topic("t")
+    waiting = park(world, (topic, [asked()]), min_bytes=100_000)
+    looks = 0
+    partition = world.partitions["t", 0]
+    readable = partition.readable_bytes
+
+    def counting(*arguments, **more):
+        nonlocal looks
+        looks += 1
+        return readable(*arguments, **more)
+
+    partition.readable_bytes = counting
+    for _ in range(50):
+        world.produce()
+    await turn()
+    assert looks == 1
+    waiting.cancel()
+    await turn()
+
+
+async def test_a_cancelled_wait_leaves_no_watch_and_no_timer(world):
+    topic = world.add_topic("t", 2)
+    waiting = park(world, (topic, [asked(0), asked(1)]))
+    waiting.cancel()
+    await turn()
+    assert_nothing_left(world)
+
+
+async def test_a_wait_cancelled_between_append_and_answer_is_quiet(world):
+    topic = world.add_topic("t")
+    waiting = park(world, (topic, [asked()]))
+    world.produce()
+    waiting.cancel()
+    await turn()
+    assert waiting.cancelled()
+    assert_nothing_left(world)
+
+
+async def test_a_failure_while_looking_is_the_requests_and_not_the_appends(world):
+    topic = world.add_topic("t")
+    waiting = park(world, (topic, [asked()]))
+    world.partitions["t", 0].check_epoch = None
+    world.partitions["t", 0].readable_bytes = None
+    world.produce()
+    await turn()
+    with pytest.raises(TypeError):
+        waiting.result()
+    assert_nothing_left(world)
+
+
+async def test_time_and_data_together_answer_once(world):
+    topic = world.add_topic("t")
+    waiting = park(world, (topic, [asked()]))
+    world.produce()
+    world.clock.advance(WAIT_MS)
+    assert waiting.done()
+    await turn()
+    assert_nothing_left(world)
+
+
+async def test_a_session_waits_for_all_its_partitions(world):
+    topic = world.add_topic("t", 2)
+    first = fetch(request((topic, [asked(0), asked(1)]), session_epoch=0), world.context(12))
+    assert isinstance(first, FetchResponse)
+    waiting = park(world, session_id=first.session_id, session_epoch=1)
+    world.produce(index=1)
+    await turn()
+    assert list(partitions_of(waiting.result())) == [("t", 1)]
+
+
+async def test_of_two_waiting_fetches_of_one_session_the_first_is_refused(world):
+    topic = world.add_topic("t")
+    session_id = fetch(request((topic, [asked()]), session_epoch=0), world.context(12)).session_id
+    waiting = park(world, session_id=session_id, session_epoch=1)
+    newer = park(world, session_id=session_id, session_epoch=2)
+    world.produce()
+    await turn()
+    assert waiting.result().error_code == ErrorCode.invalid_fetch_session_epoch
+    assert partitions_of(newer.result())["t", 0].records
