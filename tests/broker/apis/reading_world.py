@@ -144,13 +144,19 @@ class World:
         timestamp_ms: int = NOW_MS,
     ) -> bytes:
         """Append one plain batch; returns it as it lies in the log."""
-        return self._append(topic, index, build_batch([(timestamp_ms, None, b"x" * size)] * records))
+        return self._append(topic, index, build_batch([(timestamp_ms, b"k", b"x" * size)] * records))
 
     def produce_in_transaction(
-        self, producer_id: int, sequence: int = 0, topic: str = "t", index: int = 0
+        self,
+        producer_id: int,
+        sequence: int = 0,
+        topic: str = "t",
+        index: int = 0,
+        *,
+        timestamp_ms: int = NOW_MS,
     ) -> bytes:
         batch = build_batch(
-            [(NOW_MS, None, b"x")],
+            [(timestamp_ms, None, b"x")],
             producer_id=producer_id,
             producer_epoch=0,
             base_sequence=sequence,

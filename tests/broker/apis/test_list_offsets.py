@@ -1,0 +1,183 @@
+"""ListOffsets: each special timestamp and its first version, isolation, and errors per partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.apis.list_offsets import list_offsets
+from broker.partition import TimestampOffset
+from protocol.codec import client_codec, request_codec
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.broker.apis.reading_world import NOW_MS, World
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
+NOTHING = (-1, -1, -1)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Leader epoch 5; offsets 1 to 4 at +10, +30, +20, +40 ms; 3 begins a transaction that is open; 0 is deleted."""
+    world = World(tmp_path)
+    world.add_topic("t", epoch=5)
+    world.partitions["t", 0].log.assign_epoch(5)
+    world.produce()
+    for late_ms in (10, 30):
+        world.produce(timestamp_ms=NOW_MS + late_ms)
+    world.produce_in_transaction(7, timestamp_ms=NOW_MS + 20)
+    world.produce(timestamp_ms=NOW_MS + 40)
+    world.partitions["t", 0].delete_records(1)
+    return world
+
+
+def ask(*partitions: tuple[int, int], topic: str = "t", epoch: int = -1, **more) -> ListOffsetsRequest:
+    more.setdefault("replica_id", -1)
+    asked = [
+        ListOffsetsPartition(partition_index=index, timestamp=timestamp, current_leader_epoch=epoch)
+        for index, timestamp in partitions
+    ]
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=asked)], **more)
+
+
+def answer_of(world: World, request: ListOffsetsRequest, version: int = 11) -> ListOffsetsPartitionResponse:
+    (topic,) = list_offsets(request, world.context(version, 2)).topics
+    (partition,) = topic.partitions
+    return partition
+
+
+def found(world: World, timestamp: int, isolation: int = 0, version: int = 11) -> tuple[int, int, int]:
+    answer = answer_of(world, ask((0, timestamp), isolation_level=isolation), version)
+    assert answer.error_code == ErrorCode.none
+    return answer.offset, answer.timestamp, answer.leader_epoch
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "uncommitted", "committed"),
+    [
+        pytest.param(LATEST, (5, -1, 5), (3, -1, 5), id="latest: high watermark, or last stable offset"),
+        pytest.param(EARLIEST, (1, -1, 5), (1, -1, 5), id="earliest: the log start"),
+        pytest.param(MAX_TIMESTAMP, (4, NOW_MS + 40, 5), NOTHING, id="largest time, none if not stable"),
+        pytest.param(EARLIEST_LOCAL, (1, -1, 5), (1, -1, 5), id="earliest local, without tiers the same"),
+        pytest.param(LATEST_TIERED, NOTHING, NOTHING, id="no tiers"),
+        pytest.param(EARLIEST_PENDING_UPLOAD, NOTHING, NOTHING, id="no uploads"),
+        pytest.param(0, (1, NOW_MS + 10, 5), (1, NOW_MS + 10, 5), id="the first record not before a time"),
+        pytest.param(NOW_MS + 10, (1, NOW_MS + 10, 5), (1, NOW_MS + 10, 5), id="at that time itself"),
+        pytest.param(NOW_MS + 11, (2, NOW_MS + 30, 5), (2, NOW_MS + 30, 5), id="by offset, not by time"),
+        pytest.param(NOW_MS + 31, (4, NOW_MS + 40, 5), NOTHING, id="found beyond the last stable offset"),
+        pytest.param(NOW_MS + 41, NOTHING, NOTHING, id="after all records"),
+    ],
+)
+def test_what_is_found(world, timestamp, uncommitted, committed):
+    assert found(world, timestamp) == uncommitted
+    assert found(world, timestamp, isolation=1) == committed
+
+
+def test_markers_count_in_the_latest_offset_and_as_the_largest_time(world):
+    world.clock.now += 60
+    world.end(7, committed=True)
+    assert found(world, LATEST) == (6, -1, 5)
+    assert found(world, MAX_TIMESTAMP, isolation=1) == (5, NOW_MS + 60, 5)
+
+
+def test_an_empty_partition(tmp_path):
+    world = World(tmp_path)
+    world.add_topic("t")
+    assert found(world, LATEST) == (0, -1, 0)
+    assert found(world, EARLIEST) == (0, -1, -1)
+    assert found(world, MAX_TIMESTAMP) == NOTHING
+    assert found(world, NOW_MS) == NOTHING
+
+
+@pytest.mark.parametrize("replica_id", [-2, 3])
+def test_replicas_see_the_whole_log(world, replica_id):
+    world.partitions["t", 0].high_watermark = 4
+    assert answer_of(world, ask((0, LATEST), replica_id=replica_id, isolation_level=1)).offset == 5
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "first_version"),
+    [
+        (LATEST, 1),
+        (EARLIEST, 1),
+        (MAX_TIMESTAMP, 7),
+        (EARLIEST_LOCAL, 8),
+        (LATEST_TIERED, 9),
+        (EARLIEST_PENDING_UPLOAD, 11),
+        (-7, None),
+        (-(2**63), None),
+    ],
+)
+def test_a_negative_timestamp_is_known_from_its_version_on(world, timestamp, first_version):
+    for version in range(1, 12):
+        answer = answer_of(world, ask((0, timestamp)), version)
+        known = first_version is not None and version >= first_version
+        assert answer.error_code == (ErrorCode.none if known else ErrorCode.unsupported_version), version
+        if not known:
+            assert (answer.offset, answer.timestamp) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        (-1, ErrorCode.none),
+        (4, ErrorCode.fenced_leader_epoch),
+        (5, ErrorCode.none),
+        (6, ErrorCode.unknown_leader_epoch),
+    ],
+)
+def test_the_clients_view_of_the_leader_must_be_ours(world, epoch, error):
+    answer = answer_of(world, ask((0, LATEST), epoch=epoch))
+    assert answer.error_code == error
+    if error is not ErrorCode.none:
+        assert (answer.offset, answer.timestamp, answer.leader_epoch) == NOTHING
+
+
+@pytest.mark.parametrize("error", [ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error])
+def test_the_leaders_error_is_the_partitions(world, error):
+    world.errors["t", 0] = error
+    assert answer_of(world, ask((0, LATEST))).error_code == error
+
+
+@pytest.mark.parametrize(("topic", "index"), [("none", 0), ("t", 9)])
+def test_an_unknown_partition(world, topic, index):
+    answer = answer_of(world, ask((index, LATEST), topic=topic))
+    assert answer.error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_who_may_not_describe(world):
+    world.unauthorized.add("t")
+    assert answer_of(world, ask((0, LATEST))).error_code == ErrorCode.topic_authorization_failed
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)]
+)
+def test_a_new_leader_that_does_not_know_yet(world, version, error):
+    """Its high watermark is still below where its epoch began (KIP-207)."""
+    partition = world.partitions["t", 0]
+    partition.latest = lambda read_committed: TimestampOffset(ErrorCode.offset_not_available)
+    assert answer_of(world, ask((0, LATEST)), version).error_code == error
+
+
+def test_a_partition_asked_for_twice_is_answered_once_with_an_error(world):
+    world.add_topic("u")
+    request = ask((0, LATEST), (0, EARLIEST))
+    request.topics = [*request.topics, *ask((0, LATEST), topic="u").topics]
+    twice, once = list_offsets(request, world.context(11, 2)).topics
+    assert [each.error_code for each in twice.partitions] == [ErrorCode.invalid_request]
+    assert [each.error_code for each in once.partitions] == [ErrorCode.none]
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_every_version_goes_over_the_wire(world, version):
+    wire, ours = client_codec(2, version), request_codec(2, version)
+    sent = b"".join(wire.encode(ask((0, LATEST), isolation_level=1)))
+    response = list_offsets(ours.decode(sent), world.context(version, 2))
+    (answer,) = wire.decode(b"".join(ours.encode(response))).topics[0].partitions
+    # v1 has no isolation level, and before v4 there is no leader epoch.
+    assert (answer.offset, answer.leader_epoch) == (5 if version == 1 else 3, 5 if version >= 4 else -1)
