@@ -49,10 +49,19 @@ def compress(codec: int, data: bytes) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(data))
         return XERIAL + struct.pack(">i", len(block)) + block
     if codec == 3:
-        return bytes(cramjam.lz4.compress(data))
+        return lz4_frame(data)
     if codec == 4:
         return bytes(cramjam.zstd.compress(data))
     return data
+
+
+def lz4_frame(data: bytes) -> bytes:
+    """One independent block: Kafka reads no frame whose blocks depend on each other, which is what cramjam makes."""
+    block = bytes(cramjam.lz4.compress_block(data, store_size=False))
+    size = len(block)
+    if size >= len(data):
+        block, size = data, len(data) | 1 << 31
+    return b"\x04\x22\x4d\x18\x60\x40\x82" + struct.pack("<I", size) + block + bytes(4)
 
 
 def decompress(codec: int, data: bytes) -> bytes:

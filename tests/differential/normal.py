@@ -9,7 +9,7 @@ import re
 import uuid
 from typing import Any
 
-from .batches import read_batches, text
+from tests.differential.batches import read_batches, text
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 MESSAGES = {"error_message", "batch_index_error_message", "message", "documentation"}

@@ -7,7 +7,7 @@ import time
 
 from tests.support.kafka_oracle import kafka
 
-from . import runner
+from tests.differential import runner
 
 
 def main(wanted: list[str]) -> None:

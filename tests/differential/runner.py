@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.support import raw
 
-from . import stories
-from .story import STORIES, Entry, Story, Unanswered
+from tests.differential import stories
+from tests.differential.story import STORIES, Entry, Story, Unanswered
 
 RECORDED = Path(__file__).parent / "recorded"
 # One broker start each. Both sides get the same properties; "feature" is the level of transaction.version.

@@ -22,8 +22,8 @@ from typing import Any
 
 from tests.support import raw
 
-from . import batches
-from .normal import MINUTE, Normal
+from tests.differential import batches
+from tests.differential.normal import MINUTE, Normal
 
 Body = dict[str, Any]
 RETRY_SECONDS = 20

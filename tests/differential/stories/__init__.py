@@ -1,8 +1,12 @@
 """All stories, by area. Importing this registers them."""
 
-from . import api_versions as api_versions
-from . import connection as connection
-from . import produce as produce
-from . import producer_state as producer_state
-from . import topics as topics
-from . import versions as versions
+from tests.differential.stories import api_versions as api_versions
+from tests.differential.stories import connection as connection
+from tests.differential.stories import coordinators as coordinators
+from tests.differential.stories import fetch as fetch
+from tests.differential.stories import offsets as offsets
+from tests.differential.stories import produce as produce
+from tests.differential.stories import producer_state as producer_state
+from tests.differential.stories import topics as topics
+from tests.differential.stories import transactions as transactions
+from tests.differential.stories import versions as versions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support import raw
 
-from ..story import Story, story
+from tests.differential.story import Story, story
 
 SOFTWARE = {"client_software_name": "raw", "client_software_version": "1.0"}
 

@@ -6,8 +6,8 @@ import struct
 
 from tests.support import raw
 
-from ..story import Story, story
-from .versions import RANGES
+from tests.differential.story import Story, story
+from tests.differential.stories.versions import RANGES
 
 METADATA_NONE = {"topics": []}
 

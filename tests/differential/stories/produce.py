@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 
-from .. import batches
-from ..story import Story, Topic, story
+import cramjam
+
+from tests.differential import batches
+from tests.differential.story import Story, Topic, story
 
 HOUR = 3_600_000
 UNKNOWN = Topic("no-such-topic-anywhere", uuid.UUID("11111111-2222-3333-4444-555555555555"))
@@ -65,6 +67,14 @@ def codecs(s: Story) -> None:
         s.produce(t, s.batch(3, codec=4), v=v, note="zstd before v7")
         s.produce(t, s.batch(3, codec=3), v=v, note="lz4")
     s.fetch(t)
+
+
+@story("produce")
+def lz4_with_dependent_blocks(s: Story) -> None:
+    """Kafka's reader refuses it."""
+    t = s.topic()
+    records = b"".join(batches.record(i, b"v" * 100) for i in range(3))
+    s.produce(t, s.batch(3, attributes=3, records=bytes(cramjam.lz4.compress(records))))
 
 
 @story("produce")

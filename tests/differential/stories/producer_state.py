@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..story import Body, Story, Topic, story
+from tests.differential.story import Body, Story, Topic, story
 
 LAST = 2**31 - 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from ..story import Story, Topic, story
+from tests.differential.story import Story, Topic, story
 
 UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 BAD_NAMES = ["", ".", "..", "a b", "a/b", "a\x00b", "ü", "x" * 250]

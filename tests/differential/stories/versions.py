@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..story import Story, assignment, story, subscription
+from tests.differential.story import Story, assignment, story, subscription
 
 # What 4.3 serves (Produce is announced from 0).
 RANGES = {
