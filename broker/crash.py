@@ -114,4 +114,4 @@ def _watch(watcher: Passage | None) -> None:
     global _watcher
     _watcher = watcher
     # The files are below us and know no points: they have a hook instead.
-    files.before_write = None if watcher is None else partial(watcher, "file.write")
+    files.before_write = None if watcher is None else partial(crash_point, "file.write")

@@ -1,0 +1,130 @@
+"""``python -m broker``: one broker in this process, until SIGTERM or SIGINT.
+
+What is not needed to say no to a bad command line is imported late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker.options import Settings
+
+
+def main(arguments: list[str]) -> int:
+    """Run a broker; the exit code of the process."""
+    # Imports allocate much and free nothing. The collector is switched on again when the broker is up.
+    gc.disable()
+    _forgo("hypothesis", "rich")
+    import click
+
+    from broker.options import parse
+
+    try:
+        settings = parse(arguments)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return run(settings)
+
+
+def run(settings: Settings) -> int:
+    """Serve with these settings until told to stop."""
+    from broker import crash
+    from broker.logging import configure, get_logger
+
+    configure(settings.config.log_format, settings.config.log_level)
+    for warning in settings.warnings:
+        get_logger().warning(warning)
+    try:
+        crash.arm(os.environ.get(crash.ENVIRONMENT_VARIABLE) or settings.config.crash_points)
+    except crash.UnknownCrashPoint as error:
+        return _fail(error)
+    _allow_open_files()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> int:
+    from broker.runtime import Runtime, StartError
+
+    asyncio.get_running_loop().set_exception_handler(_on_loop_exception)
+    told_to_stop = _stop_signals()
+    runtime = Runtime(settings)
+    try:
+        await runtime.start()
+    except StartError as error:
+        return _fail(error)
+    gc.enable()
+    runtime.say_started()
+    await told_to_stop.wait()
+    await runtime.stop()
+    return 0
+
+
+def _stop_signals() -> asyncio.Event:
+    from broker.logging import get_logger
+
+    loop, told_to_stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop(number: signal.Signals) -> None:
+        get_logger().info("stopping", signal=number.name)
+        told_to_stop.set()
+        # Who asks twice does not want to wait.
+        loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    return told_to_stop
+
+
+def _forgo(*modules: str) -> None:
+    """Make imports of these fail in this process, which those who import them here provide for.
+
+    kio imports hypothesis wherever it is installed, and structlog rich: between them 150 ms of every start, for things
+    that no broker uses.
+    """
+    for name in modules:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+
+
+def _fail(reason: Exception) -> int:
+    from broker.logging import get_logger
+
+    get_logger().error("cannot start", reason=str(reason))
+    return 1
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def _allow_open_files() -> None:
+    """As many as the system gives: each segment that is in use is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _on_loop_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    from broker.logging import get_logger
+
+    get_logger().error("unhandled failure", what=context.get("message"), exc_info=context.get("exception"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
