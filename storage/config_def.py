@@ -118,8 +118,8 @@ class Range:
         if self.maximum is not None and value > self.maximum:
             raise ConfigError.of(name, value, f"Value must be no more than {self.maximum}")
 
-    def __str__(self) -> str:
-        return f"[{self.minimum},...,{self.maximum}]" if self.maximum is not None else f"[{self.minimum},...]"
+    def text(self) -> str:
+        return f"≥ {self.minimum}" if self.maximum is None else f"{self.minimum} to {self.maximum}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,8 @@ class RangeOr:
             reason = f"Value must be between {self.minimum} and {self.maximum} or equal to {self.other}"
             raise ConfigError.of(name, value, reason)
 
-    def __str__(self) -> str:
-        return f"[{self.minimum},...,{self.maximum}] or {self.other}"
+    def text(self) -> str:
+        return f"{self.minimum} to {self.maximum}, or {self.other}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,8 @@ class OneOf:
             hint = " (case insensitive)" if self.ignore_case else ""
             raise ConfigError.of(name, value, f"String must be one of{hint}: {', '.join(self.choices)}")
 
-    def __str__(self) -> str:
-        return f"{'(case insensitive) ' if self.ignore_case else ''}[{', '.join(self.choices)}]"
+    def text(self) -> str:
+        return "of " + ", ".join(self.choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +173,8 @@ class ListOf:
             if self.choices and member not in self.choices:
                 raise ConfigError.of(name, member, f"String must be one of: {', '.join(self.choices)}")
 
-    def __str__(self) -> str:
-        return f"[{', '.join(self.choices)}]" if self.choices else ""
+    def text(self) -> str:
+        return "of " + ", ".join(self.choices) if self.choices else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class ThrottledReplicas:
         reason = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
         raise ConfigError.of(name, value, reason)
 
-    def __str__(self) -> str:
-        return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    def text(self) -> str:
+        return "of partition:broker, or *"
 
 
 @dataclass(frozen=True, slots=True)
