@@ -186,7 +186,7 @@ def test_an_incremental_answer_has_only_what_is_new(answer, news):
 def test_after_an_error_a_partition_is_sent_again_though_nothing_moved():
     cache = sessions()
     session_id = begin(cache, want(0))
-    lost = data(error_code=ErrorCode.not_leader_or_follower, high_watermark=-1, log_start_offset=-1)
+    lost = data(error_code=ErrorCode.not_leader_or_follower)
     assert hear(go_on(cache, session_id, 1), p0=lost) == [0]
     assert hear(go_on(cache, session_id, 2)) == [0]
     assert hear(go_on(cache, session_id, 3)) == []
