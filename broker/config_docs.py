@@ -1,0 +1,111 @@
+"""`python -m broker.config_docs > docs/configuration.md`: the settings, from the tables that the broker reads."""
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from broker.config_definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, BrokerConfigKey, kafka_configs
+from storage.config import TOPIC_CONFIGS, TopicConfigKey
+from storage.config_def import ConfigKey, to_text
+
+_INTRODUCTION = """\
+# Configuration
+
+<!-- Written by `python -m broker.config_docs`; a test compares. -->
+
+Settings have Kafka's own names. They come from three places, of which the later wins:
+
+1. a file: `odradek serve --config server.properties`, in the syntax of Java's properties files;
+2. variables, as the apache/kafka image takes them: `KAFKA_` and the name in capitals, where `_` stands for a dot,
+   `__` for an underscore and `___` for a dash. `KAFKA_LOG_RETENTION_MS=60000` is `log.retention.ms=60000`, and
+   `ODRADEK_COMMIT_ORDER=kafka` is `odradek.commit.order=kafka`. `CLUSTER_ID` names the cluster;
+3. options: `--set log.retention.ms=60000`, and `--host`, `--port`, `--data-dir`, `--log-format`, `--log-level`.
+
+A value that Kafka would refuse ends the start with a line that names the setting, the value and where it was set.
+A setting of Kafka's that has no effect here is checked and accepted. A name that nobody knows is one warning line;
+one that begins with `odradek.` is an error. Variables of the images that are no settings (`KAFKA_OPTS`,
+`KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are passed over.
+
+If only `advertised.listeners` is given, the broker listens on the same ports at every address. Listeners named in
+`controller.listener.names`, or `CONTROLLER` where that is not set, are accepted and not opened. A listener at a
+wildcard address is advertised as `localhost` if nothing else is said.
+"""
+
+
+def document() -> str:
+    """The whole page."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRODUCTION
+    yield "## Settings of Odradek\n"
+    yield "| name | default | allowed | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for key in OWN_CONFIGS.values():
+        yield _row(key.name, _value(key.default), _allowed(key), key.documentation)
+    yield "\n## Defaults that differ from Kafka's\n"
+    yield "With `odradek.defaults=kafka` these are Kafka's again, but for `node.id` and the last two.\n"
+    yield "| name | default here | Kafka 4.3.1 |"
+    yield "| --- | --- | --- |"
+    keys = kafka_configs()
+    for name, raw in EMULATOR_DEFAULTS.items():
+        yield _row(
+            name, _value(raw), "none, it must be set" if keys[name].required else _value(keys[name].default)
+        )
+    yield _row("log.dirs", "a temporary directory, removed at the end", _value(keys["log.dir"].default))
+    yield _row("listeners", "`PLAINTEXT://127.0.0.1:9092`", _value(keys["listeners"].default))
+    yield ""
+    yield from _topic_lines(TOPIC_CONFIGS.values())
+    yield from _broker_lines([key for key in keys.values() if not key.internal])
+
+
+def _topic_lines(keys: Iterable[TopicConfigKey]) -> Iterator[str]:
+    yield "## Settings of a topic\n"
+    yield "A topic that does not set one follows the broker's setting, where there is one. *no effect yet*: accepted,"
+    yield "checked, kept and shown by DescribeConfigs, but nothing acts on it.\n"
+    yield "| name | default | allowed | broker's setting | meaning |"
+    yield "| --- | --- | --- | --- | --- |"
+    for key in keys:
+        remark = "" if key.effective else " *no effect yet*"
+        synonyms = ", ".join(map(_code, key.synonyms)) or "–"
+        yield _row(key.name, _value(key.default), _allowed(key), synonyms, key.documentation + remark)
+
+
+def _broker_lines(keys: Iterable[BrokerConfigKey]) -> Iterator[str]:
+    keys = list(keys)
+    yield "\n## Settings of the broker that have an effect\n"
+    yield "| name | default | allowed |"
+    yield "| --- | --- | --- |"
+    for key in keys:
+        if key.effective:
+            yield _row(key.name, _value(key.default), _allowed(key))
+    yield "\n## Settings of the broker that are accepted without effect\n"
+    for key in keys:
+        if not key.effective:
+            yield f"- `{key.name}`"
+    yield ""
+
+
+def _row(name: str, *cells: str) -> str:
+    return "| " + " | ".join((_code(name), *(cell.replace("|", "\\|") for cell in cells))) + " |"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, int) and value in ((1 << 31) - 1, (1 << 63) - 1):
+        return f"2^{value.bit_length()}−1"
+    text = to_text(value)
+    return "none" if text is None else _code(text) if text else "empty"
+
+
+def _allowed(key: ConfigKey) -> str:
+    kind = key.config_type.lower()
+    check = "" if key.validator is None else getattr(key.validator, "text", lambda: "")()
+    return f"{kind} {check}".rstrip()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())
