@@ -305,28 +305,39 @@ def _decode_record(
     body: bytes, position: int
 ) -> tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]:
     """Offset delta, timestamp delta, key, value, headers, and the position after the record."""
-    length, position = read_zigzag(body, position)
+    length, position = _read_length(body, position)
     end = position + length
     if length < 0 or end > len(body):
         raise ValueError(f"a record of {length} bytes does not fit into its batch")
     position += 1  # the attributes of a record are unused
     timestamp_delta, position = read_zigzag(body, position, VARLONG_BYTES_MAX)
-    offset_delta, position = read_zigzag(body, position)
+    offset_delta, position = _read_length(body, position)
     key, position = _read_nullable(body, position, end)
     value, position = _read_nullable(body, position, end)
-    count = body[position]
-    if count == 0:
-        headers: tuple[Header, ...] = ()
-        position += 1
-    else:
+    if body[position]:
         headers, position = _read_headers(body, position, end)
+    else:
+        headers = ()
+        position += 1
     if position != end:
         raise ValueError(f"a record of {length} bytes has its end at another place")
     return offset_delta, timestamp_delta, key, value, headers, position
 
 
+def _read_length(body: bytes, position: int) -> tuple[int, int]:
+    """A varint that nearly always has one or two bytes."""
+    low = body[position]
+    if low < 0x80:
+        return (low >> 1) ^ -(low & 1), position + 1
+    high = body[position + 1]
+    if high < 0x80:
+        folded = low & 0x7F | high << 7
+        return (folded >> 1) ^ -(folded & 1), position + 2
+    return read_zigzag(body, position, VARINT_BYTES_MAX)
+
+
 def _read_nullable(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = read_zigzag(body, position, VARINT_BYTES_MAX)
+    length, position = _read_length(body, position)
     if length < 0:
         return None, position
     stop = position + length
@@ -336,7 +347,7 @@ def _read_nullable(body: bytes, position: int, end: int) -> tuple[bytes | None, 
 
 
 def _read_headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
-    count, position = read_zigzag(body, position)
+    count, position = _read_length(body, position)
     if count < 0 or count > end - position:
         raise ValueError(f"a record cannot have {count} headers")
     headers = []

@@ -147,9 +147,11 @@ def array(item: "WireType | type[Structure]", **where: Unpack[Where]) -> Sequenc
     return wire(Array(_wire_type(item)), (), where)  # type: ignore[no-any-return]
 
 
-def nullable_array(item: "WireType | type[Structure]", **where: Unpack[Where]) -> Sequence[Any] | None:
-    """A sequence or None, None by default."""
-    return wire(Array(_wire_type(item), nullable=True), None, where)  # type: ignore[no-any-return]
+def nullable_array(
+    item: "WireType | type[Structure]", default: tuple[()] | None = None, **where: Unpack[Where]
+) -> Sequence[Any] | None:
+    """A sequence or None."""
+    return wire(Array(_wire_type(item), nullable=True), default, where)  # type: ignore[no-any-return]
 
 
 def nested(structure: type[S], **where: Unpack[Where]) -> S:
@@ -319,8 +321,8 @@ def _tag_writer(declared: "Field[Any]", version: int) -> TagWriter:
 
     def encode(structure: Any) -> bytes:
         value = get(structure)
-        # A list is an empty array as well as a tuple is.
-        if value == default or (default == () and not value):
+        # A list is an empty array as well as a tuple is; None is not.
+        if value == default or (default == () and value == []):
             return b""
         parts: list[bytes] = []
         write_value(value, parts.append)

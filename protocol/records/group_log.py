@@ -234,8 +234,9 @@ class ConsumerGroupCurrentMemberAssignmentKey(Key):
 class CurrentTopicPartitions(Structure):
     topic_id: UUID | None = uuid()
     partitions: Sequence[int] = array(INT32)
-    # Of the same length as `partitions`; fences the commits of a member that lost one and got it back.
-    assignment_epochs: Sequence[int] | None = nullable_array(INT32, tag=0)
+    # As many as `partitions`; they fence the commits of a member that lost one and got it back. The schema gives
+    # null as default, but the classes that Kafka makes of it leave out an empty array and write a null.
+    assignment_epochs: Sequence[int] | None = nullable_array(INT32, (), tag=0)
 
 
 @dataclass(slots=True)
