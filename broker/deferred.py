@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 _MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    error: Exception
 
 
 class Deferred(Generic[T]):
@@ -36,7 +42,17 @@ class Deferred(Generic[T]):
         if self._future is not None and not self._future.done():
             self._future.set_result(value)
 
+    def fail(self, error: Exception) -> None:
+        """There will be no answer: whoever waits for it gets the exception."""
+        if self._value is not _MISSING:
+            return
+        self._value = _Failure(error)
+        if self._future is not None and not self._future.done():
+            self._future.set_exception(error)
+
     def outcome(self) -> T | asyncio.Future[T]:
+        if isinstance(self._value, _Failure):
+            raise self._value.error
         if self._value is not _MISSING:
             return self._value  # type: ignore[return-value]
         self._future = asyncio.get_running_loop().create_future()

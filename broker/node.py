@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
     from broker.replicas import Replicas
     from broker.transactions.coordinator import TransactionCoordinator
+    from broker.transactions.verification import Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +39,5 @@ class Node:
     transactions: TransactionCoordinator
     groups: GroupCoordinator
     fetch_sessions: FetchSessions
+    verifier: Verifier
     rack: str | None = None

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.clock import Clock, Domain, Timer
+from broker.metadata.image import TOPIC_RESOURCE
+from broker.metadata.listeners import MetadataListener
 from broker.partition import Partition
 from protocol.errors import ErrorCode
 from storage.checkpoints import read_partition_metadata
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 log_events = structlog.get_logger("broker.replicas")
 
 
-class Replicas:
+class Replicas(MetadataListener):
     """The partitions whose replicas this node holds."""
 
     def __init__(
@@ -192,17 +194,12 @@ class Replicas:
 
     # -- following the metadata ---------------------------------------------------------------------------------
 
-    def on_topic_created(self, topic: Topic) -> None:
-        """Nothing to do: a partition is opened when somebody asks for it."""
+    # Of new topics and partitions there is nothing to do: one is opened when somebody asks for it.
 
-    def on_partitions_added(self, topic: Topic, first_new: int) -> None:
-        """Nothing to do, for the same reason."""
-
-    def on_leader_changed(self, topic: Topic, index: int) -> None:
+    def on_leader_changed(self, topic: Topic, state: PartitionState) -> None:
         """Somebody else leads now, or the same node in a new epoch."""
-        partition = self._partitions.get((topic.name, index))
-        state = topic.partition(index)
-        if partition is None or state is None:
+        partition = self._partitions.get((topic.name, state.index))
+        if partition is None:
             return
         partition.replicas, partition.isr = state.replicas, state.isr
         partition.leader_epoch = state.leader_epoch
@@ -212,7 +209,10 @@ class Replicas:
             partition.log.assign_epoch(state.leader_epoch)
         partition.leader_id = state.leader
 
-    def on_config_changed(self, topic: Topic) -> None:
+    def on_config_changed(self, resource_type: int, resource_name: str) -> None:
+        topic = self._metadata.topic(resource_name) if resource_type == TOPIC_RESOURCE else None
+        if topic is None:
+            return
         config = self._log_config(topic)
         for state in topic.partitions:
             partition = self._partitions.get((topic.name, state.index))

@@ -1,0 +1,42 @@
+"""AddOffsetsToTxn: the partition of a group's offsets joins the transaction.
+
+KIP-98. v2 may answer PRODUCER_FENCED (KIP-588); v3 is flexible. Clients of transaction version 2 do without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.deferred import Deferred
+from broker.transactions.fencing import older_fence
+from broker.transactions.markers import OFFSETS_TOPIC
+from broker.transactions.state import Answer
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+
+
+@api(key=25, versions=range(0, 5))
+def add_offsets_to_txn(
+    request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+    if not request.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.invalid_request)
+    answer: Deferred[AddOffsetsToTxnResponse] = Deferred()
+
+    def added(outcome: Answer) -> None:
+        error = older_fence(outcome.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+        answer.resolve(AddOffsetsToTxnResponse(error_code=error))
+
+    context.node.transactions.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [(OFFSETS_TOPIC, context.node.groups.partition_for(request.group_id))],
+        0,
+        added,
+    )
+    return answer.outcome()

@@ -1,0 +1,45 @@
+"""EndTxn: the producer commits or aborts its transaction.
+
+KIP-98. v2 may answer PRODUCER_FENCED (KIP-588); v3 is flexible; v4 knows TRANSACTION_ABORTABLE; from v5 on each end takes
+the producer to its next epoch, which the answer carries (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.deferred import Deferred
+from broker.transactions.fencing import older_fence
+from broker.transactions.state import Answer
+from protocol.errors import ErrorCode
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+FIRST_VERSION_THAT_BUMPS = 5
+
+
+@api(key=26, versions=range(0, 6))
+def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    if not request.transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.invalid_request)
+    answer: Deferred[EndTxnResponse] = Deferred()
+    version = context.api_version
+
+    def ended(outcome: Answer) -> None:
+        error = older_fence(outcome.error, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+        # Versions below 5 have no producer fields; the encoder leaves them out.
+        answer.resolve(
+            EndTxnResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
+        )
+
+    context.node.transactions.end(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        committed=request.committed,
+        bumps_epoch=version >= FIRST_VERSION_THAT_BUMPS,
+        done=ended,
+    )
+    return answer.outcome()

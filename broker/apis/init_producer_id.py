@@ -1,0 +1,74 @@
+"""InitProducerId: a producer gets its id and epoch; with a transactional id, the next epoch of that id.
+
+KIP-98. v2 is flexible; v3 takes the current id and epoch, to ask for a bump (KIP-360); v4 may answer PRODUCER_FENCED
+(KIP-588), older ones read INVALID_PRODUCER_EPOCH; v6 (two-phase commit) is not announced, as on Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.deferred import Deferred
+from broker.transactions.fencing import older_fence
+from broker.transactions.state import Answer
+from protocol.errors import ErrorCode
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
+
+
+@api(key=22, versions=range(0, 6))
+def init_producer_id(
+    request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _failure(ErrorCode.invalid_request)
+    if request.transactional_id is None:
+        return _fresh_id(context)
+    if request.transactional_id == "":
+        return _failure(ErrorCode.invalid_request)
+    timeout_max_ms = context.node.config.transaction_max_timeout_ms
+    if not 0 < request.transaction_timeout_ms <= timeout_max_ms:
+        return _failure(ErrorCode.invalid_transaction_timeout)
+    answer: Deferred[InitProducerIdResponse] = Deferred()
+    context.node.transactions.init_producer_id(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        request.producer_id,
+        request.producer_epoch,
+        lambda outcome: answer.resolve(_phrase(outcome, context.api_version)),
+    )
+    return answer.outcome()
+
+
+def _phrase(outcome: Answer, api_version: int) -> InitProducerIdResponse:
+    if outcome.error is ErrorCode.none:
+        return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
+    return _failure(older_fence(outcome.error, api_version, FIRST_VERSION_WITH_PRODUCER_FENCED))
+
+
+def _fresh_id(context: RequestContext) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    """An idempotent producer without a name: nothing is stored."""
+    allocated = context.node.metadata.allocate_producer_id()
+    if isinstance(allocated, int):
+        return InitProducerIdResponse(producer_id=allocated, producer_epoch=0)
+    answer: asyncio.Future[InitProducerIdResponse] = asyncio.get_running_loop().create_future()
+
+    def arrived(future: asyncio.Future[int]) -> None:
+        if answer.done():
+            return
+        if future.cancelled() or future.exception() is not None:
+            answer.set_result(_failure(ErrorCode.coordinator_load_in_progress))
+        else:
+            answer.set_result(InitProducerIdResponse(producer_id=future.result(), producer_epoch=0))
+
+    asyncio.ensure_future(allocated).add_done_callback(arrived)
+    return answer
+
+
+def _failure(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+

@@ -1,0 +1,109 @@
+"""Produce: record batches are appended to the logs of the partitions that this node leads.
+
+v3 is the first with format 2 (KIP-98); v5 log start offset; v7 zstd (KIP-110); v8 record errors (KIP-467); v9 is flexible;
+v10 leader hints (KIP-951); v11 TRANSACTION_ABORTABLE; v12 adds partitions to the transaction by itself (KIP-890); v13 topic
+ids (KIP-516). v0-v2 are announced and not served, as on Kafka: old librdkafka reads codec support from the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+
+from broker.api import NO_RESPONSE, CloseConnection, NoResponse, api
+from broker.context import RequestContext
+from broker.deferred import Deferred
+from broker.partition import AppendResult
+from broker.producing import Item, Produce
+from protocol.errors import ErrorCode
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+FIRST_VERSION_WITH_LEADER_HINTS = 10
+
+
+@api(key=0, versions=range(3, 14), announced=range(14))
+def produce(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | NoResponse | Awaitable[ProduceResponse | NoResponse]:
+    answer: Deferred[ProduceResponse | NoResponse] = Deferred()
+    if request.acks == 0:
+        Produce(request, context, lambda items: _be_silent(items, answer)).run()
+    else:
+        Produce(request, context, lambda items: answer.resolve(_phrase(items, context))).run()
+    return answer.outcome()
+
+
+def _be_silent(items: Sequence[Item], answer: Deferred[ProduceResponse | NoResponse]) -> None:
+    """acks=0: no answer at all; an error can only be told by closing the connection."""
+    for item in items:
+        if item.result is not None and item.result.error is not ErrorCode.none:
+            where = f"{item.name}-{item.index}"
+            answer.fail(CloseConnection(f"Produce with acks=0 to {where}: {item.result.error.name}"))
+            return
+    answer.resolve(NO_RESPONSE)
+
+
+def _phrase(items: Sequence[Item], context: RequestContext) -> ProduceResponse:
+    responses: list[TopicProduceResponse] = []
+    partitions: list[PartitionProduceResponse] = []
+    before: Item | None = None
+    moved = False
+    for item in items:
+        if before is None or item.name != before.name or item.topic_id != before.topic_id:
+            partitions = []
+            responses.append(
+                TopicProduceResponse(name=item.name, topic_id=item.topic_id, partition_responses=partitions)
+            )
+            before = item
+        result = item.result
+        assert result is not None
+        response = PartitionProduceResponse(
+            index=item.index,
+            error_code=result.error,
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=result.log_start_offset,
+        )
+        if result.error is not ErrorCode.none:
+            _explain(response, result)
+            moved = _hint_leader(response, item, context) or moved
+        partitions.append(response)
+    return ProduceResponse(responses=responses, node_endpoints=_endpoints(context) if moved else ())
+
+
+def _explain(response: PartitionProduceResponse, result: AppendResult) -> None:
+    response.error_message = result.message
+    response.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in result.record_errors
+    ]
+
+
+def _hint_leader(response: PartitionProduceResponse, item: Item, context: RequestContext) -> bool:
+    """Tell who leads now, so that the client need not ask for metadata (KIP-951)."""
+    if response.error_code != ErrorCode.not_leader_or_follower:
+        return False
+    topic = context.node.metadata.topic(item.name)
+    state = topic.partition(item.index) if topic is not None else None
+    if state is None or context.api_version < FIRST_VERSION_WITH_LEADER_HINTS:
+        return False
+    response.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+    return True
+
+
+def _endpoints(context: RequestContext) -> list[NodeEndpoint]:
+    endpoints = []
+    for broker in context.node.metadata.brokers.values():
+        endpoint = broker.endpoint(context.listener.name)
+        if endpoint is not None:
+            endpoints.append(
+                NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            )
+    return endpoints

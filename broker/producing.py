@@ -1,0 +1,284 @@
+"""The walk of a Produce request: look at each batch, ask the coordinator where needed, append, wait, answer.
+
+The steps run in one turn unless one has to wait: for the coordinator (a transaction that is still being completed) or for
+the high watermark (acks=all).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from broker.clock import Domain
+from broker.partition import AppendResult, Partition
+from broker.transactions.verification import Check
+from protocol import compression
+from protocol.batch import MAGIC, CorruptBatch, Reason, RecordBatch
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from protocol.messages.produce import ProduceRequest
+
+ACKS_ALL = -1
+VALID_ACKS = (-1, 0, 1)
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_IMPLICIT_ADD = 12
+FIRST_VERSION_WITH_ABORTABLE = 11
+FIRST_VERSION_WITH_ZSTD = 7
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+ADMIN_CLIENT_ID = "__admin_client"
+"""The one client that Kafka lets write to internal topics."""
+
+# What the coordinator's refusal becomes in a Produce answer (``ReplicaManager``).
+_VERIFICATION_ERRORS = {
+    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+    ErrorCode.network_exception: ErrorCode.not_enough_replicas,
+    ErrorCode.coordinator_load_in_progress: ErrorCode.not_enough_replicas,
+    ErrorCode.coordinator_not_available: ErrorCode.not_enough_replicas,
+    ErrorCode.not_coordinator: ErrorCode.not_enough_replicas,
+}
+
+
+@dataclass(slots=True)
+class Item:
+    """One partition of a request and what became of it."""
+
+    name: str
+    topic_id: UUID | None
+    index: int
+    batch: RecordBatch | None = None
+    partition: Partition | None = None
+    check: Check | None = None
+    result: AppendResult | None = None
+
+
+class Produce:
+    """One request under way; ``finished`` is called once, with every item's result in place."""
+
+    __slots__ = ("_context", "_left", "_request", "finished", "items")
+
+    def __init__(
+        self, request: ProduceRequest, context: RequestContext, finished: Callable[[Sequence[Item]], object]
+    ) -> None:
+        self._request = request
+        self._context = context
+        self._left = 0
+        self.finished = finished
+        self.items = [
+            Item(topic.name, topic.topic_id, data.index)
+            for topic in request.topic_data
+            for data in topic.partition_data
+        ]
+
+    def run(self) -> None:
+        transactional = self._look()
+        if transactional and self._refuse_as_a_whole(transactional):
+            self.finished(self.items)
+        elif transactional:
+            self._verify(transactional)
+        else:
+            self._append()
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def _look(self) -> list[Item]:
+        """Parse every batch and find its partition; returns the items with transactional batches."""
+        transactional = []
+        items = iter(self.items)
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                item = next(items)
+                self._locate(item)
+                if item.result is None:
+                    self._parse(item, data.records)
+                batch = item.batch
+                if batch is not None and batch.is_transactional:
+                    transactional.append(item)
+        return transactional
+
+    def _locate(self, item: Item) -> None:
+        """Resolve the topic; whether this node leads it is asked later, as in Kafka."""
+        metadata = self._context.node.metadata
+        if self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            topic = metadata.topic_by_id(item.topic_id)
+            if topic is None:
+                item.result = AppendResult(ErrorCode.unknown_topic_id)
+                return
+            item.name = topic.name
+        else:
+            topic = metadata.topic(item.name)
+        if topic is None or topic.partition(item.index) is None:
+            item.result = AppendResult(ErrorCode.unknown_topic_or_partition)
+
+    def _parse(self, item: Item, records: bytes | memoryview | None) -> None:
+        """Exactly one whole batch of format 2, of a codec that the version may use."""
+        try:
+            batch = RecordBatch.parse(records or b"")
+        except CorruptBatch as error:
+            code = ErrorCode.invalid_record
+            if error.reason is Reason.SIZE or (error.reason is Reason.MAGIC and _magic(records) > MAGIC):
+                code = ErrorCode.corrupt_message
+            item.result = AppendResult(code, message=str(error))
+            return
+        if batch.compression == compression.ZSTD and self._context.api_version < FIRST_VERSION_WITH_ZSTD:
+            item.result = AppendResult(
+                ErrorCode.unsupported_compression_type, message="zstd needs version 7 of Produce"
+            )
+        elif records is not None and len(records) > batch.size and _has_batch(records, batch.size):
+            item.result = AppendResult(ErrorCode.invalid_record, message="a partition takes one batch")
+        else:
+            item.batch = batch
+
+    def _refuse_as_a_whole(self, transactional: Sequence[Item]) -> bool:
+        """A transactional batch without an id, or batches of two producers, refuse every partition."""
+        error = ErrorCode.none
+        producers = {
+            (item.batch.producer_id, item.batch.producer_epoch) for item in transactional if item.batch is not None
+        }
+        if self._request.transactional_id is None:
+            error = ErrorCode.transactional_id_authorization_failed
+        elif len(producers) > 1:
+            error = ErrorCode.invalid_producer_id_mapping
+        if error is ErrorCode.none:
+            return False
+        for item in self.items:
+            item.result = AppendResult(error)
+        return True
+
+    # -- verifying ----------------------------------------------------------------------------------------------
+
+    def _verify(self, transactional: Sequence[Item]) -> None:
+        replicas = self._context.node.replicas
+        for item in transactional:
+            partition = replicas.leader(item.name, item.index)
+            batch = item.batch
+            if isinstance(partition, Partition) and batch is not None:
+                item.check = Check(partition, batch.producer_id, batch.producer_epoch, batch.base_sequence)
+        checks = [item.check for item in transactional if item.check is not None]
+        config = self._context.node.config
+        settled = False
+
+        def verified() -> None:
+            nonlocal settled
+            settled = True
+            self._append()
+
+        self._context.node.verifier.run(
+            self._request.transactional_id or "",
+            checks,
+            adds=self._context.api_version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
+            wait_ms=min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms),
+            then=verified,
+        )
+        if not settled:
+            self._keep_batches()
+
+    def _keep_batches(self) -> None:
+        """The request waits, and the buffer that its batches lie in may be used for the next frame: copy them."""
+        for item in self.items:
+            if item.batch is not None:
+                item.batch = RecordBatch.parse(bytes(item.batch.data))
+
+    def _verification_result(self, error: ErrorCode) -> AppendResult:
+        version = self._context.api_version
+        if error is ErrorCode.transaction_abortable and version < FIRST_VERSION_WITH_ABORTABLE:
+            error = ErrorCode.invalid_txn_state
+        elif error is ErrorCode.concurrent_transactions and version < FIRST_VERSION_WITH_IMPLICIT_ADD:
+            error = ErrorCode.not_enough_replicas
+        else:
+            error = _VERIFICATION_ERRORS.get(error, error)
+        return AppendResult(error)
+
+    # -- appending ----------------------------------------------------------------------------------------------
+
+    def _append(self) -> None:
+        acks = self._request.acks
+        for item in self.items:
+            if item.result is not None:
+                continue
+            check = item.check
+            if check is not None and check.error is not ErrorCode.none:
+                item.result = self._verification_result(check.error)
+            elif acks not in VALID_ACKS:
+                item.result = AppendResult(ErrorCode.invalid_required_acks)
+            else:
+                item.result = self._append_one(item, acks)
+        if acks == ACKS_ALL:
+            self._await_commit()
+        else:
+            self.finished(self.items)
+
+    def _append_one(self, item: Item, acks: int) -> AppendResult:
+        if item.name in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID:
+            return AppendResult(ErrorCode.invalid_topic_exception)
+        partition = self._context.node.replicas.leader(item.name, item.index)
+        if not isinstance(partition, Partition):
+            return AppendResult(partition)
+        item.partition = partition
+        assert item.batch is not None
+        guard = item.check.guard if item.check is not None else None
+        return partition.append(item.batch, required_acks=acks, guard=guard)
+
+    def _await_commit(self) -> None:
+        """acks=all: answer when every appended batch (a repeated one too) is below the high watermark."""
+        waiting = [
+            item
+            for item in self.items
+            if item.partition is not None
+            and item.result is not None
+            and item.result.error is ErrorCode.none
+            and item.partition.high_watermark <= item.result.last_offset
+        ]
+        if not waiting:
+            self.finished(self.items)
+            return
+        self._left = len(waiting)
+        timer = self._context.node.clock.call_later_ms(
+            self._request.timeout_ms, lambda: self._time_is_up(waiting), Domain.REQUESTS
+        )
+        for item in waiting:
+            assert item.partition is not None
+            assert item.result is not None
+
+            def committed(error: ErrorCode, item: Item = item) -> None:
+                self._committed(item, error)
+                if self._left == 0:
+                    timer.cancel()
+
+            item.partition.on_committed(item.result.last_offset + 1, committed)
+
+    def _committed(self, item: Item, error: ErrorCode) -> None:
+        if self._left == 0:
+            return
+        if error is not ErrorCode.none:
+            item.result = AppendResult(error)
+        self._left -= 1
+        if self._left == 0:
+            self.finished(self.items)
+
+    def _time_is_up(self, waiting: Sequence[Item]) -> None:
+        """The data stays; the client does not know."""
+        if self._left == 0:
+            return
+        self._left = 0
+        for item in waiting:
+            if item.partition is not None and item.result is not None:
+                if item.partition.high_watermark <= item.result.last_offset:
+                    item.result = AppendResult(ErrorCode.request_timed_out)
+        self.finished(self.items)
+
+
+def _magic(records: bytes | memoryview | None) -> int:
+    return records[16] if records is not None and len(records) > 16 else MAGIC
+
+
+def _has_batch(records: bytes | memoryview, start: int) -> bool:
+    """Does another whole batch follow? A torn one is cut off in silence, as Kafka's iterator does."""
+    try:
+        RecordBatch.parse(records, start)
+    except CorruptBatch:
+        return False
+    return True

@@ -1,0 +1,127 @@
+"""Is the transaction that a batch belongs to really open? The partition's leader asks the coordinator (KIP-890).
+
+Old clients have added the partition before: it is verified. Clients of transaction version 2 have not: it is added here,
+on their first batch. Either way the append must present the guard that was made before the question, so that a marker
+written in between refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.clock import Clock, Domain
+from broker.partition import Partition
+from broker.transactions.state import Answer, TopicPartition
+from protocol.errors import ErrorCode
+from storage.producers import VerificationGuard
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.transactions.coordinator import TransactionCoordinator
+
+CLIENT_VERSION_2 = 2
+
+
+@dataclass(slots=True)
+class Check:
+    """One partition's part of a transactional request: the question, then the answer."""
+
+    partition: Partition
+    producer_id: int
+    epoch: int
+    sequence: int
+    """Of the batch's first record; -1 for offset commits."""
+    guard: VerificationGuard | None = None
+    error: ErrorCode = ErrorCode.none
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.partition.topic, self.partition.index
+
+
+class Verifier:
+    """Asks the coordinator about partitions, on behalf of the partitions' leader."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, transactions: TransactionCoordinator) -> None:
+        self._config = config
+        self._clock = clock
+        self._transactions = transactions
+
+    def run(
+        self,
+        transactional_id: str,
+        checks: Sequence[Check],
+        *,
+        adds: bool,
+        wait_ms: int,
+        then: Callable[[], object],
+    ) -> None:
+        """Fill in guard and error of each check, then call ``then``: in this turn unless ``wait_ms`` is needed.
+
+        ``adds``: the client relies on the implicit add. ``wait_ms``: how long an add may be tried again while the
+        producer's previous transaction is being completed.
+        """
+        open_questions = [check for check in checks if self._is_asked(check, adds=adds)]
+        if not open_questions:
+            then()
+        elif adds:
+            deadline_ms = self._clock.now_ms() + wait_ms
+            self._add(transactional_id, open_questions, deadline_ms, then)
+        else:
+            self._verify(transactional_id, open_questions)
+            then()
+
+    def _is_asked(self, check: Check, *, adds: bool) -> bool:
+        if not adds and not self._config.transaction_partition_verification_enable:
+            return False
+        producers = check.partition.log.producers
+        entry = producers.entries.get(check.producer_id)
+        if entry is not None and check.epoch < entry.epoch:
+            check.error = ErrorCode.invalid_producer_epoch
+            return False
+        check.guard = producers.start_verification(
+            check.producer_id,
+            check.epoch,
+            check.sequence,
+            supports_epoch_bump=adds,
+            now_ms=self._clock.now_ms(),
+        )
+        return check.guard is not None
+
+    def _verify(self, transactional_id: str, checks: Sequence[Check]) -> None:
+        first = checks[0]
+        errors = self._transactions.verify_partitions(
+            transactional_id, first.producer_id, first.epoch, [check.key for check in checks]
+        )
+        for check in checks:
+            check.error = errors[check.key]
+
+    def _add(
+        self, transactional_id: str, checks: Sequence[Check], deadline_ms: int, then: Callable[[], object]
+    ) -> None:
+        first = checks[0]
+
+        def added(answer: Answer) -> None:
+            backoff_ms = self._config.add_partitions_to_txn_retry_backoff_ms
+            may_wait = self._clock.now_ms() + backoff_ms <= deadline_ms
+            if answer.error is ErrorCode.concurrent_transactions and may_wait:
+                self._clock.call_later_ms(
+                    backoff_ms,
+                    lambda: self._add(transactional_id, checks, deadline_ms, then),
+                    Domain.REQUESTS,
+                )
+                return
+            for check in checks:
+                check.error = answer.error
+            then()
+
+        self._transactions.add_partitions(
+            transactional_id,
+            first.producer_id,
+            first.epoch,
+            [check.key for check in checks],
+            CLIENT_VERSION_2,
+            added,
+        )
