@@ -92,14 +92,14 @@ class FetchReading:
         bytes_left, bytes_read, must_answer = self._bytes_max, 0, not self._interesting
         for wanted in self._interesting:
             # KIP-74: until a partition gave data, a first batch comes whole, however big: everybody gets on.
-            answer = self._read_one(wanted, max(bytes_left, 0), whole_first_batch=bytes_read == 0)
+            answer = self._read_one(wanted, bytes_left, whole_first_batch=bytes_read == 0)
             answers.append((wanted, answer))
             if answer.error_code != ErrorCode.none or answer.diverging_epoch.epoch >= 0:
                 must_answer = True
             # Our records are bytes; the type allows a list of chunks for others.
             size = len(answer.records or b"")
             bytes_read += size
-            bytes_left -= size
+            bytes_left = max(bytes_left - size, 0)
         return Outcome(answers, bytes_read, must_answer)
 
     def _read_one(self, wanted: Wanted, bytes_left: int, *, whole_first_batch: bool) -> PartitionData:
@@ -112,6 +112,9 @@ class FetchReading:
         if diverging is not None:
             return _diverged(wanted, partition, diverging)
         max_bytes = min(wanted.max_bytes, bytes_left)
+        if max_bytes < 0:
+            # Nobody means that; Kafka's log throws, and the rest of the request goes on.
+            return self._failed(wanted, ErrorCode.unknown_server_error)
         result = partition.read(
             wanted.offset, max_bytes, read_committed=self._read_committed, whole_first_batch=whole_first_batch
         )

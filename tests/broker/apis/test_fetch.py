@@ -79,6 +79,15 @@ def test_the_broker_limits_what_a_client_may_ask_for(world):
     assert [bool(each.records) for each in partitions_of(response).values()] == [True, False]
 
 
+def test_a_negative_limit_fails_the_partition_that_it_is_applied_to(world):
+    topic = world.add_topic("t", 2)
+    batch = world.produce(index=0)
+    world.produce(index=1)
+    failed, read_whole = partitions_of(read(world, (topic, [asked(0), asked(1)]), max_bytes=-5)).values()
+    assert (failed.error_code, failed.high_watermark) == (ErrorCode.unknown_server_error, -1)
+    assert len(read_whole.records) == len(batch)
+
+
 def test_a_fetch_inside_a_batch_gets_the_batch_from_its_start(world):
     world.add_topic("t")
     world.produce()
