@@ -31,6 +31,7 @@ from broker.replicas import Replicas
 from broker.routes import Routes
 from broker.server import BindError, Connections, Limits, Server
 from broker.transactions.coordinator import TransactionCoordinator
+from broker.transactions.verification import Verifier
 from storage.directory import DirectoryInUse, LogDirectory
 from storage.files import StorageError
 
@@ -99,7 +100,7 @@ class Runtime:
         self.node = self._build_node(self._directory, self._metadata)
         self.node.replicas.recover()
         # Decided transactions are finished at once, and their markers may commit offsets: groups come first.
-        await self.node.groups.start()
+        self.node.groups.start()
         self.node.transactions.start()
         await self._create_topics(self.settings.topics)
         self.connections = Connections(
@@ -131,17 +132,19 @@ class Runtime:
         config, clock, random = self._config, self._clock, self._random
         replicas = Replicas(config.node_id, directory, config, clock, metadata, random)
         groups = GroupCoordinator(config, clock, metadata, replicas)
+        transactions = TransactionCoordinator(config, clock, metadata, replicas, groups)
         return Node(
             node_id=config.node_id,
             config=config,
             clock=clock,
             metadata=metadata,
             replicas=replicas,
-            transactions=TransactionCoordinator(config, clock, metadata, replicas, groups),
+            transactions=transactions,
             groups=groups,
             fetch_sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots, lambda: random.randint(1, SESSION_ID_MAX)
             ),
+            verifier=Verifier(config, clock, transactions),
             rack=config.broker_rack,
         )
 
@@ -191,7 +194,7 @@ class Runtime:
         self._server.stop_accepting()
         await self.connections.close()
         self.node.transactions.close()
-        await self.node.groups.close()
+        self.node.groups.close()
         await self.node.replicas.close(clean=True)
         self.lag.stop()
         await self.node.metadata.close()

@@ -1,0 +1,171 @@
+"""TxnOffsetCommit: a group's offsets, visible if and only if the transaction commits.
+
+KIP-98. v2 leader epochs; v3 is flexible and carries the member (KIP-447); v4 knows TRANSACTION_ABORTABLE; v5 adds the offsets
+partition to the transaction by itself (KIP-890).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.crash import crash_point
+from broker.deferred import Deferred
+from broker.groups.commits import OffsetToCommit
+from broker.partition import Partition
+from broker.transactions.markers import OFFSETS_TOPIC
+from broker.transactions.verification import Check
+from protocol.errors import ErrorCode
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+FIRST_VERSION_WITH_LOADING = 2
+FIRST_VERSION_WITH_ABORTABLE = 4
+FIRST_VERSION_WITH_IMPLICIT_ADD = 5
+NO_SEQUENCE = -1
+
+# What a refused verification means to a client of the group coordinator.
+_VERIFICATION_ERRORS = {
+    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+}
+
+
+class TxnOffsetCommit:
+    """One request: which partitions exist, what the transaction coordinator says, what the group says."""
+
+    def __init__(self, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+        self._request = request
+        self._context = context
+        self._answer: Deferred[TxnOffsetCommitResponse] = Deferred()
+        self._errors: dict[tuple[str, int], ErrorCode] = {}
+        self._offsets: list[OffsetToCommit] = []
+
+    def run(self) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+        self._look()
+        if not self._offsets:
+            return self._phrase()
+        if not self._request.group_id:
+            return self._all(ErrorCode.invalid_group_id)
+        groups, version = self._context.node.groups, self._context.api_version
+        index = groups.partition_for(self._request.group_id)
+        partition = self._context.node.replicas.leader(OFFSETS_TOPIC, index)
+        if not isinstance(partition, Partition):
+            return self._all(ErrorCode.not_coordinator)
+        check = Check(partition, self._request.producer_id, self._request.producer_epoch, NO_SEQUENCE)
+        self._context.node.verifier.run(
+            self._request.transactional_id,
+            [check],
+            adds=version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
+            wait_ms=0,
+            then=lambda: self._verified(check),
+        )
+        return self._answer.outcome()
+
+    def _look(self) -> None:
+        metadata = self._context.node.metadata
+        for wanted in self._request.topics:
+            topic = metadata.topic(wanted.name)
+            for partition in wanted.partitions:
+                index = partition.partition_index
+                if topic is None or topic.partition(index) is None:
+                    self._errors[wanted.name, index] = ErrorCode.unknown_topic_or_partition
+                    continue
+                self._offsets.append(
+                    OffsetToCommit(
+                        wanted.name,
+                        index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata,
+                        topic.topic_id,
+                    )
+                )
+
+    def _verified(self, check: Check) -> None:
+        if check.error is not ErrorCode.none:
+            self._answer.resolve(self._all(self._verification_error(check.error)))
+            return
+        request = self._request
+        outcome = self._context.node.groups.commit_transactional(
+            request.group_id,
+            request.member_id,
+            request.generation_id,
+            request.group_instance_id,
+            request.producer_id,
+            request.producer_epoch,
+            self._offsets,
+            self._context.api_version,
+            guard=check.guard,
+        )
+        if isinstance(outcome, list):
+            self._committed(outcome)
+        else:
+            asyncio.ensure_future(outcome).add_done_callback(self._arrived)
+
+    def _arrived(self, future: asyncio.Future[list[ErrorCode]]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            self._committed([ErrorCode.unknown_server_error] * len(self._offsets))
+        else:
+            self._committed(future.result())
+
+    def _committed(self, errors: Sequence[ErrorCode]) -> None:
+        crash_point("txn.offset.commit.after")
+        for offset, error in zip(self._offsets, errors, strict=True):
+            self._errors[offset.topic, offset.partition] = self._older(error)
+        self._answer.resolve(self._phrase())
+
+    def _verification_error(self, error: ErrorCode) -> ErrorCode:
+        if error is ErrorCode.transaction_abortable:
+            if self._context.api_version < FIRST_VERSION_WITH_ABORTABLE:
+                return ErrorCode.invalid_txn_state
+            return error
+        return _VERIFICATION_ERRORS.get(error, error)
+
+    def _older(self, error: ErrorCode) -> ErrorCode:
+        """Clients before v2 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+        too_new = self._context.api_version < FIRST_VERSION_WITH_LOADING
+        if too_new and error is ErrorCode.coordinator_load_in_progress:
+            return ErrorCode.coordinator_not_available
+        return error
+
+    def _all(self, error: ErrorCode) -> TxnOffsetCommitResponse:
+        """One error for every partition that exists."""
+        for offset in self._offsets:
+            self._errors[offset.topic, offset.partition] = self._older(error)
+        return self._phrase()
+
+    def _phrase(self) -> TxnOffsetCommitResponse:
+        return TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=partition.partition_index,
+                            error_code=self._errors[topic.name, partition.partition_index],
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in self._request.topics
+            ]
+        )
+
+
+@api(key=28, versions=range(0, 6))
+def txn_offset_commit(
+    request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    return TxnOffsetCommit(request, context).run()
