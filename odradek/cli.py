@@ -34,10 +34,11 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option(
     "--timeout", default=3.0, show_default=True, metavar="SECONDS", help="How long to wait for the answer."
 )
-def health(bootstrap: str, timeout: float) -> None:
+def health(bootstrap: str | None, timeout: float) -> None:
     """Ask a broker for its API versions; the exit code is 0 if it answers and 1 if not."""
-    from odradek.health import HealthError, ask_api_versions
+    from odradek.health import HealthError, ask_api_versions, local_bootstrap
 
+    bootstrap = bootstrap or local_bootstrap(os.environ)
     try:
         apis = ask_api_versions(bootstrap, timeout)
     except HealthError as error:

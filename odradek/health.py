@@ -1,13 +1,26 @@
 """One ApiVersions request over a plain socket: the smallest question that only a working broker answers."""
 
+import re
 import socket
 import struct
+from collections.abc import Mapping
 
 _ANSWER_BYTES_MAX = 1 << 20
 
 
 class HealthError(Exception):
     """The broker did not answer, or not as one does."""
+
+
+def local_bootstrap(environ: Mapping[str, str]) -> str:
+    """Where a broker that was configured by these variables listens, as its container's health check needs it."""
+    listeners = environ.get("KAFKA_LISTENERS") or environ.get("KAFKA_ADVERTISED_LISTENERS") or ""
+    controllers = environ.get("KAFKA_CONTROLLER_LISTENER_NAMES") or "CONTROLLER"
+    for listener in listeners.split(","):
+        match = re.fullmatch(r"\s*(.+)://.*:([0-9]+)\s*", listener)
+        if match and match[1].upper() not in controllers.upper().split(","):
+            return f"localhost:{match[2]}"
+    return "localhost:9092"
 
 
 def ask_api_versions(bootstrap: str, timeout_s: float = 3.0) -> int:
