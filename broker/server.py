@@ -163,7 +163,7 @@ class Server:
         loop = asyncio.get_running_loop()
         for bound, listener in self._sockets:
             try:
-                # Both loops set TCP_NODELAY on what they accept.
+                # Both loops set TCP_NODELAY on what they accept here.
                 server = await loop.create_server(
                     lambda listener=listener: Connection(connections, listener),  # type: ignore[misc]
                     sock=bound,
@@ -214,7 +214,8 @@ def _addresses(endpoint: Endpoint) -> list[tuple[int, str]]:
 
 
 def _bind_one(family: int, address: str, port: int) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY only on sockets that say they are TCP.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if family == socket.AF_INET6:
             with contextlib.suppress(OSError):

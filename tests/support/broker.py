@@ -121,12 +121,14 @@ class Broker:
         self._signal(signal.SIGKILL)
         self.wait()
 
-    def terminate(self) -> None:
-        """SIGTERM, and a clean end."""
-        self._signal(signal.SIGTERM)
+    def terminate(self, number: signal.Signals = signal.SIGTERM) -> float:
+        """SIGTERM, and a clean end; how many seconds it took."""
+        began = time.monotonic()
+        self._signal(number)
         code = self.wait()
         if code != 0:
-            raise BrokerFailed(f"exit code {code} after SIGTERM\n{self._tail()}")
+            raise BrokerFailed(f"exit code {code} after {number.name}\n{self._tail()}")
+        return time.monotonic() - began
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Wait for the process to end by itself; its exit code, negative for a signal."""

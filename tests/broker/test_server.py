@@ -1,0 +1,367 @@
+"""Listeners and limits with real sockets, on both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+import structlog
+import uvloop
+
+from broker.api import Api, Handler
+from broker.clock import SystemClock
+from broker.connection import WRITE_BUFFER_HIGH_BYTES
+from broker.context import RequestContext
+from broker.endpoints import Endpoint
+from broker.node import Listener, Node
+from broker.routes import Routes
+from broker.server import BindError, Connections, Limits, Server
+from protocol.codec import client_codec
+from protocol.frame import request_header
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+FETCH, HEARTBEAT = 1, 12
+HERE = Endpoint("PLAINTEXT", "127.0.0.1", 0)
+NODE = cast(Node, object())
+Scenario = Callable[[], Awaitable[object]]
+Run = Callable[[Scenario], object]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Run a scenario on one kind of loop; it must not take long."""
+
+    def run_scenario(scenario: Scenario) -> object:
+        async def bounded() -> object:
+            async with asyncio.timeout(20):
+                return await scenario()
+
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            return runner.run(bounded())
+
+    return run_scenario
+
+
+class Served:
+    """A server with its connections, and clients of it."""
+
+    def __init__(self, server: Server, connections: Connections) -> None:
+        self.server = server
+        self.connections = connections
+        self.port = server.listeners[0].port
+        self.clients: list[Client] = []
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.clients.append(client)
+        return client
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def answer(self) -> int:
+        """The correlation id of the next answer."""
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return cast(int, struct.unpack_from(">i", await self.reader.readexactly(size))[0])
+
+    async def is_closed(self) -> bool:
+        """The broker has closed the connection, and sent nothing before."""
+        with contextlib.suppress(ConnectionResetError):
+            return await self.reader.read(1) == b""
+        return True
+
+
+@contextlib.asynccontextmanager
+async def serving(handlers: dict[int, Handler], limits: Limits | None = None) -> AsyncIterator[Served]:
+    apis = {key: Api(key, f"api_{key}", range(18), range(18), handler) for key, handler in handlers.items()}
+    connections = Connections(
+        NODE, Routes(apis), limits or Limits(), SystemClock(), asyncio.get_running_loop()
+    )
+    connections.watch_idleness()
+    server = Server(backlog=50)
+    server.bind([HERE], [])
+    await server.accept(connections)
+    served = Served(server, connections)
+    try:
+        yield served
+    finally:
+        server.stop_accepting()
+        await connections.close()
+        assert len(connections) == 0
+        for client in served.clients:
+            client.writer.transport.abort()
+        await turns(3)
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop turn until something has happened; the scenario as a whole is bounded."""
+    for _ in iter(lambda: bool(condition()), True):
+        await asyncio.sleep(0)
+
+
+def request(key: int, version: int, message: Any, correlation_id: int) -> bytes:
+    body = request_header(key, version, correlation_id, "c") + b"".join(
+        client_codec(key, version).encode(message)
+    )
+    return struct.pack(">i", len(body)) + body
+
+
+def heartbeat(correlation_id: int) -> bytes:
+    return request(HEARTBEAT, 4, HeartbeatRequest(), correlation_id)
+
+
+def pong(message: object, context: RequestContext) -> HeartbeatResponse:
+    return HeartbeatResponse()
+
+
+# ---- listeners
+
+
+def test_a_port_0_becomes_a_port_that_is_advertised_too() -> None:
+    server = Server(backlog=50)
+    try:
+        inside, outside = server.bind(
+            [Endpoint("INSIDE", "127.0.0.1", 0), Endpoint("OUTSIDE", "127.0.0.1", 0)],
+            [Endpoint("OUTSIDE", "kafka.example.org", 9094), Endpoint("INSIDE", "inside", 0)],
+        )
+    finally:
+        server.stop_accepting()
+    assert inside.port != outside.port
+    assert 0 not in (inside.port, outside.port)
+    assert inside == Listener("INSIDE", "127.0.0.1", inside.port, "inside", inside.port)
+    assert outside == Listener("OUTSIDE", "127.0.0.1", outside.port, "kafka.example.org", 9094)
+
+
+def test_nobody_is_let_in_before_the_broker_is_ready(run: Run) -> None:
+    async def scenario() -> None:
+        server = Server(backlog=50)
+        (listener,) = server.bind([HERE], [])
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", listener.port)
+        server.stop_accepting()
+
+    run(scenario)
+
+
+def test_localhost_is_reached_by_both_of_its_addresses(run: Run) -> None:
+    async def scenario() -> None:
+        connections = Connections(NODE, Routes({}), Limits(), SystemClock(), asyncio.get_running_loop())
+        server = Server(backlog=50)
+        (listener,) = server.bind([Endpoint("PLAINTEXT", "localhost", 0)], [])
+        await server.accept(connections)
+        reached = 0
+        for family, *_, address in socket.getaddrinfo("localhost", listener.port, type=socket.SOCK_STREAM):
+            with socket.socket(family) as probe:
+                probe.settimeout(5)
+                probe.connect(address)
+                reached += 1
+        assert reached > 0
+        server.stop_accepting()
+        await connections.close()
+
+    run(scenario)
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(BindError, match=f"listener OUTSIDE: port {port} of 127.0.0.1 is in use"):
+            Server(backlog=50).bind([Endpoint("OUTSIDE", "127.0.0.1", port)], [])
+
+
+def test_an_unknown_host_is_named() -> None:
+    with pytest.raises(
+        BindError, match=r"listener PLAINTEXT: no address is known for the host 'no\.such\.invalid'"
+    ):
+        Server(backlog=50).bind([Endpoint("PLAINTEXT", "no.such.invalid", 0)], [])
+
+
+def test_answers_are_not_held_back_to_be_sent_together(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({HEARTBEAT: pong}) as served:
+            client = await served.client()
+            client.send(heartbeat(1))
+            assert await client.answer() == 1
+            (connection,) = served.connections._open
+            assert connection._transport is not None
+            accepted = connection._transport.get_extra_info("socket")
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    run(scenario)
+
+
+# ---- one client's doings are its own
+
+
+GARBAGE = [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
+    struct.pack(">i", 2**31 - 1) + b"x" * 1000,
+    struct.pack(">i", -1),
+    struct.pack(">i", 0),
+    struct.pack(">i", 8) + b"\xff" * 8,
+    heartbeat(1)[:4] + b"\0\x0c\0\x04" + b"\xff" * (len(heartbeat(1)) - 8),
+]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_costs_only_its_sender(run: Run, garbage: bytes) -> None:
+    async def scenario() -> None:
+        async with serving({HEARTBEAT: pong}) as served:
+            good, bad = await served.client(), await served.client()
+            with structlog.testing.capture_logs() as lines:
+                bad.send(garbage)
+                assert await bad.is_closed()
+            assert len(lines) == 1
+            good.send(heartbeat(7))
+            assert await good.answer() == 7
+            assert len(served.connections) == 1
+
+    run(scenario)
+
+
+def test_a_frame_cut_short_by_its_sender_is_forgotten(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({HEARTBEAT: pong}) as served:
+            client = await served.client()
+            client.send(heartbeat(1)[:-1])
+            await until(lambda: any(each._frame for each in served.connections._open))
+            client.writer.close()
+            await until(lambda: not len(served.connections))
+
+    run(scenario)
+
+
+def test_a_client_that_reads_nothing_is_served_little(run: Run) -> None:
+    size, asked = 1_000_000, 50
+    handled = 0
+
+    def big(message: FetchRequest, context: RequestContext) -> FetchResponse:
+        nonlocal handled
+        handled += 1
+        partition = PartitionData(records=b"r" * size)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+    async def scenario() -> None:
+        async with serving({FETCH: big, HEARTBEAT: pong}) as served:
+            slow = await served.client()
+            # What the reader's own side takes unasked is no measure of ours.
+            slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            slow.send(b"".join(request(FETCH, 11, FetchRequest(), number) for number in range(asked)))
+            other = await served.client()
+            for number in range(500):
+                other.send(heartbeat(number))
+                assert await other.answer() == number
+            taken_by_sockets = 8 * size
+            assert 0 < handled * size < taken_by_sockets + WRITE_BUFFER_HIGH_BYTES + size
+            slow.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            assert [await slow.answer() for _ in range(asked)] == list(range(asked))
+            assert handled == asked
+
+    run(scenario)
+
+
+def test_a_parked_request_ends_with_its_connection(run: Run) -> None:
+    parked: list[asyncio.Future[object]] = []
+
+    def park(message: object, context: RequestContext) -> asyncio.Future[object]:
+        parked.append(asyncio.get_running_loop().create_future())
+        return parked[-1]
+
+    async def scenario() -> None:
+        async with serving({HEARTBEAT: park}) as served:
+            client = await served.client()
+            client.send(heartbeat(1) + heartbeat(2))
+            await until(lambda: len(parked) == 1)
+            client.writer.close()
+            await until(parked[0].done)
+            assert parked[0].cancelled()
+            assert len(parked) == 1
+
+    run(scenario)
+
+
+# ---- limits
+
+
+def test_connections_above_the_limit_are_closed_at_once(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({HEARTBEAT: pong}, Limits(connections_max=2)) as served:
+            first, second = await served.client(), await served.client()
+            third = await served.client()
+            assert await third.is_closed()
+            for client in (first, second):
+                client.send(heartbeat(1))
+                assert await client.answer() == 1
+            first.writer.close()
+            await until(lambda: len(served.connections) == 1)
+            fourth = await served.client()
+            fourth.send(heartbeat(4))
+            assert await fourth.answer() == 4
+
+    run(scenario)
+
+
+def test_an_idle_connection_is_closed_silently(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({HEARTBEAT: pong}, Limits(idle_ms_max=300)) as served:
+            idle, busy = await served.client(), await served.client()
+            with structlog.testing.capture_logs() as lines:
+                closed = asyncio.ensure_future(idle.is_closed())
+                number = 0
+                while not closed.done():
+                    busy.send(heartbeat(number))
+                    assert await busy.answer() == number
+                    number += 1
+            assert closed.result()
+            assert number > 5
+            assert [line["log_level"] for line in lines] == ["debug"]
+
+    run(scenario)
+
+
+def test_a_stop_lets_answers_leave_and_waits_for_nobody(run: Run) -> None:
+    parked: list[asyncio.Future[object]] = []
+
+    def park(message: object, context: RequestContext) -> asyncio.Future[object]:
+        parked.append(asyncio.get_running_loop().create_future())
+        return parked[-1]
+
+    def big(message: FetchRequest, context: RequestContext) -> FetchResponse:
+        partition = PartitionData(records=b"r" * 20_000_000)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+    async def scenario() -> float:
+        async with serving({HEARTBEAT: park, FETCH: big}) as served:
+            reading, waiting, stuck = [await served.client() for _ in range(3)]
+            reading.send(request(FETCH, 11, FetchRequest(), 1))
+            waiting.send(heartbeat(2))
+            stuck.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            stuck.send(request(FETCH, 11, FetchRequest(), 3))
+            answer = asyncio.ensure_future(reading.answer())
+            await until(lambda: served.connections.requests == 3)
+            began = asyncio.get_running_loop().time()
+            await served.connections.close(grace_s=0.5)
+            took = asyncio.get_running_loop().time() - began
+            assert await answer == 1
+            assert parked[0].cancelled()
+            assert len(served.connections) == 0
+        return took
+
+    assert cast(float, run(scenario)) < 2
