@@ -115,13 +115,18 @@ def while_ongoing(s: Story) -> None:
 
 @story("init-producer-id")
 def while_ongoing_with_producer(s: Story) -> None:
-    """With id and epoch given."""
-    t, p = s.topic(), Producer(s, "tx")
-    p.start(t, True)
+    """With id and epoch given: the id is checked, the epoch only when the transaction is gone."""
+    p = Producer(s, "tx")
+    s.quiet("init_producer_id", 4, transactional_id=p.tx, transaction_timeout=60000)
+    p.epoch = 1
+    t = s.topic()
+    p.start(t)
     init(s, "another id", p.tx, **given(p, p.epoch, p.pid + 1_000_000))
-    init(s, "too new", p.tx, **given(p, p.epoch + 5))
-    init(s, "too old", p.tx, **given(p, p.epoch - 1), retry=(51,))
-    init(s, "its own", p.tx, **given(p, p.epoch), retry=(51,))
+    init(s, "too old", p.tx, **given(p, 0))
+    s.settle(p.tx)
+    init(s, "too old, at last", p.tx, **given(p, 0), retry=(51,))
+    init(s, "too new, at last", p.tx, **given(p, 9), retry=(51,))
+    init(s, "its own", p.tx, **given(p, 1), retry=(51,))
 
 
 @story("init-producer-id")

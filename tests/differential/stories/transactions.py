@@ -139,7 +139,6 @@ def batched(s: Story) -> None:
         {"transactional_id": s.name("r"), "producer_id": 1, "producer_epoch": 0, "verify_only": False, "topics": topics},
     ]
     s.ask("add_partitions_to_txn", 4, transactions=rows)
-    s.ask("add_partitions_to_txn", 5, transactions=[])
 
 
 @story("add-partitions")
@@ -439,18 +438,6 @@ def exhausted_epoch(s: Story) -> None:
     p.start(t)
     s.ask("end_txn", 5, committed=True, note="late retry in the next", **p.who(**late))
     p.end(True)
-    s.fetch(t)
-
-
-@story("end-txn")
-def exhausted_epoch_old_protocol(s: Story) -> None:
-    """TV1 does not bump: epoch 32766 lives on."""
-    t, p = s.topic(), Producer(s, "tx")
-    p.exhaust(32766)
-    p.start(t, False)
-    p.end(True, False)
-    p.start(t, False, 1)
-    p.end(False, False)
     s.fetch(t)
 
 
