@@ -1,0 +1,40 @@
+"""DeleteGroups: groups without members, and all their offsets (KIP-229).
+
+No version has changed anything but the encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.groups.waiting import all_of
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+@api(key=42, versions=range(3))
+def delete_groups(
+    request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+    names = list(dict.fromkeys(request.groups_names))
+    allowed = [name for name in names if context.authorize("DELETE", "GROUP", name)]
+    refused = [name for name in names if name not in allowed]
+
+    def finish(errors: Sequence[ErrorCode]) -> DeleteGroupsResponse:
+        results = [
+            DeletableGroupResult(group_id=name, error_code=error)
+            for name, error in zip(allowed, errors, strict=True)
+        ]
+        results += [
+            DeletableGroupResult(group_id=name, error_code=ErrorCode.group_authorization_failed)
+            for name in refused
+        ]
+        return DeleteGroupsResponse(results=results)
+
+    return all_of([context.node.groups.delete(name) for name in allowed], finish)

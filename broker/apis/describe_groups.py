@@ -1,0 +1,85 @@
+"""DescribeGroups: classic groups and their members.
+
+v3 may ask for the operations that the caller is allowed; KIP-345 (v4) shows static members; KIP-1043 (v6) says
+GROUP_ID_NOT_FOUND where older versions show a Dead group.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.groups.group import ClassicGroup, State
+from broker.groups.members import Member
+from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+GROUP_ID_NOT_FOUND_SINCE: Final = 6
+# AclOperation codes of what can be done with a group.
+OPERATIONS: Final = {"READ": 3, "DELETE": 6, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10, "ALTER_CONFIGS": 11}
+
+
+@api(key=15, versions=range(7))
+def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    refused, described = [], []
+    for group_id in request.groups:
+        if context.authorize("DESCRIBE", "GROUP", group_id):
+            described.append(_describe(group_id, context))
+        else:
+            error = ErrorCode.group_authorization_failed
+            refused.append(DescribedGroup(group_id=group_id, error_code=error))
+    if request.include_authorized_operations:
+        for group in described:
+            if group.error_code == ErrorCode.none:
+                group.authorized_operations = _operations(group.group_id, context)
+    return DescribeGroupsResponse(groups=[*refused, *described])
+
+
+def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
+    group = context.node.groups.find(group_id)
+    if isinstance(group, ClassicGroup):
+        return _described(group)
+    if group is not ErrorCode.group_id_not_found:
+        return DescribedGroup(group_id=group_id, error_code=group)
+    missing = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+    if context.api_version >= GROUP_ID_NOT_FOUND_SINCE:
+        missing.error_code = ErrorCode.group_id_not_found
+        missing.error_message = f"Group {group_id} not found."
+    return missing
+
+
+def _described(group: ClassicGroup) -> DescribedGroup:
+    """Only a Stable group has a protocol that its members' metadata could be told by."""
+    protocol = group.protocol_name if group.state is State.STABLE else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[_member(member, protocol) for member in group.members],
+    )
+
+
+def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol is None else member.metadata(protocol),
+        member_assignment=member.assignment,
+    )
+
+
+def _operations(group_id: str, context: RequestContext) -> int:
+    mask = 0
+    for operation, code in OPERATIONS.items():
+        if context.authorize(operation, "GROUP", group_id):
+            mask |= 1 << code
+    return mask

@@ -1,0 +1,21 @@
+"""Heartbeat: a member is alive, and hears whether it must join again.
+
+KIP-345 (v3) adds static members.
+"""
+
+from __future__ import annotations
+
+from broker.api import api
+from broker.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+@api(key=12, versions=range(5))
+def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    if not context.authorize("READ", "GROUP", request.group_id):
+        return HeartbeatResponse(error_code=ErrorCode.group_authorization_failed)
+    error = context.node.groups.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return HeartbeatResponse(error_code=error)

@@ -1,0 +1,36 @@
+"""LeaveGroup: members go, or are sent away.
+
+KIP-345 (v3) takes many members, by id or by instance, with a result for each; KIP-800 (v5) carries a reason. Before v3 the
+one member's result is the answer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.groups.waiting import then
+from protocol.errors import ErrorCode
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+MANY_MEMBERS_SINCE: Final = 3
+
+
+@api(key=13, versions=range(6))
+def leave_group(
+    request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    if not context.authorize("READ", "GROUP", request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.group_authorization_failed)
+    if context.api_version >= MANY_MEMBERS_SINCE:
+        return context.node.groups.leave(request.group_id, request.members)
+    leaving = [MemberIdentity(member_id=request.member_id)]
+    return then(context.node.groups.leave(request.group_id, leaving), _of_one)
+
+
+def _of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    if response.error_code == ErrorCode.none and response.members:
+        return LeaveGroupResponse(error_code=response.members[0].error_code)
+    return response

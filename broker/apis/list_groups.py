@@ -1,0 +1,51 @@
+"""ListGroups: the groups that this broker coordinates.
+
+KIP-518 (v4) filters by state and tells it; KIP-848 (v5) the same for the kind of group. An unknown state or kind is one that
+no group has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.groups.group import ClassicGroup
+from protocol.errors import ErrorCode
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+CLUSTER_NAME: Final = "kafka-cluster"
+CLASSIC: Final = "classic"
+
+
+@api(key=16, versions=range(6))
+def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    groups = context.node.groups.all_groups()
+    if isinstance(groups, ErrorCode):
+        return ListGroupsResponse(error_code=groups)
+    if request.types_filter and CLASSIC not in _folded(request.types_filter):
+        groups = []
+    states = _folded(request.states_filter)
+    sees_all = context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME)
+    return ListGroupsResponse(
+        groups=[
+            _listed(group)
+            for group in groups
+            if (not states or group.state.lower() in states)
+            and (sees_all or context.authorize("DESCRIBE", "GROUP", group.group_id))
+        ]
+    )
+
+
+def _folded(names: Sequence[str]) -> set[str]:
+    return {name.strip().lower() for name in names}
+
+
+def _listed(group: ClassicGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )

@@ -1,0 +1,155 @@
+"""OffsetFetch: where a group is.
+
+v2 has null for all topics and an error for the whole group; KIP-320 (v5) leader epochs; KIP-447 (v7) stable offsets only;
+KIP-709 (v8) many groups; KIP-848 (v9) member ids and epochs, which classic groups do not look at; v10 names topics by ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.groups.commits import fetched
+from broker.groups.offsets import Found
+from broker.groups.waiting import all_of, then
+from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+GROUP_ERROR_SINCE: Final = 2
+MANY_GROUPS_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+
+_Group = OffsetFetchResponseGroup
+
+
+@api(key=9, versions=range(1, 11))
+def offset_fetch(
+    request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    if context.api_version >= MANY_GROUPS_SINCE:
+        answers = [_fetch(group, request.require_stable, context) for group in request.groups]
+        return all_of(answers, lambda groups: OffsetFetchResponse(groups=groups))
+    group = _as_group(request)
+    answer = _fetch(group, request.require_stable, context)
+    return then(answer, lambda found: _as_single(group, found, context.api_version))
+
+
+def _fetch(
+    group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
+) -> _Group | Awaitable[_Group]:
+    if not context.authorize("DESCRIBE", "GROUP", group.group_id):
+        return _Group(group_id=group.group_id, error_code=ErrorCode.group_authorization_failed)
+    if group.topics is None:
+        found = context.node.groups.fetch(group, require_stable=require_stable)
+        return then(found, lambda answer: _visible(answer, context))
+    known, refused = _resolve(group.topics, context)
+    wanted = OffsetFetchRequestGroup(group_id=group.group_id, topics=known)
+    found = context.node.groups.fetch(wanted, require_stable=require_stable)
+    return then(found, lambda answer: _with(answer, refused))
+
+
+def _resolve(
+    topics: Sequence[OffsetFetchRequestTopics], context: RequestContext
+) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
+    """(topics to look up, answers for those that are not looked up). A name needs no topic: its offsets may outlive it."""
+    known, refused = [], []
+    for topic in topics:
+        name = topic.name
+        if context.api_version >= TOPIC_IDS_SINCE:
+            existing = context.node.metadata.topic_by_id(topic.topic_id)
+            name = existing.name if existing is not None else ""
+            if existing is None:
+                refused.append(_refusal(topic, name, ErrorCode.unknown_topic_id))
+                continue
+        if context.authorize("DESCRIBE", "TOPIC", name):
+            known.append(
+                OffsetFetchRequestTopics(
+                    topic_id=topic.topic_id, name=name, partition_indexes=topic.partition_indexes
+                )
+            )
+        else:
+            refused.append(_refusal(topic, name, ErrorCode.topic_authorization_failed))
+    return known, refused
+
+
+def _refusal(topic: OffsetFetchRequestTopics, name: str, error: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        name=name,
+        partitions=[fetched(index, Found(error, None)) for index in topic.partition_indexes],
+    )
+
+
+def _with(answer: _Group, refused: Sequence[OffsetFetchResponseTopics]) -> _Group:
+    if answer.error_code == ErrorCode.none:
+        answer.topics = [*answer.topics, *refused]
+    return answer
+
+
+def _visible(answer: _Group, context: RequestContext) -> _Group:
+    """All topics, but for those that the principal may not see, and those that have no id where ids are asked for."""
+    visible = []
+    for topic in answer.topics:
+        if not context.authorize("DESCRIBE", "TOPIC", topic.name):
+            continue
+        if context.api_version >= TOPIC_IDS_SINCE:
+            existing = context.node.metadata.topic(topic.name)
+            if existing is None:
+                continue
+            topic.topic_id = existing.topic_id
+        visible.append(topic)
+    answer.topics = visible
+    return answer
+
+
+# -- before v8 ----------------------------------------------------------------------------------------------------
+
+
+def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = request.topics
+    return OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if topics is None
+        else [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in topics
+        ],
+    )
+
+
+def _as_single(asked: OffsetFetchRequestGroup, found: _Group, api_version: int) -> OffsetFetchResponse:
+    topics = found.topics
+    error = ErrorCode(found.error_code)
+    if error is not ErrorCode.none and api_version < GROUP_ERROR_SINCE:
+        topics = [_refusal(topic, topic.name, error) for topic in asked.topics or ()]
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )

@@ -1,0 +1,29 @@
+"""SyncGroup: a member asks for its assignment, and the leader brings those of all.
+
+KIP-345 (v3) adds static members; KIP-559 (v5) the protocol's type and name, which must be there and be the group's. The
+answer waits for the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+PROTOCOL_SINCE: Final = 5
+
+
+@api(key=14, versions=range(6))
+def sync_group(
+    request: SyncGroupRequest, context: RequestContext
+) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if context.api_version >= PROTOCOL_SINCE and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.inconsistent_group_protocol)
+    if not context.authorize("READ", "GROUP", request.group_id):
+        return SyncGroupResponse(error_code=ErrorCode.group_authorization_failed)
+    return context.node.groups.sync(request)

@@ -1,0 +1,282 @@
+"""What happens to one classic group: requests, expired timers and finished appends in; answers, appends, timers out.
+
+Pure: the group is changed in place, time is an argument, and what must be done is returned as a list of effects, which
+``broker.groups.shard`` carries out in order. The rules are those of Kafka's ``GroupMetadataManager`` for classic groups:
+KIP-62 (session and rebalance timeouts), KIP-134 (initial delay), KIP-345 and KIP-814 (static members), KIP-394 (member
+ids are given out before a member is let in), KIP-800 (reasons).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.groups import joining, rebalance
+from broker.groups.effects import (
+    JOIN_TIMER,
+    SYNC_TIMER,
+    Answer,
+    Append,
+    Assigned,
+    Cancel,
+    Created,
+    Effect,
+    Emptied,
+    Replaced,
+    Timed,
+    Timer,
+)
+from broker.groups.group import ClassicGroup, Rules, State
+from broker.groups.members import NO_ASSIGNMENT
+from broker.groups.rebalance import Out, rearm_session, session
+from broker.groups.replies import join_error, sync_accepted, sync_error
+from protocol.errors import ErrorCode
+from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from protocol.messages.sync_group import SyncGroupRequest
+
+Caller = joining.Caller
+join = joining.join
+
+NO_MEMBER_ID: Final = ""
+
+
+def create(group_id: str, rules: Rules, now_ms: int) -> tuple[ClassicGroup, list[Effect]]:
+    """A group that nobody has heard of. Its record says that it is Empty, without a protocol type."""
+    group = ClassicGroup(group_id, rules, state_since_ms=now_ms)
+    return group, [Append(group.record(), Created())]
+
+
+# -- SyncGroup ----------------------------------------------------------------------------------------------------
+
+
+def sync(group: ClassicGroup, request: SyncGroupRequest, token: object, now_ms: int) -> list[Effect]:
+    """A member of this generation asks for its assignment; the leader brings everybody's."""
+    error = _sync_refusal(group, request)
+    if error is not ErrorCode.none:
+        return [Answer(token, sync_error(error))]
+    out: Out = []
+    member = group.members[request.member_id]
+    group.pending_syncs.discard(member.member_id)
+    if not group.pending_syncs:
+        out.append(Cancel(SYNC_TIMER))
+    if group.state is State.STABLE:
+        out.append(Answer(token, sync_accepted(group, member)))
+        return out
+    if member.syncing is not None:
+        out.append(Answer(member.syncing, sync_error(ErrorCode.rebalance_in_progress)))
+    member.syncing = token
+    if member.member_id == group.leader:
+        given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        # Whom the leader forgot gets nothing, and no error.
+        assignments = {each.member_id: given.get(each.member_id, NO_ASSIGNMENT) for each in group.members}
+        out.append(Append(group.record(assignments), Assigned(group.generation, assignments)))
+    return out
+
+
+def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    if group.state is State.EMPTY:
+        return ErrorCode.unknown_member_id
+    error = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
+    if error is not ErrorCode.none:
+        return error
+    if _differs(request.protocol_type, group.protocol_type) or _differs(
+        request.protocol_name, group.protocol_name
+    ):
+        return ErrorCode.inconsistent_group_protocol
+    if group.state is State.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def _differs(asked: str | None, actual: str | None) -> bool:
+    return asked is not None and actual is not None and asked != actual
+
+
+def _check_member(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """The fences that every request of a member passes, in Kafka's order."""
+    if group.state is State.DEAD:
+        return ErrorCode.coordinator_not_available
+    error = group.members.check(member_id, instance_id)
+    if error is ErrorCode.none and generation != group.generation:
+        return ErrorCode.illegal_generation
+    return error
+
+
+# -- Heartbeat and LeaveGroup -------------------------------------------------------------------------------------
+
+
+def heartbeat(
+    group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
+) -> tuple[ErrorCode, list[Effect]]:
+    """A member is alive. In CompletingRebalance that is all: clients beat as soon as JoinGroup is answered."""
+    error = _check_member(group, member_id, instance_id, generation)
+    if error is not ErrorCode.none:
+        return error, []
+    out: Out = []
+    rearm_session(group.members[member_id], out)
+    if group.state is State.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress, out
+    return ErrorCode.none, out
+
+
+def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object, now_ms: int) -> list[Effect]:
+    """Members go, by themselves or by an administrator's hand. Answered once an emptied group is in the log."""
+    if group.state is State.DEAD:
+        return [Answer(token, LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available))]
+    out: Out = []
+    results = [
+        MemberResponse(
+            member_id=identity.member_id,
+            group_instance_id=identity.group_instance_id,
+            error_code=_leave_one(group, identity, out),
+        )
+        for identity in leaving
+    ]
+    if any(result.error_code == ErrorCode.none for result in results):
+        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            rebalance.prepare(group, now_ms, out)
+        else:
+            rebalance.maybe_complete_join(group, now_ms, out)
+    out.append(Answer(token, LeaveGroupResponse(members=results)))
+    return out
+
+
+def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Out) -> ErrorCode:
+    member_id = identity.member_id
+    if not member_id and identity.group_instance_id is not None:
+        # An administrator names the instance alone.
+        member_id = group.members.static_id(identity.group_instance_id) or NO_MEMBER_ID
+    if member_id in group.pending_joins:
+        group.remove(member_id)
+        out.append(Cancel(session(member_id)))
+        return ErrorCode.none
+    error = group.members.check(member_id, identity.group_instance_id)
+    if error is ErrorCode.none:
+        rebalance.remove_member(group, group.members[member_id], out)
+    return error
+
+
+# -- Offsets ------------------------------------------------------------------------------------------------------
+
+
+def commit(
+    group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+) -> tuple[ErrorCode, list[Effect]]:
+    """May this member commit offsets? If so it is alive, too."""
+    if group.state is State.DEAD:
+        return ErrorCode.coordinator_not_available, []
+    if generation < 0 and group.state is State.EMPTY:
+        # A consumer that assigns its partitions itself, or an administrator.
+        return ErrorCode.none, []
+    if generation >= 0 or member_id or instance_id is not None:
+        error = _check_member(group, member_id, instance_id, generation)
+        if error is not ErrorCode.none:
+            return error, []
+    elif not transactional:
+        return ErrorCode.unknown_member_id, []
+    if transactional:
+        # Older TxnOffsetCommits know no member, and none is held up by the state of the group (KIP-447).
+        return ErrorCode.none, []
+    if group.state is State.COMPLETING_REBALANCE:
+        return ErrorCode.rebalance_in_progress, []
+    out: Out = []
+    rearm_session(group.members[member_id], out)
+    return ErrorCode.none, out
+
+
+# -- Deletion -----------------------------------------------------------------------------------------------------
+
+
+def deletable(group: ClassicGroup) -> ErrorCode:
+    """May DeleteGroups remove the group?"""
+    if group.state is State.DEAD:
+        return ErrorCode.group_id_not_found
+    return ErrorCode.none if group.state is State.EMPTY else ErrorCode.non_empty_group
+
+
+def offsets_deletable(group: ClassicGroup) -> ErrorCode:
+    """May OffsetDelete remove offsets? With members only where the broker can see what they are subscribed to."""
+    if group.state is State.DEAD:
+        return ErrorCode.group_id_not_found
+    if group.state is not State.EMPTY and not group.speaks_consumer_protocol:
+        return ErrorCode.non_empty_group
+    return ErrorCode.none
+
+
+def bury(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[Effect]:
+    """This node has nothing more to do with the group: it was deleted, or its partition has gone elsewhere."""
+    out: Out = [Cancel(session(pending)) for pending in group.pending_joins]
+    for member in group.members:
+        rebalance.answer_join(group, member, join_error(member.member_id, error), out)
+        if member.syncing is not None:
+            out.append(Answer(member.syncing, sync_error(error)))
+            member.syncing = None
+        out.append(Cancel(session(member.member_id)))
+    out += (Cancel(JOIN_TIMER), Cancel(SYNC_TIMER))
+    group.move_to(State.DEAD, now_ms)
+    return out
+
+
+# -- Time ---------------------------------------------------------------------------------------------------------
+
+
+def loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
+    """The group was read from the log: every member gets a whole session to be heard of."""
+    out: Out = []
+    for member in group.members:
+        rearm_session(member, out)
+    if len(group.members) > group.rules.group_size_max:
+        rebalance.prepare(group, now_ms, out)
+    return out
+
+
+def expired(group: ClassicGroup, timer: Timer, now_ms: int) -> list[Effect]:
+    """A timer has fired."""
+    out: Out = []
+    if group.state is State.DEAD:
+        return out
+    if timer.what is Timed.JOIN:
+        rebalance.join_time_over(group, now_ms, out)
+    elif timer.what is Timed.SYNC:
+        rebalance.sync_time_over(group, now_ms, out)
+    else:
+        rebalance.session_over(group, timer.member_id, now_ms, out)
+    return out
+
+
+# -- Appends ------------------------------------------------------------------------------------------------------
+
+
+def stored(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
+    """An append has been committed, or has failed with an error that is meant for clients."""
+    if error is ErrorCode.none:
+        group.written = append.value
+    if group.state is State.DEAD:
+        return []
+    out: Out = []
+    match append.purpose:
+        case Created() if error is not ErrorCode.none:
+            # Whoever waits in a group that does not exist has to come again.
+            return bury(group, error, now_ms)
+        case Assigned() as assigned:
+            _assigned(group, assigned, error, now_ms, out)
+        case Replaced() as replaced:
+            joining.replacement_stored(group, replaced, error, out)
+        case Created() | Emptied():
+            # If an Empty group fails to be written, its last generation comes back with the next start, without
+            # anybody in it who lives: it ends by its sessions.
+            pass
+    return out
+
+
+def _assigned(group: ClassicGroup, assigned: Assigned, error: ErrorCode, now_ms: int, out: Out) -> None:
+    if group.state is not State.COMPLETING_REBALANCE or group.generation != assigned.generation:
+        return  # the next rebalance has begun meanwhile, and has answered those who waited
+    if error is not ErrorCode.none:
+        rebalance.drop_assignments(group, error, out)
+        rebalance.prepare(group, now_ms, out)
+        return
+    for member in group.members:
+        member.assignment = assigned.assignments.get(member.member_id, NO_ASSIGNMENT)
+    rebalance.give_assignments(group, out)
+    group.move_to(State.STABLE, now_ms)

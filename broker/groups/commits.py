@@ -1,0 +1,259 @@
+"""Commits, fetches and deletions of offsets, on the shard that keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from broker.groups import classic
+from broker.groups.group import State
+from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, Found, Spot
+from broker.groups.shard import NO_PRODUCER, LogRecord, Producer, Shard
+from broker.groups.waiting import Reply
+from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from protocol.records.group_log import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from protocol.schema import Key
+
+GROUP_ID_NOT_FOUND_SINCE: Final = 9
+VALUE_VERSION: Final = 4
+VALUE_VERSION_WITH_EXPIRY: Final = 1
+NO_OFFSET: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+
+class OffsetToCommit(NamedTuple):
+    """A position that a client wants kept. The topic and its partition exist."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str | None = None
+    topic_id: UUID | None = None
+
+
+class Committer(NamedTuple):
+    """Who commits: a member of the group, or (all defaults) somebody outside of it."""
+
+    group_id: str
+    member_id: str = ""
+    generation_id: int = -1
+    group_instance_id: str | None = None
+
+
+Errors = list[ErrorCode]
+"""One for each offset, in the order of the request."""
+
+
+def commit(
+    shard: Shard, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
+) -> Errors | Awaitable[Errors]:
+    """OffsetCommit."""
+    group = shard.memory.groups.get(who.group_id)
+    if group is None:
+        # Generation -1 makes a group of its own kind: one that only commits.
+        since = GROUP_ID_NOT_FOUND_SINCE
+        missing = ErrorCode.group_id_not_found if api_version >= since else ErrorCode.illegal_generation
+        error = ErrorCode.none if who.generation_id < 0 else missing
+    else:
+        error, effects = classic.commit(
+            group, who.member_id, who.group_instance_id, who.generation_id, transactional=False
+        )
+        shard.run(group, effects)
+    if error is not ErrorCode.none:
+        return [error] * len(offsets)
+    return _write(shard, who.group_id, offsets, retention_ms, NO_PRODUCER)
+
+
+def commit_transactional(
+    shard: Shard, who: Committer, offsets: Sequence[OffsetToCommit], producer: Producer
+) -> Errors | Awaitable[Errors]:
+    """TxnOffsetCommit, once the transaction coordinator has agreed."""
+    group = shard.memory.groups.get(who.group_id)
+    if group is None:
+        error = ErrorCode.none if who.generation_id < 0 else ErrorCode.illegal_generation
+    else:
+        error, _ = classic.commit(
+            group, who.member_id, who.group_instance_id, who.generation_id, transactional=True
+        )
+    if error is not ErrorCode.none:
+        return [error] * len(offsets)
+    return _write(shard, who.group_id, offsets, NO_RETENTION_OF_ITS_OWN, producer)
+
+
+def _write(
+    shard: Shard, group_id: str, offsets: Sequence[OffsetToCommit], retention_ms: int, producer: Producer
+) -> Errors | Awaitable[Errors]:
+    now_ms = shard.clock.now_ms()
+    has_expiry = retention_ms != NO_RETENTION_OF_ITS_OWN
+    metadata_max = shard.config().offset_metadata_max_bytes
+    errors: Errors = []
+    records: list[LogRecord] = []
+    for wanted in offsets:
+        metadata = wanted.metadata or ""
+        if _java_length(metadata) > metadata_max:
+            errors.append(ErrorCode.offset_metadata_too_large)
+            continue
+        errors.append(ErrorCode.none)
+        key = OffsetCommitKey(group_id, wanted.topic, wanted.partition)
+        value = OffsetCommitValue(
+            offset=wanted.offset,
+            leader_epoch=wanted.leader_epoch if not has_expiry else NO_LEADER_EPOCH,
+            metadata=metadata,
+            commit_timestamp_ms=now_ms,
+            expire_timestamp_ms=now_ms + retention_ms if has_expiry else NO_RETENTION_OF_ITS_OWN,
+            topic_id=wanted.topic_id if not has_expiry else None,
+        )
+        records.append(LogRecord(key, value, VALUE_VERSION_WITH_EXPIRY if has_expiry else VALUE_VERSION))
+    if not records:
+        return errors
+    reply: Reply[Errors] = Reply()
+
+    def committed(error: ErrorCode) -> None:
+        reply.give(errors if error is ErrorCode.none else [error] * len(offsets))
+
+    shard.write(records, committed, producer=producer)
+    return reply.result()
+
+
+def _java_length(text: str) -> int:
+    """``String.length()``: what Kafka counts as bytes of metadata."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def fetch(
+    shard: Shard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+) -> OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]:
+    """OffsetFetch for one group, once everything that was taken in before is committed."""
+
+    def answer(error: ErrorCode) -> OffsetFetchResponseGroup:
+        if error is not ErrorCode.none:
+            return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
+        find = _find_all if wanted.topics is None else _find_some
+        return OffsetFetchResponseGroup(
+            group_id=wanted.group_id, topics=find(shard, wanted, require_stable=require_stable)
+        )
+
+    return shard.read(answer)
+
+
+def _find_some(
+    shard: Shard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+) -> list[OffsetFetchResponseTopics]:
+    offsets = shard.memory.offsets
+    return [
+        OffsetFetchResponseTopics(
+            topic_id=topic.topic_id,
+            name=topic.name,
+            partitions=[
+                fetched(
+                    index,
+                    offsets.find(
+                        wanted.group_id,
+                        topic.name,
+                        index,
+                        require_stable=require_stable,
+                        topic_id=topic.topic_id,
+                    ),
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in wanted.topics or ()
+    ]
+
+
+def _find_all(
+    shard: Shard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+) -> list[OffsetFetchResponseTopics]:
+    """Everything the group has committed. What is only pending does not exist yet, not even as unstable."""
+    offsets = shard.memory.offsets
+    topics: dict[str, list[OffsetFetchResponsePartitions]] = {}
+    for name, index in offsets.committed_spots(wanted.group_id):
+        found = offsets.find(wanted.group_id, name, index, require_stable=require_stable)
+        topics.setdefault(name, []).append(fetched(index, found))
+    return [
+        OffsetFetchResponseTopics(name=name, partitions=partitions) for name, partitions in topics.items()
+    ]
+
+
+def fetched(index: int, found: Found) -> OffsetFetchResponsePartitions:
+    committed = found.committed
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=found.error
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def delete_offsets(
+    shard: Shard, group_id: str, spots: Sequence[Spot]
+) -> tuple[ErrorCode, Errors] | Awaitable[tuple[ErrorCode, Errors]]:
+    """OffsetDelete: (an error for the whole group, an error for each spot)."""
+    group = shard.memory.groups.get(group_id)
+    error = ErrorCode.group_id_not_found if group is None else classic.offsets_deletable(group)
+    if group is None or error is not ErrorCode.none:
+        return error, []
+    errors: Errors = []
+    doomed: list[Key] = []
+    for topic, partition in spots:
+        subscribed = group.is_subscribed_to(topic)
+        errors.append(ErrorCode.group_subscribed_to_topic if subscribed else ErrorCode.none)
+        if not subscribed and shard.memory.offsets.exists(group_id, (topic, partition)):
+            doomed.append(OffsetCommitKey(group_id, topic, partition))
+    reply: Reply[tuple[ErrorCode, Errors]] = Reply()
+    shard.write_tombstones(
+        doomed, lambda failure: reply.give((failure, errors if failure is ErrorCode.none else []))
+    )
+    return reply.result()
+
+
+def delete_group(shard: Shard, group_id: str) -> ErrorCode | Awaitable[ErrorCode]:
+    """DeleteGroups: the group with all its offsets, pending ones included."""
+    group = shard.memory.groups.get(group_id)
+    error = ErrorCode.group_id_not_found if group is None else classic.deletable(group)
+    if error is not ErrorCode.none:
+        return error
+    spots = shard.memory.offsets.all_spots(group_id)
+    reply: Reply[ErrorCode] = Reply()
+    shard.write_tombstones([*_keys(group_id, spots), GroupMetadataKey(group_id)], reply.give)
+    return reply.result()
+
+
+def expire(shard: Shard, retention_ms: int) -> int:
+    """Delete what nobody has needed for longer than the retention; how many tombstones that took."""
+    now_ms = shard.clock.now_ms()
+    doomed: list[Key] = []
+    for group in shard.memory.groups.values():
+        spots, nothing_left = shard.memory.offsets.expired(group, now_ms, retention_ms)
+        doomed += _keys(group.group_id, spots)
+        if nothing_left and group.state is State.EMPTY:
+            doomed.append(GroupMetadataKey(group.group_id))
+    # Nobody waits for it: what could not be written is found again the next time.
+    shard.write_tombstones(doomed, lambda _: None)
+    return len(doomed)
+
+
+def forget_topic(shard: Shard, topic: str, topic_id: UUID | None) -> int:
+    """A topic is gone, and its offsets with it: one that comes later under its name starts without them."""
+    doomed = [
+        OffsetCommitKey(group_id, *spot) for group_id, spot in shard.memory.offsets.of_topic(topic, topic_id)
+    ]
+    shard.write_tombstones(doomed, lambda _: None)
+    return len(doomed)
+
+
+def _keys(group_id: str, spots: Iterable[Spot]) -> list[Key]:
+    return [OffsetCommitKey(group_id, topic, partition) for topic, partition in spots]

@@ -1,0 +1,347 @@
+"""The group coordinator of one node: which shard keeps a group, when shards come and go, and what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.clock import Clock, Domain, Timer
+from broker.groups import classic, commits
+from broker.groups.commits import Committer, Errors, OffsetToCommit
+from broker.groups.effects import Effect
+from broker.groups.group import ClassicGroup
+from broker.groups.offsets import Spot
+from broker.groups.shard import Producer, Shard
+from broker.groups.waiting import Reply
+from broker.logging import get_logger
+from broker.metadata.listeners import MetadataListener
+from broker.partition import Partition
+from broker.topics import CONSUMER_OFFSETS
+from protocol.errors import ErrorCode
+from protocol.hashing import partition_for
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.image import PartitionState, Topic
+    from broker.replicas import Replicas
+    from storage.producers import VerificationGuard
+
+LOAD_IN_PROGRESS_SINCE: Final = 2
+"""TxnOffsetCommit clients before this version crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+MS_PER_MINUTE: Final = 60_000
+
+log = get_logger()
+
+
+class GroupCoordinator(MetadataListener):
+    """Keeps the groups whose partition of ``__consumer_offsets`` this node leads."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: ClusterMetadata,
+        replicas: Replicas,
+        new_uuid: Callable[[], object] = uuid.uuid4,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._metadata = metadata
+        self._replicas = replicas
+        self._new_uuid = new_uuid
+        self._shards: dict[int, Shard] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._expiry: Timer | None = None
+        metadata.subscribe(self)
+
+    # -- coming and going ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load what this node leads, and look for expired offsets from time to time."""
+        topic = self._metadata.topic(CONSUMER_OFFSETS)
+        for state in topic.partitions if topic is not None else ():
+            self.load(state.index)
+        self._arm_expiry()
+
+    def load(self, index: int) -> asyncio.Task[None] | None:
+        """This node leads a partition now: read its log. A long one takes several turns, and a task to await."""
+        partition = self._replicas.leader(CONSUMER_OFFSETS, index)
+        if not isinstance(partition, Partition):
+            return None
+        self.unload(index)
+        shard = self._shards[index] = Shard(partition, lambda: self._config, self._clock)
+        steps = shard.load()
+        if next(steps, "loaded") == "loaded" or next(steps, "loaded") == "loaded":
+            self._loaded(shard)
+            return None
+        task = self._loads[index] = asyncio.get_running_loop().create_task(self._load_on(index, shard, steps))
+        return task
+
+    async def _load_on(self, index: int, shard: Shard, steps: Iterator[None]) -> None:
+        for _ in steps:
+            await asyncio.sleep(0)
+        self._loads.pop(index, None)
+        self._loaded(shard)
+
+    def _loaded(self, shard: Shard) -> None:
+        """Topics that were deleted while nobody could write their tombstones are made up for."""
+        for name, topic_id in shard.memory.offsets.topics():
+            if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
+                commits.forget_topic(shard, name, topic_id)
+
+    def unload(self, index: int, error: ErrorCode = ErrorCode.not_coordinator) -> None:
+        """This node leads the partition no more."""
+        task = self._loads.pop(index, None)
+        if task is not None:
+            task.cancel()
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.unload(error)
+
+    def close(self) -> None:
+        """The node stops: nobody is kept waiting, and no timer is left."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for index in tuple(self._shards):
+            self.unload(index)
+
+    def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
+        if topic.name == CONSUMER_OFFSETS and partition.index in self._shards:
+            self._shard_at(partition.index)
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        """Its offsets go with it."""
+        if topic.name == CONSUMER_OFFSETS:
+            for index in tuple(self._shards):
+                self.unload(index)
+            return
+        for shard in self._open_shards():
+            commits.forget_topic(shard, topic.name, topic.topic_id)
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that keeps this group."""
+        topic = self._metadata.topic(CONSUMER_OFFSETS)
+        count = self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+        return partition_for(group_id, count)
+
+    def _shard_of(self, group_id: str) -> Shard | ErrorCode:
+        return self._shard_at(self.partition_for(group_id))
+
+    def _shard_at(self, index: int) -> Shard | ErrorCode:
+        """The shard, ready to work. One that this node has come to lead is loaded when it is first asked for."""
+        partition = self._replicas.leader(CONSUMER_OFFSETS, index)
+        if not isinstance(partition, Partition):
+            self.unload(index)
+            return ErrorCode.not_coordinator
+        shard = self._shards.get(index)
+        if shard is None or shard.partition is not partition or shard.leader_epoch != partition.leader_epoch:
+            self.load(index)
+            shard = self._shards[index]
+        return ErrorCode.coordinator_load_in_progress if shard.loading else shard
+
+    def _open_shards(self) -> list[Shard]:
+        return [shard for shard in self._shards.values() if not shard.loading]
+
+    # -- members ------------------------------------------------------------------------------------------------
+
+    def join(
+        self, request: JoinGroupRequest, client_id: str | None, client_host: str, api_version: int
+    ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+        config = self._config
+        session_timeout_ms = request.session_timeout_ms
+        lower, upper = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if not request.group_id:
+            return JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.invalid_group_id)
+        if not lower <= session_timeout_ms <= upper:
+            return JoinGroupResponse(
+                member_id=request.member_id, error_code=ErrorCode.invalid_session_timeout
+            )
+        shard = self._shard_of(request.group_id)
+        if isinstance(shard, ErrorCode):
+            return JoinGroupResponse(error_code=shard)
+        now_ms = self._clock.now_ms()
+        group = shard.memory.groups.get(request.group_id)
+        effects: list[Effect] = []
+        if group is None:
+            if request.member_id:
+                return JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.unknown_member_id)
+            group, effects = classic.create(request.group_id, shard.memory.rules, now_ms)
+            shard.memory.groups[request.group_id] = group
+        caller = classic.Caller(client_id or "", client_host, api_version, str(self._new_uuid()))
+        reply: Reply[JoinGroupResponse] = Reply()
+        shard.run(group, [*effects, *classic.join(group, request, caller, reply, now_ms)])
+        return reply.result()
+
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+        found = self._group_of(request.group_id)
+        if isinstance(found, ErrorCode):
+            return SyncGroupResponse(error_code=found)
+        shard, group = found
+        if group is None:
+            return SyncGroupResponse(error_code=ErrorCode.unknown_member_id)
+        reply: Reply[SyncGroupResponse] = Reply()
+        shard.run(group, classic.sync(group, request, reply, self._clock.now_ms()))
+        return reply.result()
+
+    def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> ErrorCode:
+        found = self._group_of(group_id)
+        if found is ErrorCode.coordinator_load_in_progress:
+            # Members cannot have expired yet, so there is nothing to be told.
+            return ErrorCode.none
+        if isinstance(found, ErrorCode):
+            return found
+        shard, group = found
+        if group is None:
+            return ErrorCode.unknown_member_id
+        error, effects = classic.heartbeat(group, member_id, group_instance_id, generation_id)
+        shard.run(group, effects)
+        return error
+
+    def leave(
+        self, group_id: str, members: Sequence[MemberIdentity]
+    ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+        found = self._group_of(group_id)
+        if isinstance(found, ErrorCode):
+            return LeaveGroupResponse(error_code=found)
+        shard, group = found
+        if group is None:
+            return LeaveGroupResponse(
+                members=[
+                    MemberResponse(
+                        member_id=member.member_id,
+                        group_instance_id=member.group_instance_id,
+                        error_code=ErrorCode.unknown_member_id,
+                    )
+                    for member in members
+                ]
+            )
+        reply: Reply[LeaveGroupResponse] = Reply()
+        shard.run(group, classic.leave(group, members, reply, self._clock.now_ms()))
+        return reply.result()
+
+    def _group_of(self, group_id: str) -> tuple[Shard, ClassicGroup | None] | ErrorCode:
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        shard = self._shard_of(group_id)
+        return shard if isinstance(shard, ErrorCode) else (shard, shard.memory.groups.get(group_id))
+
+    # -- groups -------------------------------------------------------------------------------------------------
+
+    def find(self, group_id: str) -> ClassicGroup | ErrorCode:
+        """A group to look at. The empty group id may have committed offsets, too."""
+        shard = self._shard_of(group_id)
+        if isinstance(shard, ErrorCode):
+            return shard
+        return shard.memory.groups.get(group_id, ErrorCode.group_id_not_found)
+
+    def all_groups(self) -> list[ClassicGroup] | ErrorCode:
+        """Every group that this node coordinates; an error while some cannot be known yet."""
+        shards = self._shards.values()
+        if any(shard.loading for shard in shards):
+            return ErrorCode.coordinator_load_in_progress
+        return [group for shard in shards for group in shard.memory.groups.values()]
+
+    def delete(self, group_id: str) -> ErrorCode | Awaitable[ErrorCode]:
+        shard = self._shard_of(group_id)
+        return shard if isinstance(shard, ErrorCode) else commits.delete_group(shard, group_id)
+
+    # -- offsets ------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
+    ) -> Errors | Awaitable[Errors]:
+        shard = self._shard_of(who.group_id)
+        if isinstance(shard, ErrorCode):
+            return [shard] * len(offsets)
+        return commits.commit(shard, who, offsets, retention_ms, api_version)
+
+    def commit_transactional(
+        self,
+        group_id: str,
+        member_id: str,
+        generation_id: int,
+        group_instance_id: str | None,
+        producer_id: int,
+        producer_epoch: int,
+        offsets: Sequence[OffsetToCommit],
+        api_version: int,
+        *,
+        guard: VerificationGuard | None = None,
+        verified: bool = False,
+    ) -> Errors | Awaitable[Errors]:
+        """The group's part of TxnOffsetCommit, after the producer was checked: one error for each offset.
+
+        ``guard`` and ``verified`` are for the append (``Partition.append_internal``).
+        """
+        shard = self._shard_of(group_id) if group_id else ErrorCode.invalid_group_id
+        if isinstance(shard, ErrorCode):
+            if shard is ErrorCode.coordinator_load_in_progress and api_version < LOAD_IN_PROGRESS_SINCE:
+                shard = ErrorCode.coordinator_not_available
+            return [shard] * len(offsets)
+        who = Committer(group_id, member_id, generation_id, group_instance_id)
+        producer = Producer(producer_id, producer_epoch, guard, verified)
+        return commits.commit_transactional(shard, who, offsets, producer)
+
+    def on_marker(
+        self, partition_index: int, producer_id: int, producer_epoch: int, committed: bool, marker_offset: int
+    ) -> None:
+        """The end of a transaction is committed in a partition. A shard that is not loaded yet reads it in its log."""
+        shard = self._shards.get(partition_index)
+        if shard is not None and not shard.loading:
+            shard.memory.offsets.end_transaction(producer_id, committed, marker_offset)
+
+    def fetch(
+        self, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]:
+        shard = self._shard_of(wanted.group_id)
+        if isinstance(shard, ErrorCode):
+            return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=shard)
+        return commits.fetch(shard, wanted, require_stable=require_stable)
+
+    def delete_offsets(
+        self, group_id: str, spots: Sequence[Spot]
+    ) -> tuple[ErrorCode, Errors] | Awaitable[tuple[ErrorCode, Errors]]:
+        shard = self._shard_of(group_id) if group_id else ErrorCode.invalid_group_id
+        return (shard, []) if isinstance(shard, ErrorCode) else commits.delete_offsets(shard, group_id, spots)
+
+    # -- expiry -------------------------------------------------------------------------------------------------
+
+    def _arm_expiry(self) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._expiry = self._clock.call_later_ms(interval_ms, self._begin_expiry, Domain.GROUPS)
+
+    def _begin_expiry(self) -> None:
+        self._expire_next(tuple(self._shards))
+
+    def _expire_next(self, indices: Sequence[int]) -> None:
+        """One shard a turn, so that many groups do not hold up the loop."""
+        if not indices:
+            self._arm_expiry()
+            return
+        shard = self._shards.get(indices[0])
+        if shard is not None and not shard.loading:
+            count = commits.expire(shard, self._config.offsets_retention_minutes * MS_PER_MINUTE)
+            if count:
+                log.info("expired offsets and groups deleted", partition=indices[0], tombstones=count)
+        rest = partial(self._expire_next, indices[1:])
+        self._expiry = self._clock.call_later_ms(0, rest, Domain.GROUPS)
+
+    # -- comparison ---------------------------------------------------------------------------------------------
+
+    def memory(self) -> dict[int, dict[str, object]]:
+        """All that follows from the logs, by partition, as plain values: a rebuilt coordinator has the same."""
+        return {
+            index: shard.memory.image() for index, shard in sorted(self._shards.items()) if not shard.loading
+        }

@@ -1,0 +1,244 @@
+"""JoinGroup to one classic group. Pure; part of the state machine of ``broker.groups.classic``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from broker.groups import rebalance
+from broker.groups.effects import Answer, Append, Arm, Cancel, Effect, Replaced
+from broker.groups.group import ClassicGroup, State
+from broker.groups.members import Member, protocols_of
+from broker.groups.rebalance import Out, rearm_session, session
+from broker.groups.replies import join_accepted, join_error, sync_error
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
+
+NO_MEMBER_ID: Final = ""
+MEMBER_ID_REQUIRED_SINCE: Final = 4
+SKIP_ASSIGNMENT_SINCE: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a JoinGroup, in which version, and a fresh uuid for the member id it may need."""
+
+    client_id: str
+    client_host: str
+    api_version: int
+    uuid: str
+
+
+def join(
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: object, now_ms: int
+) -> list[Effect]:
+    """A member wants to be in the next generation."""
+    out: Out = []
+    if caller.api_version == 0:
+        # Before KIP-62 one timeout served as both.
+        request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
+    error = _refusal(group, request)
+    if error is ErrorCode.group_max_size_reached:
+        group.remove(request.member_id)
+        out.append(Cancel(session(request.member_id)))
+        out.append(Answer(token, join_error(NO_MEMBER_ID, error)))
+    elif error is not ErrorCode.none:
+        out.append(Answer(token, join_error(request.member_id, error)))
+    elif request.member_id:
+        _join_known(group, request, caller, token, now_ms, out)
+    else:
+        _join_new(group, request, caller, token, now_ms, out)
+    return out
+
+
+def _refusal(group: ClassicGroup, request: JoinGroupRequest) -> ErrorCode:
+    """What is wrong before the member itself is looked at."""
+    if not _has_room(group, request.member_id):
+        return ErrorCode.group_max_size_reached
+    if group.state is State.DEAD:
+        return ErrorCode.coordinator_not_available
+    if not group.supports(request.protocol_type, frozenset(offer.name for offer in request.protocols)):
+        return ErrorCode.inconsistent_group_protocol
+    return ErrorCode.none
+
+
+def _has_room(group: ClassicGroup, member_id: str) -> bool:
+    """``group.max.size``. While members rejoin, those who have joined count, so that the last to come are let go."""
+    room = group.rules.group_size_max
+    known = group.members.get(member_id)
+    if group.state is State.PREPARING_REBALANCE:
+        return (known is not None and known.joining is not None) or group.members.awaiting_join < room
+    if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
+        return known is not None or len(group.members) < room
+    return True
+
+
+def _join_new(
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: object, now_ms: int, out: Out
+) -> None:
+    instance_id = request.group_instance_id
+    member_id = f"{caller.client_id if instance_id is None else instance_id}-{caller.uuid}"
+    if instance_id is not None:
+        old_id = group.members.static_id(instance_id)
+        if old_id is not None:
+            _replace_static(group, request, caller, token, old_id, member_id, now_ms, out)
+            return
+    elif caller.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        _give_member_id(group, request, token, member_id, out)
+        return
+    _add_member(group, request, caller, token, member_id, now_ms, out)
+
+
+def _give_member_id(
+    group: ClassicGroup, request: JoinGroupRequest, token: object, member_id: str, out: Out
+) -> None:
+    """KIP-394: a client that is not there to take its id back must not become a member that nobody hears of."""
+    if len(group.pending_joins) >= group.rules.pending_members_max:
+        out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.group_max_size_reached)))
+        return
+    group.pending_joins[member_id] = None
+    out.append(Arm(session(member_id), request.session_timeout_ms))
+    out.append(Answer(token, join_error(member_id, ErrorCode.member_id_required)))
+
+
+def _add_member(
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    caller: Caller,
+    token: object,
+    member_id: str,
+    now_ms: int,
+    out: Out,
+) -> None:
+    if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+        group.new_member_added = True
+    if not group.members:
+        group.protocol_type = request.protocol_type
+    group.members.add(
+        Member(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=caller.client_id,
+            client_host=caller.client_host,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=protocols_of(request.protocols),
+            joining=token,
+            is_new=True,
+        )
+    )
+    if group.leader is None:
+        group.leader = member_id
+    group.pending_joins.pop(member_id, None)
+    out.append(Arm(session(member_id), group.rules.new_member_join_timeout_ms))
+    rebalance.rebalance_or_complete_join(group, now_ms, out)
+
+
+def _join_known(
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: object, now_ms: int, out: Out
+) -> None:
+    member_id = request.member_id
+    if member_id in group.pending_joins:
+        if request.group_instance_id is not None:
+            # Pending ids are given to dynamic members only; Kafka fails the same way.
+            out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.unknown_server_error)))
+            return
+        _add_member(group, request, caller, token, member_id, now_ms, out)
+        return
+    error = group.members.check(member_id, request.group_instance_id)
+    if error is not ErrorCode.none:
+        out.append(Answer(token, join_error(member_id, error)))
+    elif _needs_rebalance(group, request):
+        _update_member(group, group.members[member_id], request, token, out)
+        rebalance.rebalance_or_complete_join(group, now_ms, out)
+    else:
+        # The answer of this generation again: the first one may have been lost.
+        out.append(Answer(token, join_accepted(group, member_id)))
+
+
+def _needs_rebalance(group: ClassicGroup, request: JoinGroupRequest) -> bool:
+    """Does a member that joins again mean it? A leader always does: it may have seen new partitions."""
+    if group.state is State.PREPARING_REBALANCE:
+        return True
+    if group.state is State.STABLE and request.member_id == group.leader:
+        return True
+    return group.members[request.member_id].protocols != protocols_of(request.protocols)
+
+
+def _update_member(
+    group: ClassicGroup, member: Member, request: JoinGroupRequest, token: object, out: Out
+) -> None:
+    group.members.update(
+        member, protocols_of(request.protocols), request.rebalance_timeout_ms, request.session_timeout_ms
+    )
+    superseded = group.members.await_join(member, token)
+    if superseded is not None:
+        # The client has given up on that connection; Kafka leaves the request there for ever.
+        out.append(Answer(superseded, join_error(member.member_id, ErrorCode.rebalance_in_progress)))
+
+
+def _replace_static(
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    caller: Caller,
+    token: object,
+    old_id: str,
+    new_id: str,
+    now_ms: int,
+    out: Out,
+) -> None:
+    """A static member has been restarted: its new incarnation takes over, the old one is fenced (KIP-345)."""
+    old = group.members[old_id]
+    old_leader = group.leader
+    _fence(group, old, out)
+    new = replace(old, member_id=new_id, is_new=False)
+    _swap_member(group, old_id, new, out)
+    _update_member(group, new, request, token, out)
+    rearm_session(new, out)
+    if group.state is State.STABLE and group.members.select_protocol() == group.protocol_name:
+        purpose = Replaced(old, new_id, old_leader, caller.api_version)
+        out.append(Append(group.record(), purpose))
+    elif group.state is State.PREPARING_REBALANCE:
+        rebalance.maybe_complete_join(group, now_ms, out)
+    else:
+        # In CompletingRebalance the leader may be assigning to the old id at this very moment.
+        rebalance.prepare(group, now_ms, out)
+
+
+def _fence(group: ClassicGroup, old: Member, out: Out) -> None:
+    rebalance.answer_join(group, old, join_error(old.member_id, ErrorCode.fenced_instance_id), out)
+    if old.syncing is not None:
+        out.append(Answer(old.syncing, sync_error(ErrorCode.fenced_instance_id)))
+        old.syncing = None
+
+
+def _swap_member(group: ClassicGroup, old_id: str, new: Member, out: Out) -> None:
+    group.members.replace(old_id, new)
+    if group.leader == old_id:
+        group.leader = new.member_id
+    if old_id in group.pending_syncs:
+        group.pending_syncs.remove(old_id)
+        group.pending_syncs.add(new.member_id)
+    out.append(Cancel(session(old_id)))
+
+
+def replacement_stored(group: ClassicGroup, replaced: Replaced, error: ErrorCode, out: Out) -> None:
+    """The record with the new id of a static member is in the log, or will never be."""
+    member = group.members.get(replaced.new_id)
+    if member is None or member.joining is None or group.state is not State.STABLE:
+        return  # a rebalance has begun meanwhile, and the member takes part in it
+    if error is not ErrorCode.none:
+        response = join_accepted(group, NO_MEMBER_ID, leader=replaced.old_leader)
+        response.error_code = error
+        rebalance.answer_join(group, member, response, out)
+        _swap_member(group, replaced.new_id, replaced.old, out)
+        rearm_session(replaced.old, out)
+        return
+    if replaced.api_version >= SKIP_ASSIGNMENT_SINCE:
+        # A leader that came back stays one, knows the members, and leaves the assignment alone.
+        skip = group.leader == replaced.new_id
+        response = join_accepted(group, replaced.new_id, skip_assignment=skip)
+    else:
+        # Under the name of the old leader the new incarnation takes itself for a follower, and assigns nothing.
+        response = join_accepted(group, replaced.new_id, leader=replaced.old_leader)
+    rebalance.answer_join(group, member, response, out)

@@ -1,0 +1,182 @@
+"""The members of one classic group, with the counts that protocol selection asks for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.hashing import java_string_hash
+from protocol.messages.join_group import JoinGroupRequestProtocol
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata) in the member's order of preference; names are unique."""
+
+NO_ASSIGNMENT: Final = b""
+
+
+def protocols_of(offered: Sequence[JoinGroupRequestProtocol]) -> Protocols:
+    """What a JoinGroup offers. Kafka keeps the first of several protocols with one name."""
+    unique: dict[str, bytes] = {}
+    for protocol in offered:
+        unique.setdefault(protocol.name, bytes(protocol.metadata))
+    return tuple(unique.items())
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One member. ``joining`` and ``syncing`` are the tokens of its unanswered JoinGroup and SyncGroup."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = NO_ASSIGNMENT
+    joining: object | None = None
+    syncing: object | None = None
+    is_new: bool = False
+    """Not yet told its id: it cannot send heartbeats, so its session runs even while its JoinGroup waits."""
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def may_be_silent(self) -> bool:
+        """A member with an unanswered JoinGroup or SyncGroup is alive by definition, unless it is new."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    def metadata(self, protocol_name: str) -> bytes:
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise KeyError(f"member {self.member_id} does not support {protocol_name}")
+
+    def vote(self, candidates: Iterable[str]) -> str:
+        """The first of the member's protocols that everybody supports."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+class Members:
+    """All members of a group by id, in the order they came."""
+
+    __slots__ = ("_by_id", "_static", "_support", "awaiting_join")
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Member] = {}
+        self._static: dict[str, str] = {}
+        self._support: dict[str, int] = {}
+        self.awaiting_join = 0
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._by_id.values()))
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._by_id
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._by_id[member_id]
+
+    def get(self, member_id: str) -> Member | None:
+        return self._by_id.get(member_id)
+
+    def static_id(self, group_instance_id: str) -> str | None:
+        """The member id that this instance has now."""
+        return self._static.get(group_instance_id)
+
+    def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Is this a member, and the living incarnation of its instance (KIP-345)?"""
+        if group_instance_id is not None:
+            living = self._static.get(group_instance_id)
+            if living is None:
+                return ErrorCode.unknown_member_id
+            if living != member_id:
+                return ErrorCode.fenced_instance_id
+        return ErrorCode.none if member_id in self._by_id else ErrorCode.unknown_member_id
+
+    def add(self, member: Member) -> None:
+        assert member.member_id not in self._by_id
+        self._by_id[member.member_id] = member
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self._static
+            self._static[member.group_instance_id] = member.member_id
+        self._count(member.protocols, 1)
+        if member.joining is not None:
+            self.awaiting_join += 1
+
+    def remove(self, member_id: str) -> Member | None:
+        member = self._by_id.pop(member_id, None)
+        if member is None:
+            return None
+        self._count(member.protocols, -1)
+        if member.joining is not None:
+            self.awaiting_join -= 1
+        if member.group_instance_id is not None:
+            del self._static[member.group_instance_id]
+        return member
+
+    def replace(self, old_id: str, new: Member) -> None:
+        """Put ``new`` where ``old_id`` stands, so that the order of coming is kept."""
+        order = [new.member_id if member_id == old_id else member_id for member_id in self._by_id]
+        self.remove(old_id)
+        self.add(new)
+        self._by_id = {member_id: self._by_id[member_id] for member_id in order}
+
+    def update(
+        self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def await_join(self, member: Member, token: object | None) -> object | None:
+        """Park a JoinGroup with its member, or (None) take it away; returns the one that was there."""
+        before, member.joining = member.joining, token
+        self.awaiting_join += (token is not None) - (before is not None)
+        return before
+
+    def support_any(self, names: Iterable[str]) -> bool:
+        """Does every member support one of these?"""
+        return any(self._support.get(name, 0) == len(self._by_id) for name in names)
+
+    def select_protocol(self) -> str:
+        """Each member votes for its first candidate; the most votes win.
+
+        Kafka leaves a tie to the order of a ``HashMap``, which follows from the names: so do we.
+        """
+        candidates = {name for name, count in self._support.items() if count == len(self._by_id)}
+        votes: dict[str, int] = {}
+        for member in self._by_id.values():
+            name = member.vote(candidates)
+            votes[name] = votes.get(name, 0) + 1
+        return min(votes, key=lambda name: (-votes[name], _hash_map_bucket(name, len(votes))))
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
+
+    def _count(self, protocols: Protocols, difference: int) -> None:
+        for name, _ in protocols:
+            count = self._support.get(name, 0) + difference
+            if count:
+                self._support[name] = count
+            else:
+                self._support.pop(name, None)
+
+
+def _hash_map_bucket(key: str, entries: int) -> int:
+    """Where a ``java.util.HashMap`` of so many entries, grown from its default size, keeps this key."""
+    buckets = 16
+    while entries > buckets * 3 // 4:
+        buckets *= 2
+    spread = java_string_hash(key) & 0xFFFF_FFFF
+    return (spread ^ (spread >> 16)) & (buckets - 1)

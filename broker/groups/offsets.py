@@ -1,0 +1,248 @@
+"""The offsets of one partition of ``__consumer_offsets``: committed ones, and those that wait for a transaction. Pure.
+
+Everything here follows from the records and markers of the partition, in order; live and on load the same functions
+are called. KIP-98 (offsets in transactions), KIP-447 (stable fetches), KIP-211 (expiry), KIP-848 (topic ids).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from broker.groups.group import NO_TIMESTAMP, ClassicGroup, State
+from protocol.batch import NO_PRODUCER_ID
+from protocol.errors import ErrorCode
+from protocol.records.group_log import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue
+
+Spot = tuple[str, int]
+"""A topic's partition."""
+
+NO_RETENTION_OF_ITS_OWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A position, and where in the log it was written."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    topic_id: UUID | None
+    record_offset: int
+
+    @classmethod
+    def of(cls, value: OffsetCommitValue, record_offset: int) -> CommittedOffset:
+        return cls(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp_ms,
+            value.expire_timestamp_ms,
+            value.topic_id,
+            record_offset,
+        )
+
+    def is_of_topic(self, topic_id: UUID | None) -> bool:
+        """A topic may have been deleted and made anew under the same name. Old records and requests know no id."""
+        return topic_id is None or self.topic_id is None or topic_id == self.topic_id
+
+
+class Found(NamedTuple):
+    """An answer to OffsetFetch."""
+
+    error: ErrorCode
+    committed: CommittedOffset | None
+
+
+UNSTABLE: Final = Found(ErrorCode.unstable_offset_commit, None)
+NOTHING: Final = Found(ErrorCode.none, None)
+
+
+class GroupOffsets:
+    """Committed and pending offsets of all groups of one partition."""
+
+    __slots__ = ("_committed", "_open", "_pending")
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[Spot, CommittedOffset]] = {}
+        self._pending: dict[int, dict[tuple[str, Spot], CommittedOffset]] = {}
+        # The other way round: which producers have something pending for a spot.
+        self._open: dict[str, dict[Spot, set[int]]] = {}
+
+    # -- from the log -------------------------------------------------------------------------------------------
+
+    def apply_commit(
+        self,
+        record_offset: int,
+        producer_id: int,
+        key: OffsetCommitKey | LegacyOffsetCommitKey,
+        value: OffsetCommitValue | None,
+    ) -> None:
+        """One record: a commit, a commit within a transaction, or a tombstone, which ends both."""
+        spot = (key.topic, key.partition)
+        if value is None:
+            self._remove(key.group, spot)
+            return
+        committed = CommittedOffset.of(value, record_offset)
+        if producer_id == NO_PRODUCER_ID:
+            self._committed.setdefault(key.group, {})[spot] = committed
+            return
+        self._pending.setdefault(producer_id, {})[key.group, spot] = committed
+        self._open.setdefault(key.group, {}).setdefault(spot, set()).add(producer_id)
+
+    def _remove(self, group_id: str, spot: Spot) -> None:
+        """A tombstone also drops what is pending, so that a later marker brings nothing back."""
+        of_group = self._committed.get(group_id)
+        if of_group is not None and of_group.pop(spot, None) is not None and not of_group:
+            del self._committed[group_id]
+        for producer_id in tuple(self._open.get(group_id, {}).get(spot, ())):
+            self._settle(producer_id, group_id, spot)
+
+    def end_transaction(self, producer_id: int, committed: bool, marker_offset: int) -> None:
+        """A marker was committed. Of a pending and a committed offset the one that is later in the log counts."""
+        pending = self._pending.get(producer_id, {})
+        for (group_id, spot), offset in tuple(pending.items()):
+            if offset.record_offset > marker_offset:
+                continue  # of the producer's next transaction
+            self._settle(producer_id, group_id, spot)
+            if committed:
+                of_group = self._committed.setdefault(group_id, {})
+                current = of_group.get(spot)
+                if current is None or offset.record_offset > current.record_offset:
+                    of_group[spot] = offset
+
+    def _settle(self, producer_id: int, group_id: str, spot: Spot) -> None:
+        pending = self._pending[producer_id]
+        del pending[group_id, spot]
+        if not pending:
+            del self._pending[producer_id]
+        of_group = self._open[group_id]
+        of_group[spot].discard(producer_id)
+        if not of_group[spot]:
+            del of_group[spot]
+            if not of_group:
+                del self._open[group_id]
+
+    # -- questions ----------------------------------------------------------------------------------------------
+
+    def find(
+        self, group_id: str, topic: str, partition: int, *, require_stable: bool, topic_id: UUID | None = None
+    ) -> Found:
+        """The committed offset, if any. A stable one is not there while a transaction may change it (KIP-447)."""
+        spot = (topic, partition)
+        if require_stable and self.is_unstable(group_id, spot):
+            return UNSTABLE
+        committed = self._committed.get(group_id, {}).get(spot)
+        if committed is None or not committed.is_of_topic(topic_id):
+            return NOTHING
+        return Found(ErrorCode.none, committed)
+
+    def committed_spots(self, group_id: str) -> list[Spot]:
+        """Where the group has committed, in the order of the first commits; not where offsets are pending only."""
+        return list(self._committed.get(group_id, ()))
+
+    def all_spots(self, group_id: str) -> list[Spot]:
+        """Committed or pending: what must be buried with the group."""
+        return list(dict.fromkeys((*self._committed.get(group_id, ()), *self._open.get(group_id, ()))))
+
+    def exists(self, group_id: str, spot: Spot) -> bool:
+        return spot in self._committed.get(group_id, ()) or self.is_unstable(group_id, spot)
+
+    def is_unstable(self, group_id: str, spot: Spot) -> bool:
+        return spot in self._open.get(group_id, ())
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        return group_id in self._open
+
+    def groups(self) -> Iterator[str]:
+        """Every group that has something here."""
+        return iter(tuple(dict.fromkeys((*self._committed, *self._open))))
+
+    def topics(self) -> set[tuple[str, UUID | None]]:
+        """Every topic that some offset here is about."""
+        offsets = [offset for of_group in self._committed.values() for offset in of_group.items()]
+        offsets += [
+            (spot, offset) for pending in self._pending.values() for (_, spot), offset in pending.items()
+        ]
+        return {(spot[0], offset.topic_id) for spot, offset in offsets}
+
+    def of_topic(self, topic: str, topic_id: UUID | None) -> list[tuple[str, Spot]]:
+        """What a deleted topic leaves behind: (group, spot)."""
+        found: dict[tuple[str, Spot], None] = {}
+        for group_id, of_group in self._committed.items():
+            for spot, offset in of_group.items():
+                if spot[0] == topic and offset.is_of_topic(topic_id):
+                    found[group_id, spot] = None
+        for pending in self._pending.values():
+            for (group_id, spot), offset in pending.items():
+                if spot[0] == topic and offset.is_of_topic(topic_id):
+                    found[group_id, spot] = None
+        return list(found)
+
+    # -- expiry -------------------------------------------------------------------------------------------------
+
+    def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> tuple[list[Spot], bool]:
+        """(spots of the group whose time is over, whether nothing would be left of it)."""
+        group_id = group.group_id
+        of_group = self._committed.get(group_id)
+        if of_group is None:
+            return [], not self.has_open_transaction(group_id)
+        if not _may_expire(group):
+            return [], False
+        subscribed: dict[str, bool] = {}
+        spots = []
+        for spot, offset in of_group.items():
+            topic = spot[0]
+            if topic not in subscribed:
+                subscribed[topic] = group.is_subscribed_to(topic)
+            if (
+                not subscribed[topic]
+                and _is_over(group, offset, now_ms, retention_ms)
+                and not self.is_unstable(group_id, spot)
+            ):
+                spots.append(spot)
+        return spots, len(spots) == len(of_group) and not self.has_open_transaction(group_id)
+
+    # -- comparison ---------------------------------------------------------------------------------------------
+
+    def image(self) -> dict[str, object]:
+        """All of it as plain values, for a comparison with what the log says."""
+        return {
+            "committed": {
+                group_id: dict(sorted(of_group.items()))
+                for group_id, of_group in sorted(self._committed.items())
+            },
+            "pending": {
+                producer_id: dict(sorted(pending.items()))
+                for producer_id, pending in sorted(self._pending.items())
+            },
+            "open": {
+                group_id: {spot: sorted(producers) for spot, producers in sorted(of_group.items())}
+                for group_id, of_group in sorted(self._open.items())
+            },
+        }
+
+
+def _may_expire(group: ClassicGroup) -> bool:
+    """Members keep the offsets of what they are subscribed to, if that can be known, and all offsets otherwise."""
+    if group.protocol_type is None or group.state is State.EMPTY:
+        return True
+    return group.state is State.STABLE and group.subscribed_topics() is not None
+
+
+def _is_over(group: ClassicGroup, offset: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
+    if offset.expire_timestamp_ms != NO_RETENTION_OF_ITS_OWN:
+        return now_ms >= offset.expire_timestamp_ms
+    since_ms = offset.commit_timestamp_ms
+    if (
+        group.protocol_type is not None
+        and group.state is State.EMPTY
+        and group.state_since_ms != NO_TIMESTAMP
+    ):
+        # KIP-211: the last member's going starts the clock. Old records do not tell when that was.
+        since_ms = group.state_since_ms
+    return now_ms - since_ms >= retention_ms

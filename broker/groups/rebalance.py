@@ -1,0 +1,192 @@
+"""How a rebalance goes: join phase, sync phase, and what removes a member on the way. Pure.
+
+Each function changes the group and adds what must be done to ``out``. The walk of one rebalance:
+
+    prepare -> (all joined, or the time is over) -> complete_join -> SyncGroup of the leader -> Append -> Stable
+"""
+
+from __future__ import annotations
+
+from broker.groups.effects import (
+    JOIN_TIMER,
+    SYNC_TIMER,
+    Answer,
+    Append,
+    Arm,
+    Cancel,
+    Effect,
+    Emptied,
+    Timed,
+    Timer,
+)
+from broker.groups.group import ClassicGroup, State
+from broker.groups.members import NO_ASSIGNMENT, Member
+from broker.groups.replies import join_accepted, join_error, sync_accepted, sync_error
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse
+
+Out = list[Effect]
+
+
+def session(member_id: str) -> Timer:
+    return Timer(Timed.SESSION, member_id)
+
+
+def rearm_session(member: Member, out: Out) -> None:
+    out.append(Arm(session(member.member_id), member.session_timeout_ms))
+
+
+def rebalance_or_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
+    """Something about the members has changed."""
+    if group.can_rebalance:
+        prepare(group, now_ms, out)
+    else:
+        maybe_complete_join(group, now_ms, out)
+
+
+def prepare(group: ClassicGroup, now_ms: int, out: Out) -> None:
+    """Ask everybody to join again."""
+    if group.state is State.COMPLETING_REBALANCE:
+        drop_assignments(group, ErrorCode.rebalance_in_progress, out)
+    group.pending_syncs.clear()
+    out.append(Cancel(SYNC_TIMER))
+    is_initial = group.state is State.EMPTY
+    group.move_to(State.PREPARING_REBALANCE, now_ms)
+    if is_initial:
+        # Nobody is there yet, so "everybody has joined" means nothing: others get some time to come (KIP-134).
+        delay_ms = group.rules.initial_rebalance_delay_ms
+        group.new_member_added = False
+        group.initial_delay_ms = delay_ms
+        group.initial_remaining_ms = max(group.members.rebalance_timeout_ms - delay_ms, 0)
+        out.append(Arm(JOIN_TIMER, delay_ms))
+    elif group.all_have_joined:
+        complete_join(group, now_ms, out)
+    else:
+        out.append(Arm(JOIN_TIMER, group.members.rebalance_timeout_ms))
+
+
+def maybe_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
+    if group.state is not State.PREPARING_REBALANCE or group.previous_state is State.EMPTY:
+        return
+    if group.all_have_joined:
+        complete_join(group, now_ms, out)
+
+
+def join_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
+    """The join timer has fired: the initial delay is renewed while members keep coming, else the phase ends."""
+    if group.state is not State.PREPARING_REBALANCE:
+        return
+    if group.previous_state is State.EMPTY and group.new_member_added and group.initial_remaining_ms:
+        group.new_member_added = False
+        remaining_ms = group.initial_remaining_ms
+        next_delay_ms = min(group.rules.initial_rebalance_delay_ms, remaining_ms)
+        group.initial_remaining_ms = max(remaining_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = next_delay_ms
+        out.append(Arm(JOIN_TIMER, next_delay_ms))
+    else:
+        complete_join(group, now_ms, out)
+
+
+def complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
+    """End the join phase with those who are there. Static members stay without being there (KIP-345)."""
+    out.append(Cancel(JOIN_TIMER))
+    for member in group.members:
+        if member.joining is None and not member.is_static:
+            group.remove(member.member_id)
+            out.append(Cancel(session(member.member_id)))
+    if not _elect_joined_leader(group):
+        if group.members:
+            # Only absent static members are left: wait until they come or their sessions end.
+            out.append(Arm(JOIN_TIMER, group.members.rebalance_timeout_ms))
+            return
+        group.start_generation(now_ms)
+        out.append(Append(group.record(), Emptied()))
+        return
+    group.start_generation(now_ms)
+    for member in group.members:
+        answer_join(group, member, join_accepted(group, member.member_id), out)
+        rearm_session(member, out)
+        member.is_new = False
+        group.pending_syncs.add(member.member_id)
+    out.append(Arm(SYNC_TIMER, group.members.rebalance_timeout_ms))
+
+
+def _elect_joined_leader(group: ClassicGroup) -> bool:
+    """Keep the leader if it has joined, else take the first member that has. False: nobody has joined."""
+    if group.leader is None:
+        return False
+    if group.members[group.leader].joining is not None:
+        return True
+    joined = next((member.member_id for member in group.members if member.joining is not None), None)
+    if joined is None:
+        return False
+    group.leader = joined
+    return True
+
+
+def sync_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
+    """Who has joined must also fetch its assignment, or the group would carry a member that does nothing (KIP-814)."""
+    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_syncs:
+        return
+    for member_id in sorted(group.pending_syncs):
+        group.remove(member_id)
+        out.append(Cancel(session(member_id)))
+    prepare(group, now_ms, out)
+
+
+def session_over(group: ClassicGroup, member_id: str, now_ms: int, out: Out) -> None:
+    if member_id in group.pending_joins:
+        group.remove(member_id)
+        _complete_join_if_all_are_there(group, now_ms, out)
+        return
+    member = group.members.get(member_id)
+    if member is None or member.may_be_silent:
+        # A silent member's session starts anew with the answer that it waits for.
+        return
+    remove_member(group, member, out)
+    if group.state is State.PREPARING_REBALANCE:
+        _complete_join_if_all_are_there(group, now_ms, out)
+    else:
+        rebalance_or_complete_join(group, now_ms, out)
+
+
+def _complete_join_if_all_are_there(group: ClassicGroup, now_ms: int, out: Out) -> None:
+    if group.state is State.PREPARING_REBALANCE and group.all_have_joined:
+        complete_join(group, now_ms, out)
+
+
+def remove_member(group: ClassicGroup, member: Member, out: Out) -> None:
+    """Take a member out. What it waits for is answered: a client that is alive after all joins anew."""
+    answer_join(group, member, join_error("", ErrorCode.unknown_member_id), out)
+    if member.syncing is not None:
+        out.append(Answer(member.syncing, sync_error(ErrorCode.unknown_member_id)))
+        member.syncing = None
+    group.remove(member.member_id)
+    out.append(Cancel(session(member.member_id)))
+
+
+def answer_join(group: ClassicGroup, member: Member, response: JoinGroupResponse, out: Out) -> None:
+    token = group.members.await_join(member, None)
+    if token is not None:
+        out.append(Answer(token, response))
+
+
+def drop_assignments(group: ClassicGroup, error: ErrorCode, out: Out) -> None:
+    for member in group.members:
+        member.assignment = NO_ASSIGNMENT
+    _answer_syncs(group, error, out)
+
+
+def give_assignments(group: ClassicGroup, out: Out) -> None:
+    _answer_syncs(group, ErrorCode.none, out)
+
+
+def _answer_syncs(group: ClassicGroup, error: ErrorCode, out: Out) -> None:
+    for member in group.members:
+        if member.syncing is None:
+            continue
+        response = sync_error(error) if error is not ErrorCode.none else sync_accepted(group, member)
+        out.append(Answer(member.syncing, response))
+        member.syncing = None
+        # While it waited its session did not run.
+        rearm_session(member, out)

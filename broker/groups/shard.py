@@ -1,0 +1,321 @@
+"""One partition of ``__consumer_offsets`` that this node leads: its memory, its log, its timers.
+
+The shell around the pure parts. What is appended is in memory at once, so that the next request sees it, and is answered
+once it is committed; should that never be, the node leads the partition no more, and drops the memory with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+
+from broker.clock import Clock, Domain
+from broker.clock import Timer as ClockTimer
+from broker.crash import crash_point
+from broker.groups import classic
+from broker.groups.effects import Answer, Append, Arm, Assigned, Cancel, Effect, Timer
+from broker.groups.group import ClassicGroup, Rules, State
+from broker.groups.memory import Memory
+from broker.groups.waiting import Reply
+from broker.logging import get_logger
+from broker.partition import Partition
+from protocol.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, build_batch
+from protocol.errors import ErrorCode
+from protocol.records.group_log import GroupMetadataKey
+from protocol.schema import Key, Value
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from storage.producers import VerificationGuard
+
+GROUP_METADATA_VERSION: Final = 3
+RECORD_OVERHEAD_BYTES: Final = 32
+"""At most what a record adds to its key and value: lengths, deltas, no headers."""
+LOAD_TURN_RECORDS: Final = 500
+"""How much of a log is replayed before other work gets its turn."""
+
+# What a failed append means to a client, which knows nothing of the offsets topic.
+CLIENT_ERRORS: Final = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.invalid_fetch_size: ErrorCode.unknown_server_error,
+}
+
+T = TypeVar("T")
+log = get_logger()
+
+
+class LogRecord(NamedTuple):
+    """A record to write: a value of None is a tombstone."""
+
+    key: Key
+    value: Value | None = None
+    version: int = 0
+
+
+class Producer(NamedTuple):
+    """The transactional producer on whose behalf offsets are written, and what its verification left behind."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    guard: VerificationGuard | None = None
+    verified: bool = False
+
+
+NO_PRODUCER: Final = Producer()
+
+
+class _Commit:
+    """An append that waits for the high watermark, or for ``offsets.commit.timeout.ms`` to pass."""
+
+    __slots__ = ("done", "then", "timer")
+
+    def __init__(self, then: Callable[[ErrorCode], None]) -> None:
+        self.then = then
+        self.done = False
+        self.timer: ClockTimer | None = None
+
+    def finish(self, error: ErrorCode) -> None:
+        if self.done:
+            return
+        self.done = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self.then(CLIENT_ERRORS.get(error, error))
+
+
+class Shard:
+    """The coordinator of the groups of one partition."""
+
+    def __init__(self, partition: Partition, config: Callable[[], BrokerConfig], clock: Clock) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.clock = clock
+        self.config = config
+        self.loading = True
+        self.memory = Memory(self._rules())
+        self._timers: dict[tuple[str, Timer], ClockTimer] = {}
+        self._commits: dict[_Commit, None] = {}
+
+    def _rules(self) -> Rules:
+        config = self.config()
+        return Rules(
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            group_size_max=config.group_max_size,
+        )
+
+    # -- loading and unloading ----------------------------------------------------------------------------------
+
+    def load(self) -> Iterator[None]:
+        """Read the log into memory, a piece at each step; the last step opens the shard."""
+        started_ms = self.clock.now_ms()
+        source = self.partition.log
+        offset = source.log_start_offset
+        while offset < source.log_end_offset:
+            before, replayed = offset, 0
+            for batch in source.batches(offset):
+                if batch.last_offset >= offset:
+                    self.memory.replay(batch)
+                    offset = batch.next_offset
+                    replayed += batch.record_count
+                if replayed >= LOAD_TURN_RECORDS:
+                    break
+            if offset == before:
+                break
+            yield
+        self._loaded(started_ms)
+
+    def _loaded(self, started_ms: int) -> None:
+        self.memory.settle()
+        self.loading = False
+        now_ms = self.clock.now_ms()
+        for group in tuple(self.memory.groups.values()):
+            self.run(group, classic.loaded(group, now_ms))
+        if self.memory.records or self.memory.skipped:
+            log.info(
+                "offsets partition loaded",
+                partition=self.partition.index,
+                records=self.memory.records,
+                skipped=self.memory.skipped,
+                groups=len(self.memory.groups),
+                took_ms=now_ms - started_ms,
+            )
+
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> None:
+        """Another node leads this partition now, or nobody does. Whoever waits is told."""
+        self.loading = True
+        now_ms = self.clock.now_ms()
+        for group in tuple(self.memory.groups.values()):
+            self.run(group, classic.bury(group, error, now_ms))
+        for commit in tuple(self._commits):
+            commit.finish(error)
+        self._commits.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        records: Sequence[LogRecord],
+        committed: Callable[[ErrorCode], None],
+        *,
+        producer: Producer = NO_PRODUCER,
+    ) -> None:
+        """Append one batch and take it into memory; ``committed`` is called once, with an error meant for clients."""
+        error, end_offset = self._append(records, producer)
+        if error is not ErrorCode.none:
+            committed(CLIENT_ERRORS.get(error, error))
+            return
+        self.when_committed(end_offset, committed)
+
+    def _append(self, records: Sequence[LogRecord], producer: Producer) -> tuple[ErrorCode, int]:
+        """The only way into the log: (error, offset after the last record)."""
+        now_ms = self.clock.now_ms()
+        transactional = producer.producer_id != NO_PRODUCER_ID
+        batch = build_batch(
+            [
+                (now_ms, key.encode(), None if value is None else value.encode(version))
+                for key, value, version in records
+            ],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            # Kafka's coordinators write every transactional batch with sequence 0, and nobody checks it.
+            base_sequence=0 if transactional else NO_SEQUENCE,
+            transactional=transactional,
+            compression=self.config().offsets_topic_compression_codec,
+        )
+        if len(batch) > self.partition.log.config.max_message_bytes:
+            return ErrorCode.message_too_large, -1
+        crash_point("group.append.before")
+        result = self.partition.append_internal(batch, guard=producer.guard, verified=producer.verified)
+        if result.error is not ErrorCode.none:
+            return result.error, -1
+        crash_point("group.append.after")
+        for offset, (key, value, _) in enumerate(records, result.base_offset):
+            # A group's own record says what its state machine already holds.
+            if value is None or not isinstance(key, GroupMetadataKey):
+                self._take_in(offset, producer.producer_id, key, value)
+        return ErrorCode.none, result.last_offset + 1
+
+    def _take_in(self, offset: int, producer_id: int, key: Key, value: Value | None) -> None:
+        if isinstance(key, GroupMetadataKey):
+            group = self.memory.groups.get(key.group)
+            if group is not None:
+                self.run(group, classic.bury(group, ErrorCode.unknown_member_id, self.clock.now_ms()))
+        self.memory.apply(offset, producer_id, key, value)
+
+    def write_tombstones(self, keys: Sequence[Key], committed: Callable[[ErrorCode], None]) -> None:
+        """Delete what these keys stand for, in as many batches as it takes; the last one is waited for."""
+        room = self.partition.log.config.max_message_bytes // 2
+        pieces: list[list[LogRecord]] = [[]]
+        size = 0
+        for key in keys:
+            key_bytes = len(key.encode()) + RECORD_OVERHEAD_BYTES
+            if size + key_bytes > room and pieces[-1]:
+                pieces.append([])
+                size = 0
+            pieces[-1].append(LogRecord(key))
+            size += key_bytes
+        end_offset = 0
+        for piece in pieces:
+            error, end_offset = self._append(piece, NO_PRODUCER) if piece else (ErrorCode.none, end_offset)
+            if error is not ErrorCode.none:
+                committed(CLIENT_ERRORS.get(error, error))
+                return
+        self.when_committed(end_offset, committed)
+
+    def when_committed(self, end_offset: int, then: Callable[[ErrorCode], None]) -> None:
+        """Once the high watermark is there; at once, as a rule: then there is neither timer nor register."""
+        commit = _Commit(then)
+        self.partition.on_committed(end_offset, commit.finish)
+        if commit.done:
+            return
+        self._commits[commit] = None
+        commit.then = partial(self._finished, commit, then)
+        commit.timer = self.clock.call_later_ms(
+            self.config().offsets_commit_timeout_ms,
+            partial(commit.finish, ErrorCode.request_timed_out),
+            Domain.GROUPS,
+        )
+
+    def _finished(self, commit: _Commit, then: Callable[[ErrorCode], None], error: ErrorCode) -> None:
+        self._commits.pop(commit, None)
+        then(error)
+
+    def read(self, answer: Callable[[ErrorCode], T]) -> T | Awaitable[T]:
+        """Answer from memory, once all that is in it is committed: nobody may see what could be taken back."""
+        reply: Reply[T] = Reply()
+        self.when_committed(self.partition.log_end_offset, lambda error: reply.give(answer(error)))
+        return reply.result()
+
+    # -- effects ------------------------------------------------------------------------------------------------
+
+    def run(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
+        """Do what the state machine of a group wants done."""
+        append: Append | None = None
+        held: list[Answer] = []
+        for effect in effects:
+            match effect:
+                case Arm(timer, delay_ms):
+                    self._arm(group, timer, delay_ms)
+                case Cancel(timer):
+                    self._cancel((group.group_id, timer))
+                case Append():
+                    assert append is None
+                    append = effect
+                case Answer() if append is not None:
+                    held.append(effect)
+                case Answer(token, response):
+                    cast("Reply[object]", token).give(response)
+        if append is not None:
+            record = LogRecord(GroupMetadataKey(group.group_id), append.value, GROUP_METADATA_VERSION)
+            self.write([record], partial(self._stored, group, append, held))
+
+    def _stored(self, group: ClassicGroup, append: Append, held: Sequence[Answer], error: ErrorCode) -> None:
+        self.run(group, classic.stored(group, append, error, self.clock.now_ms()))
+        for answer in held:
+            response = answer.response if error is ErrorCode.none else type(answer.response)(error_code=error)
+            cast("Reply[object]", answer.token).give(response)
+        if group.state is State.DEAD and self.memory.groups.get(group.group_id) is group:
+            del self.memory.groups[group.group_id]
+        elif isinstance(append.purpose, Assigned) and group.state is State.STABLE:
+            log.debug(
+                "group is stable",
+                group=group.group_id,
+                generation=group.generation,
+                members=len(group.members),
+            )
+
+    def _arm(self, group: ClassicGroup, timer: Timer, delay_ms: int) -> None:
+        key = (group.group_id, timer)
+        self._cancel(key)
+        self._timers[key] = self.clock.call_later_ms(
+            delay_ms, partial(self._fired, group, timer), Domain.GROUPS
+        )
+
+    def _cancel(self, key: tuple[str, Timer]) -> None:
+        armed = self._timers.pop(key, None)
+        if armed is not None:
+            armed.cancel()
+
+    def _fired(self, group: ClassicGroup, timer: Timer) -> None:
+        self._timers.pop((group.group_id, timer), None)
+        members = len(group.members)
+        self.run(group, classic.expired(group, timer, self.clock.now_ms()))
+        if len(group.members) < members:
+            log.info(
+                "group has lost members",
+                group=group.group_id,
+                timer=timer.what.value,
+                member=timer.member_id,
+                left=len(group.members),
+            )
