@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 @api(key=3, versions=range(14))
 def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    if _is_malformed(request, context):
-        return _refusal(request)
+    refusal = _malformed(request, context)
+    if refusal is not None:
+        return _refusal(request, refusal)
     cluster = context.node.metadata
     live = list(addresses(context))
     response = MetadataResponse(
@@ -83,21 +84,23 @@ def _topics(request: MetadataRequest, context: RequestContext) -> list[MetadataR
     return answers
 
 
-def _is_malformed(request: MetadataRequest, context: RequestContext) -> bool:
+def _malformed(request: MetadataRequest, context: RequestContext) -> ErrorCode | None:
     """Before v12 only names are asked for, although v10 and v11 have a place for ids."""
-    return context.api_version < 12 and any(
-        one.name is None or one.topic_id is not None for one in request.topics or ()
-    )
+    entries = request.topics or ()
+    if context.api_version < 12:
+        good = all(one.name is not None and one.topic_id is None for one in entries)
+        return None if good else ErrorCode.invalid_request
+    # Without any id all names are looked up, and Kafka falls over one that is null.
+    good = any(one.topic_id is not None for one in entries) or all(one.name is not None for one in entries)
+    return None if good else ErrorCode.unknown_server_error
 
 
-def _refusal(request: MetadataRequest) -> MetadataResponse:
+def _refusal(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
     """What Kafka answers when it cannot make sense of the request: nothing but the error, for each topic."""
     return MetadataResponse(
-        error_code=ErrorCode.invalid_request,
+        error_code=error,
         topics=[
-            MetadataResponseTopic(
-                error_code=ErrorCode.invalid_request, name=one.name or "", topic_id=one.topic_id
-            )
+            MetadataResponseTopic(error_code=error, name=one.name or "", topic_id=one.topic_id)
             for one in request.topics or ()
         ],
     )

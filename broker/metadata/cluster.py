@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.metadata import changes as records_of_changes
+from broker.metadata.configs import Settings
 from broker.metadata.creation import (
     RECORDS_PER_REQUEST_MAX,
     MorePartitions,
@@ -54,6 +55,7 @@ class ClusterMetadata:
         self, identity: DirectoryIdentity, image: Image, config: BrokerConfig, clock: Clock, random: Random
     ) -> None:
         self.identity = identity
+        self.settings = Settings(image, config)
         self._image = image
         self._config = config
         self._clock = clock
@@ -73,7 +75,6 @@ class ClusterMetadata:
         config: BrokerConfig,
         clock: Clock,
         random: Random,
-        cluster_id: str | None = None,
         endpoints: Sequence[Endpoint] = (),
         features: Mapping[str, int] | None = None,
         sync: Sync = AppendFile.sync,
@@ -89,7 +90,7 @@ class ClusterMetadata:
         identity = identify(
             log_directory,
             node_id,
-            cluster_id=cluster_id or config.cluster_id,
+            cluster_id=config.cluster_id,
             new_id=lambda: new_id(random),
             now_ms=now_ms,
         )
@@ -225,7 +226,9 @@ class ClusterMetadata:
         records: list[MetadataRecord] = []
         for more in wanted:
             try:
-                topic, assignment = check_more_partitions(self._image, more, self._random)
+                topic, assignment = check_more_partitions(
+                    self._image, more, RECORDS_PER_REQUEST_MAX - len(records), self._random
+                )
                 records += records_of_changes.records_for_new_partitions(topic, assignment, self._directories)
                 results.append(None)
             except Refused as refusal:
@@ -278,7 +281,9 @@ class ClusterMetadata:
     @property
     def _topic_defaults(self) -> TopicDefaults:
         config = self._config
-        return TopicDefaults(config.num_partitions, config.default_replication_factor, config.log_defaults)
+        return TopicDefaults(
+            config.num_partitions, config.default_replication_factor, self.settings.log_defaults()
+        )
 
     @property
     def _directories(self) -> Mapping[int, uuid.UUID]:

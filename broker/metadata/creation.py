@@ -20,11 +20,10 @@ from storage.config import ConfigError, LogConfig
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 RECORDS_PER_REQUEST_MAX: Final = 10_000
-CONFIG_CHARACTERS_MAX: Final = 32_767
 
 
 class Refused(Exception):
-    """A change that is not made: the code and the words to answer with."""
+    """A change that is not made: the code and the words (or null) to answer with."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name)
@@ -101,11 +100,13 @@ def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random
         ) from None
 
 
-def check_more_partitions(image: Image, more: MorePartitions, random: Random) -> tuple[Topic, Assignment]:
-    """The topic, and the replicas of the partitions that it gets."""
+def check_more_partitions(
+    image: Image, more: MorePartitions, room: int, random: Random
+) -> tuple[Topic, Assignment]:
+    """The topic, and the replicas of the partitions that it gets; ``room`` is how many the request may still add."""
     topic = image.topics.get(more.name)
     if topic is None:
-        raise Refused(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC)
+        raise Refused(ErrorCode.unknown_topic_or_partition)
     existing = len(topic.partitions)
     if more.count == existing:
         raise Refused(ErrorCode.invalid_partitions, f"Topic already has {existing} partition(s).")
@@ -116,6 +117,9 @@ def check_more_partitions(image: Image, more: MorePartitions, random: Random) ->
             f"{more.count} would not be an increase.",
         )
     additional = more.count - existing
+    if additional > room:
+        # Kafka answers with its unknown error here, where CreateTopics has POLICY_VIOLATION.
+        raise Refused(ErrorCode.unknown_server_error)
     if more.assignments is None:
         return topic, _placed(image, additional, topic.replication_factor, random)
     if len(more.assignments) != additional:
@@ -129,16 +133,11 @@ def check_more_partitions(image: Image, more: MorePartitions, random: Random) ->
     return topic, more.assignments
 
 
-UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
-
-
 def usable_brokers(image: Image) -> list[int]:
     return sorted(broker.node_id for broker in image.brokers.values() if not broker.fenced)
 
 
 def _placed(image: Image, count: int, replication_factor: int, random: Random) -> Assignment:
-    if count > PARTITIONS_PER_REQUEST_MAX:
-        raise Refused(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
     try:
         return place(usable_brokers(image), count, replication_factor, random)
     except Unplaceable as error:
@@ -166,12 +165,6 @@ def _check_configs(configs: Mapping[str, str | None], defaults: LogConfig) -> No
             f"Null value not supported for topic configs: {','.join(without_value)}",
         )
     given = {name: value for name, value in configs.items() if value is not None}
-    if any(len(value) > CONFIG_CHARACTERS_MAX for value in given.values()):
-        raise Refused(
-            ErrorCode.invalid_config,
-            "The configuration value cannot be added because it exceeds the maximum value size "
-            f"of {CONFIG_CHARACTERS_MAX} bytes.",
-        )
     try:
         LogConfig.from_properties(given, defaults)
     except ConfigError as error:

@@ -40,23 +40,14 @@ class DirectoryIdentity:
 def identify(
     directory: Path, node_id: int, *, cluster_id: str | None, new_id: Callable[[], uuid.UUID], now_ms: int
 ) -> DirectoryIdentity:
-    """Read the directory's identity, or format the directory. Ids that are there are kept.
-
-    A ``cluster_id`` that was asked for must be the one that is there.
-    """
+    """Read the directory's identity, or format the directory. Ids that are there are kept."""
     path = directory / META_PROPERTIES
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True)
         identity = DirectoryIdentity(cluster_id or topic_id_text(new_id()), node_id, new_id())
         replace_file(path, _properties_text(identity, now_ms))
         return identity
-    identity = _read_identity(path, node_id, new_id, now_ms)
-    if cluster_id is not None and cluster_id != identity.cluster_id:
-        raise WrongDirectory(
-            f"{directory} belongs to the cluster {identity.cluster_id}, not to {cluster_id}: "
-            "give another directory, or leave the cluster id out"
-        )
-    return identity
+    return _read_identity(path, node_id, new_id, now_ms)
 
 
 def _read_identity(

@@ -19,6 +19,8 @@ from protocol.records import cluster_metadata as schema
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
 CLUSTER_DEFAULT: Final = ""
 """The resource name of broker settings that hold for every broker."""
 

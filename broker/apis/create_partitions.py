@@ -1,0 +1,53 @@
+"""CreatePartitions (KIP-195): topics grow, and never shrink."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.api import api
+from broker.metadata import MorePartitions
+from broker.metadata.duplicates import apart
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+
+
+@api(key=37, versions=range(4))
+async def create_partitions(
+    request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
+    single, repeated = apart(request.topics, lambda topic: topic.name)
+    answers = [
+        CreatePartitionsTopicResult(
+            name=name, error_code=ErrorCode.invalid_request, error_message="Duplicate topic name."
+        )
+        for name in repeated
+    ]
+    wanted = []
+    for topic in single:
+        if context.authorize("ALTER", "TOPIC", topic.name):
+            wanted.append(_more(topic))
+        else:
+            error = ErrorCode.topic_authorization_failed
+            answers.append(CreatePartitionsTopicResult(name=topic.name, error_code=error))
+    results = await context.node.metadata.create_partitions(wanted, validate_only=request.validate_only)
+    for more, refusal in zip(wanted, results, strict=True):
+        answer = CreatePartitionsTopicResult(name=more.name)
+        if refusal is not None:
+            answer.error_code, answer.error_message = refusal.error, refusal.message
+        answers.append(answer)
+    return CreatePartitionsResponse(results=answers)
+
+
+def _more(topic: CreatePartitionsTopic) -> MorePartitions:
+    assignments = topic.assignments
+    return MorePartitions(
+        topic.name, topic.count, None if assignments is None else [one.broker_ids for one in assignments]
+    )

@@ -1,0 +1,91 @@
+"""CreateTopics (KIP-4). Results are per topic, and come when the topics can be seen.
+
+v4: -1 for partitions and replicas is the broker's default. v5: the answer tells sizes and settings (KIP-525). v7: topic ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.api import api
+from broker.metadata import CreatedTopic, NewTopic, Refused
+from broker.metadata.duplicates import apart
+from broker.metadata.views import CLUSTER_NAME
+from broker.topics import CLUSTER_METADATA
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+
+
+@api(key=19, versions=range(2, 8))
+async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    single, repeated = apart(request.topics, lambda topic: topic.name)
+    anywhere = context.authorize("CREATE", "CLUSTER", CLUSTER_NAME)
+    wanted, refused = [], []
+    for topic in single:
+        if topic.name == CLUSTER_METADATA:
+            message = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
+            refused.append(_refused(topic.name, ErrorCode.invalid_request, message))
+        elif anywhere or context.authorize("CREATE", "TOPIC", topic.name):
+            wanted.append(_new_topic(topic))
+        else:
+            error = ErrorCode.topic_authorization_failed
+            refused.append(_refused(topic.name, error, "Authorization failed."))
+    try:
+        results = await context.node.metadata.create_topics(wanted, validate_only=request.validate_only)
+    except Refused as refusal:
+        # Too much for one request: nothing of it is done.
+        return CreateTopicsResponse(
+            topics=[_refused(topic.name, refusal.error, refusal.message) for topic in request.topics]
+        )
+    answers = [
+        _refused(new.name, result.error, result.message)
+        if isinstance(result, Refused)
+        else _created(result, context)
+        for new, result in zip(wanted, results, strict=True)
+    ]
+    duplicates = [_refused(name, ErrorCode.invalid_request, "Duplicate topic name.") for name in repeated]
+    return CreateTopicsResponse(topics=[*answers, *duplicates, *refused])
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(one.partition_index, one.broker_ids) for one in topic.assignments],
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _refused(name: str, error: int, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error, error_message=message)
+
+
+def _created(topic: CreatedTopic, context: RequestContext) -> CreatableTopicResult:
+    result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    if not context.authorize("DESCRIBE_CONFIGS", "TOPIC", topic.name):
+        result.topic_config_error_code = ErrorCode.topic_authorization_failed
+        return result
+    result.num_partitions = topic.partitions
+    result.replication_factor = topic.replication_factor
+    if context.api_version >= 5:
+        result.configs = [
+            CreatableTopicConfigs(
+                name=one.name,
+                value=one.value,
+                read_only=one.read_only,
+                config_source=one.source,
+                is_sensitive=one.sensitive,
+            )
+            for one in context.node.metadata.settings.of_new_topic(topic.configs)
+        ]
+    return result

@@ -1,0 +1,56 @@
+"""DescribeCluster (KIP-700): brokers, controller, cluster id.
+
+v1: which kind of endpoint is meant (KIP-919). v2: fenced brokers, if they are asked for (KIP-1073).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.api import api
+from broker.metadata.views import CLUSTER_NAME, NO_NODE, addresses, authorized_operations
+from protocol.errors import ErrorCode
+from protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+@api(key=60, versions=range(3))
+def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.mismatched_endpoint_type,
+            error_message="The request was sent to an endpoint of type BROKER, "
+            "but we wanted an endpoint of type CONTROLLER",
+        )
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.unsupported_endpoint_type,
+            error_message=f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    known = list(addresses(context, fenced=request.include_fenced_brokers))
+    response = DescribeClusterResponse(
+        cluster_id=context.node.metadata.cluster_id,
+        controller_id=min((one.node_id for one in known if not one.fenced), default=NO_NODE),
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=one.node_id, host=one.host, port=one.port, rack=one.rack, is_fenced=one.fenced
+            )
+            for one in known
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = (
+            authorized_operations(context, "CLUSTER", CLUSTER_NAME)
+            if context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME)
+            else 0
+        )
+    return response

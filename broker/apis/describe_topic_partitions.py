@@ -1,0 +1,123 @@
+"""DescribeTopicPartitions (KIP-966): what leads what, in pages.
+
+Lists are empty and never null here: the Java client stumbles over a null list of eligible leader replicas.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.api import api
+from broker.metadata import PartitionState, Topic
+from broker.metadata.views import NO_NODE, address_of, authorized_operations, offline_replicas
+from broker.topics import invalid_topic_name, is_internal
+from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+
+
+@api(key=75, versions=range(1))
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor
+    after = cursor.topic_name if cursor is not None else ""
+    asked = [topic.name for topic in request.topics]
+    wanted = {name for name in asked or context.node.metadata.topics if name >= after}
+    if cursor is not None and (cursor.partition_index < 0 or (asked and after not in wanted)):
+        return _refusal(asked)
+    allowed = sorted(name for name in wanted if context.authorize("DESCRIBE", "TOPIC", name))
+    room = max(min(context.node.config.max_request_partition_size_limit, request.response_partition_limit), 1)
+    first = {after: cursor.partition_index} if cursor is not None else {}
+    response = _page(context, allowed, first, room, asked=bool(asked))
+    if asked:
+        denied = wanted.difference(allowed)
+        response.topics = [*response.topics, *map(_denied, sorted(denied))]
+    return response
+
+
+def _page(
+    context: RequestContext, names: list[str], first: dict[str, int], room: int, *, asked: bool
+) -> DescribeTopicPartitionsResponse:
+    """Topics until there is no room for more partitions, and where to go on."""
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if room == 0:
+            # Everything before this topic is told; whether it exists the next page will say.
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=_cursor(name, 0))
+        topic = context.node.metadata.topic(name)
+        if topic is None:
+            if asked:
+                topics.append(_missing(context, name))
+            continue
+        start = first.get(name, 0)
+        end = min(len(topic.partitions), start + room)
+        topics.append(_existing(context, topic, topic.partitions[start:end]))
+        if end < len(topic.partitions):
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=_cursor(name, end))
+        room -= max(end - start, 0)
+    return DescribeTopicPartitionsResponse(topics=topics)
+
+
+def _cursor(name: str, partition: int) -> ResponseCursor:
+    return ResponseCursor(topic_name=name, partition_index=partition)
+
+
+def _existing(
+    context: RequestContext, topic: Topic, partitions: list[PartitionState]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(context, partition) for partition in partitions],
+        topic_authorized_operations=authorized_operations(context, "TOPIC", topic.name),
+    )
+
+
+def _partition(
+    context: RequestContext, partition: PartitionState
+) -> DescribeTopicPartitionsResponsePartition:
+    leader = address_of(context, partition.leader)
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=partition.index,
+        leader_id=NO_NODE if leader is None else leader.node_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.eligible_leader_replicas,
+        last_known_elr=partition.last_known_eligible,
+        offline_replicas=offline_replicas(context, partition),
+    )
+
+
+def _missing(context: RequestContext, name: str) -> DescribeTopicPartitionsResponseTopic:
+    invalid = invalid_topic_name(name) is not None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=authorized_operations(context, "TOPIC", name),
+    )
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.topic_authorization_failed, name=name)
+
+
+def _refusal(asked: list[str]) -> DescribeTopicPartitionsResponse:
+    """A cursor that makes no sense: Kafka has no other place for the error than the topics."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.invalid_request, name=name)
+            for name in asked
+        ]
+    )
