@@ -34,7 +34,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from protocol.messages.sync_group import SyncGroupRequest
 
-Caller = joining.Caller
+Joiner = joining.Joiner
 join = joining.join
 
 NO_MEMBER_ID: Final = ""

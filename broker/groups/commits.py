@@ -85,7 +85,9 @@ def commit_transactional(
         )
     if error is not ErrorCode.none:
         return [error] * len(offsets)
-    return _write(shard, who.group_id, offsets, NO_RETENTION_OF_ITS_OWN, producer)
+    # Kafka's records of transactional commits know their topics by name alone.
+    nameless = [offset._replace(topic_id=None) for offset in offsets]
+    return _write(shard, who.group_id, nameless, NO_RETENTION_OF_ITS_OWN, producer)
 
 
 def _write(

@@ -177,9 +177,9 @@ class GroupCoordinator(MetadataListener):
                 return JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.unknown_member_id)
             group, effects = classic.create(request.group_id, shard.memory.rules, now_ms)
             shard.memory.groups[request.group_id] = group
-        caller = classic.Caller(client_id or "", client_host, api_version, str(self._new_uuid()))
+        joiner = classic.Joiner.of(request, client_id, client_host, api_version, str(self._new_uuid()))
         reply: Reply[JoinGroupResponse] = Reply()
-        shard.run(group, [*effects, *classic.join(group, request, caller, reply, now_ms)])
+        shard.run(group, [*effects, *classic.join(group, joiner, reply, now_ms)])
         return reply.result()
 
     def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:

@@ -8,56 +8,77 @@ from typing import Final
 from broker.groups import rebalance
 from broker.groups.effects import Answer, Append, Arm, Cancel, Effect, Replaced
 from broker.groups.group import ClassicGroup, State
-from broker.groups.members import Member, protocols_of
+from broker.groups.members import Member, Protocols, protocols_of
 from broker.groups.rebalance import Out, rearm_session, session
 from broker.groups.replies import join_accepted, join_error, sync_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest
 
 NO_MEMBER_ID: Final = ""
+REBALANCE_TIMEOUT_SINCE: Final = 1
 MEMBER_ID_REQUIRED_SINCE: Final = 4
 SKIP_ASSIGNMENT_SINCE: Final = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who sent a JoinGroup, in which version, and a fresh uuid for the member id it may need."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joiner:
+    """A JoinGroup, who sent it, and a fresh uuid for the member id that may be needed."""
 
+    member_id: str
+    group_instance_id: str | None
     client_id: str
     client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
     api_version: int
     uuid: str
 
+    @classmethod
+    def of(
+        cls, request: JoinGroupRequest, client_id: str | None, client_host: str, api_version: int, uuid: str
+    ) -> Joiner:
+        # Before KIP-62 one timeout served as both.
+        one_timeout = api_version < REBALANCE_TIMEOUT_SINCE
+        return cls(
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=client_id or "",
+            client_host=client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.session_timeout_ms if one_timeout else request.rebalance_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=protocols_of(request.protocols),
+            api_version=api_version,
+            uuid=uuid,
+        )
 
-def join(
-    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: object, now_ms: int
-) -> list[Effect]:
+
+def join(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int) -> list[Effect]:
     """A member wants to be in the next generation."""
     out: Out = []
-    if caller.api_version == 0:
-        # Before KIP-62 one timeout served as both.
-        request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
-    error = _refusal(group, request)
+    error = _refusal(group, joiner)
     if error is ErrorCode.group_max_size_reached:
-        group.remove(request.member_id)
-        out.append(Cancel(session(request.member_id)))
+        group.remove(joiner.member_id)
+        out.append(Cancel(session(joiner.member_id)))
         out.append(Answer(token, join_error(NO_MEMBER_ID, error)))
     elif error is not ErrorCode.none:
-        out.append(Answer(token, join_error(request.member_id, error)))
-    elif request.member_id:
-        _join_known(group, request, caller, token, now_ms, out)
+        out.append(Answer(token, join_error(joiner.member_id, error)))
+    elif joiner.member_id:
+        _join_known(group, joiner, token, now_ms, out)
     else:
-        _join_new(group, request, caller, token, now_ms, out)
+        _join_new(group, joiner, token, now_ms, out)
     return out
 
 
-def _refusal(group: ClassicGroup, request: JoinGroupRequest) -> ErrorCode:
+def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
     """What is wrong before the member itself is looked at."""
-    if not _has_room(group, request.member_id):
+    if not _has_room(group, joiner.member_id):
         return ErrorCode.group_max_size_reached
     if group.state is State.DEAD:
         return ErrorCode.coordinator_not_available
-    if not group.supports(request.protocol_type, frozenset(offer.name for offer in request.protocols)):
+    if not group.supports(joiner.protocol_type, frozenset(name for name, _ in joiner.protocols)):
         return ErrorCode.inconsistent_group_protocol
     return ErrorCode.none
 
@@ -73,38 +94,33 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
     return True
 
 
-def _join_new(
-    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: object, now_ms: int, out: Out
-) -> None:
-    instance_id = request.group_instance_id
-    member_id = f"{caller.client_id if instance_id is None else instance_id}-{caller.uuid}"
+def _join_new(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int, out: Out) -> None:
+    instance_id = joiner.group_instance_id
+    member_id = f"{joiner.client_id if instance_id is None else instance_id}-{joiner.uuid}"
     if instance_id is not None:
         old_id = group.members.static_id(instance_id)
         if old_id is not None:
-            _replace_static(group, request, caller, token, old_id, member_id, now_ms, out)
+            _replace_static(group, joiner, token, old_id, member_id, now_ms, out)
             return
-    elif caller.api_version >= MEMBER_ID_REQUIRED_SINCE:
-        _give_member_id(group, request, token, member_id, out)
+    elif joiner.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        _give_member_id(group, joiner, token, member_id, out)
         return
-    _add_member(group, request, caller, token, member_id, now_ms, out)
+    _add_member(group, joiner, token, member_id, now_ms, out)
 
 
-def _give_member_id(
-    group: ClassicGroup, request: JoinGroupRequest, token: object, member_id: str, out: Out
-) -> None:
+def _give_member_id(group: ClassicGroup, joiner: Joiner, token: object, member_id: str, out: Out) -> None:
     """KIP-394: a client that is not there to take its id back must not become a member that nobody hears of."""
     if len(group.pending_joins) >= group.rules.pending_members_max:
         out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.group_max_size_reached)))
         return
     group.pending_joins[member_id] = None
-    out.append(Arm(session(member_id), request.session_timeout_ms))
+    out.append(Arm(session(member_id), joiner.session_timeout_ms))
     out.append(Answer(token, join_error(member_id, ErrorCode.member_id_required)))
 
 
 def _add_member(
     group: ClassicGroup,
-    request: JoinGroupRequest,
-    caller: Caller,
+    joiner: Joiner,
     token: object,
     member_id: str,
     now_ms: int,
@@ -113,16 +129,16 @@ def _add_member(
     if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
         group.new_member_added = True
     if not group.members:
-        group.protocol_type = request.protocol_type
+        group.protocol_type = joiner.protocol_type
     group.members.add(
         Member(
             member_id=member_id,
-            group_instance_id=request.group_instance_id,
-            client_id=caller.client_id,
-            client_host=caller.client_host,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            session_timeout_ms=request.session_timeout_ms,
-            protocols=protocols_of(request.protocols),
+            group_instance_id=joiner.group_instance_id,
+            client_id=joiner.client_id,
+            client_host=joiner.client_host,
+            rebalance_timeout_ms=joiner.rebalance_timeout_ms,
+            session_timeout_ms=joiner.session_timeout_ms,
+            protocols=joiner.protocols,
             joining=token,
             is_new=True,
         )
@@ -134,43 +150,37 @@ def _add_member(
     rebalance.rebalance_or_complete_join(group, now_ms, out)
 
 
-def _join_known(
-    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: object, now_ms: int, out: Out
-) -> None:
-    member_id = request.member_id
+def _join_known(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int, out: Out) -> None:
+    member_id = joiner.member_id
     if member_id in group.pending_joins:
-        if request.group_instance_id is not None:
+        if joiner.group_instance_id is not None:
             # Pending ids are given to dynamic members only; Kafka fails the same way.
             out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.unknown_server_error)))
             return
-        _add_member(group, request, caller, token, member_id, now_ms, out)
+        _add_member(group, joiner, token, member_id, now_ms, out)
         return
-    error = group.members.check(member_id, request.group_instance_id)
+    error = group.members.check(member_id, joiner.group_instance_id)
     if error is not ErrorCode.none:
         out.append(Answer(token, join_error(member_id, error)))
-    elif _needs_rebalance(group, request):
-        _update_member(group, group.members[member_id], request, token, out)
+    elif _needs_rebalance(group, joiner):
+        _update_member(group, group.members[member_id], joiner, token, out)
         rebalance.rebalance_or_complete_join(group, now_ms, out)
     else:
         # The answer of this generation again: the first one may have been lost.
         out.append(Answer(token, join_accepted(group, member_id)))
 
 
-def _needs_rebalance(group: ClassicGroup, request: JoinGroupRequest) -> bool:
+def _needs_rebalance(group: ClassicGroup, joiner: Joiner) -> bool:
     """Does a member that joins again mean it? A leader always does: it may have seen new partitions."""
     if group.state is State.PREPARING_REBALANCE:
         return True
-    if group.state is State.STABLE and request.member_id == group.leader:
+    if group.state is State.STABLE and joiner.member_id == group.leader:
         return True
-    return group.members[request.member_id].protocols != protocols_of(request.protocols)
+    return group.members[joiner.member_id].protocols != joiner.protocols
 
 
-def _update_member(
-    group: ClassicGroup, member: Member, request: JoinGroupRequest, token: object, out: Out
-) -> None:
-    group.members.update(
-        member, protocols_of(request.protocols), request.rebalance_timeout_ms, request.session_timeout_ms
-    )
+def _update_member(group: ClassicGroup, member: Member, joiner: Joiner, token: object, out: Out) -> None:
+    group.members.update(member, joiner.protocols, joiner.rebalance_timeout_ms, joiner.session_timeout_ms)
     superseded = group.members.await_join(member, token)
     if superseded is not None:
         # The client has given up on that connection; Kafka leaves the request there for ever.
@@ -179,8 +189,7 @@ def _update_member(
 
 def _replace_static(
     group: ClassicGroup,
-    request: JoinGroupRequest,
-    caller: Caller,
+    joiner: Joiner,
     token: object,
     old_id: str,
     new_id: str,
@@ -193,10 +202,10 @@ def _replace_static(
     _fence(group, old, out)
     new = replace(old, member_id=new_id, is_new=False)
     _swap_member(group, old_id, new, out)
-    _update_member(group, new, request, token, out)
+    _update_member(group, new, joiner, token, out)
     rearm_session(new, out)
     if group.state is State.STABLE and group.members.select_protocol() == group.protocol_name:
-        purpose = Replaced(old, new_id, old_leader, caller.api_version)
+        purpose = Replaced(old, new_id, old_leader, joiner.api_version)
         out.append(Append(group.record(), purpose))
     elif group.state is State.PREPARING_REBALANCE:
         rebalance.maybe_complete_join(group, now_ms, out)
