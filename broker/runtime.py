@@ -16,6 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from broker.api import discover
 from broker.clock import Clock, SystemClock
 from broker.fetch_sessions import FetchSessions
@@ -167,7 +169,10 @@ class Runtime:
                 raise StartError(f"--topic {topic.name}: {result.message}")
 
     def say_started(self) -> None:
-        """The lines that people and their tools wait for."""
+        """The lines that people and their tools wait for, printed at any log level."""
+        log = structlog.wrap_logger(
+            structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(0)
+        )
         node_id = self._config.node_id
         for line in (
             f"[KafkaServer id={node_id}] started",

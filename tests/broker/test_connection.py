@@ -523,7 +523,7 @@ async def test_a_failure_after_the_connection_ended_is_logged_all_the_same() -> 
 
     async def stubborn(message: HeartbeatRequest, context: RequestContext) -> object:
         try:
-            await asyncio.sleep(60)
+            await asyncio.get_running_loop().create_future()
         finally:
             raise Stubborn
 

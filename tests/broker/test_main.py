@@ -1,0 +1,158 @@
+"""``python -m broker`` as a process: what it says, how it ends, and what it refuses."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from odradek.health import ask_api_versions
+from tests.support.broker import Broker, BrokerFailed, StartBroker
+
+ROOT = Path(__file__).parents[2]
+STOP_S_MAX = 1.0
+
+
+def run(arguments: Sequence[str], tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A start that is expected to fail."""
+    command = [sys.executable, "-m", "broker", "--port", "0", "--data-dir", str(tmp_path / "data"), *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30)
+
+
+def test_it_says_once_that_it_is_ready_in_the_words_that_tools_wait_for(broker: Broker) -> None:
+    for pattern in (
+        r".*Transitioning from RECOVERY to RUNNING.*",
+        r".*\[KafkaServer id=\d+\] started.*",
+        r".*Kafka Server started.*",
+        r".*Successfully started Redpanda!.*",
+        r".*Started Kafka API server.*",
+    ):
+        assert len([line for line in broker.log if re.fullmatch(pattern, line)]) == 1, pattern
+
+
+def test_when_it_says_started_it_answers(broker: Broker) -> None:
+    assert ask_api_versions(broker.bootstrap) > 0
+
+
+def test_ready_lines_are_printed_whatever_the_log_level(start_broker: StartBroker) -> None:
+    broker = start_broker("--log-level", "error")
+    assert any("Transitioning from RECOVERY to RUNNING" in line for line in broker.log)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly_and_soon(broker: Broker, number: signal.Signals) -> None:
+    with socket.create_connection((broker.host, broker.port)) as client:
+        client.sendall(struct.pack(">i", 100) + b"half a frame")
+        assert broker.terminate(number) < STOP_S_MAX
+    assert (broker.data_dir / ".kafka_cleanshutdown").exists()
+    assert broker.events[-1]["event"] == "stopped"
+
+
+def test_a_restart_keeps_cluster_and_port(start_broker: StartBroker) -> None:
+    broker = start_broker(topics=["orders:4"])
+    port, (cluster_id, *_) = broker.port, [event["cluster_id"] for event in broker.events if "cluster_id" in event]
+    broker.kill()
+    broker.restart()
+    assert broker.port == port
+    assert [event["cluster_id"] for event in broker.events if "cluster_id" in event] == [cluster_id]
+    assert ask_api_versions(broker.bootstrap) > 0
+
+
+def test_port_0_is_chosen_and_told(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        command = [sys.executable, "-m", "broker", "--port", "0", "--log-format", "json"]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, env={"TMPDIR": str(tmp_path)})
+        try:
+            found = None
+            while found is None and process.poll() is None:
+                found = re.search(r'"listeners": \["PLAINTEXT://127\.0\.0\.1:(\d+)"\]', (tmp_path / "log").read_text())
+            assert found is not None
+            assert ask_api_versions(f"127.0.0.1:{found[1]}") > 0
+            # Nobody asked for a directory: it was a temporary one, and goes with the process.
+            assert len(list(tmp_path.glob("odradek-*"))) == 1
+        finally:
+            process.terminate()
+        assert process.wait(10) == 0
+    assert list(tmp_path.glob("odradek-*")) == []
+
+
+def test_isolated_from_the_directory_it_is_started_in(tmp_path: Path) -> None:
+    for name in ("storage", "protocol", "asyncio"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
+    program = f"import sys, runpy; sys.path.append({str(ROOT)!r}); runpy.run_module('broker', run_name='__main__')"
+    command = [sys.executable, "-I", "-c", program, "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_taken_port_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = run(["--port", str(port)], tmp_path)
+    assert done.returncode == 1
+    (line,) = done.stdout.splitlines()
+    assert f"listener PLAINTEXT: port {port} of 127.0.0.1 is in use by another process" in line
+    assert "Traceback" not in done.stderr
+
+
+def test_a_directory_of_another_broker_is_one_line_and_an_exit_code(broker: Broker, tmp_path: Path) -> None:
+    done = run(["--data-dir", str(broker.data_dir)], tmp_path)
+    assert done.returncode == 1
+    (line,) = done.stdout.splitlines()
+    assert f"{broker.data_dir} is in use by another broker" in line
+    assert ask_api_versions(broker.bootstrap) > 0
+
+
+def test_a_failed_start_lets_go_of_its_directory(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        run(["--port", str(other.getsockname()[1])], tmp_path)
+    with (tmp_path / "data" / ".lock").open("r+b") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--prot", "9092"], "--port"),
+        (["--set", "num.partitions=none"], "num.partitions"),
+        (["--topic", "orders:none"], "--topic orders:none"),
+    ],
+)
+def test_a_bad_option_is_named(arguments: list[str], words: str, tmp_path: Path) -> None:
+    done = run(arguments, tmp_path)
+    assert done.returncode not in (0, None)
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_crash_point_is_named(tmp_path: Path) -> None:
+    done = run([], tmp_path, ODRADEK_CRASH_POINTS="txn.prepair:2")
+    assert done.returncode == 1
+    assert "no crash point is called 'txn.prepair'" in done.stdout
+
+
+def test_a_crash_point_kills_and_a_restart_heals(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    broker.terminate()
+    with pytest.raises(BrokerFailed, match="exit code -9"):
+        broker.restart(environment={"ODRADEK_CRASH_POINTS": "file.write:1"})
+    broker.restart(environment={})
+    assert ask_api_versions(broker.bootstrap) > 0
+
+
+def test_garbage_leaves_one_line_and_everybody_else_alone(broker: Broker) -> None:
+    before = len(broker.log)
+    with socket.create_connection((broker.host, broker.port)) as client:
+        client.settimeout(10)
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert client.recv(1) == b""
+    assert ask_api_versions(broker.bootstrap) > 0
+    assert len(broker.log) == before + 1
