@@ -35,6 +35,9 @@ _KINDS: Final = {
     1: _Kind(TRANSACTION_STATE, "TRANSACTIONAL_ID", ErrorCode.transactional_id_authorization_failed),
 }
 
+_KNOWN: Final = (*_KINDS, 2)
+"""2 is a share partition: known to Kafka, and not served here."""
+
 _Found = tuple[ErrorCode, Address]
 
 
@@ -76,7 +79,8 @@ def _answer(
             Coordinator(
                 key=key,
                 error_code=error,
-                error_message="" if kind is not None else _MESSAGES[error],
+                # The text is Kafka's answer to a type that nobody knows; what it knows and refuses has none.
+                error_message="" if request.key_type in _KNOWN else _MESSAGES[error],
                 node_id=address.node_id,
                 host=address.host,
                 port=address.port,
@@ -100,7 +104,7 @@ def _leader(context: RequestContext, topic: Topic, key: str) -> Address | None:
     return address_of(context, partition.leader) if partition is not None else None
 
 
-# What `Errors.message()` says. An answer for many keys has it only where the request as a whole made no sense.
+# What `Errors.message()` says.
 _MESSAGES: Final = {
     ErrorCode.none: "NONE",
     ErrorCode.coordinator_not_available: "The coordinator is not available.",

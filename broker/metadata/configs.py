@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config_definitions import BrokerConfigKey, kafka_configs
 from broker.metadata.image import GROUP_RESOURCE, METRICS_RESOURCE, Image
-from storage.config import TOPIC_CONFIGS, LogConfig, TopicConfigKey
+from storage.config import ALL_TOPIC_CONFIGS, TOPIC_CONFIGS, LogConfig, TopicConfigKey
 from storage.config_def import ConfigType, to_text
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ class Settings:
     def of_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
         """The settings of a topic with these values of its own, by name."""
         effective = LogConfig.from_properties(own, self.log_defaults())
-        for name in sorted(TOPIC_CONFIGS):
-            key = TOPIC_CONFIGS[name]
-            value = to_text(getattr(effective, key.attribute))
+        for name in _listed(own):
+            key = ALL_TOPIC_CONFIGS[name]
+            value = own[name] if key.internal else to_text(getattr(effective, key.attribute))
             synonyms = self._synonyms(key.synonyms[0]) if key.synonyms else ()
             if name in own:
                 synonyms = (Synonym(name, value, TOPIC_SOURCE), *synonyms)
@@ -106,8 +106,8 @@ class Settings:
         (``KafkaConfigSchema``).
         """
         defaults = self.log_defaults()
-        for name in sorted(TOPIC_CONFIGS):
-            key = TOPIC_CONFIGS[name]
+        for name in _listed(own):
+            key = ALL_TOPIC_CONFIGS[name]
             if name in own:
                 yield Setting(name, own[name], TOPIC_SOURCE)
             else:
@@ -185,6 +185,11 @@ class Settings:
             if one.name == name or places:
                 places.append(Synonym(one.name, one.value, source))
         return tuple(places)
+
+
+def _listed(own: Mapping[str, str]) -> list[str]:
+    """Settings are told by name; those that are internal only to who has set them."""
+    return sorted({*TOPIC_CONFIGS, *own})
 
 
 def _from(values: Mapping[str, str], name: str, source: int) -> Iterator[Synonym]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.metadata.framing import CorruptMetadata, decoded, whole_batches
-from broker.metadata.image import AnyRecord, Image
+from broker.metadata.image import AnyRecord, Image, InconsistentMetadata
 from broker.metadata.snapshot import read_snapshot, snapshots
-from protocol.batch import RecordBatch
+from protocol.batch import CorruptBatch, RecordBatch
 from protocol.records import cluster_metadata as schema
+from protocol.schema import MalformedRecord
 
 
 @dataclass(slots=True)
@@ -77,8 +78,14 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
         )
     state.log_bytes += batch.size
     if not batch.is_control:
-        for record in decoded(batch):
-            _fold_record(state, image, record)
+        try:
+            for record in decoded(batch):
+                _fold_record(state, image, record)
+        except (CorruptBatch, InconsistentMetadata, MalformedRecord) as error:
+            # The checksum is right, so this was written like that: by a newer Kafka, or by a mistake.
+            raise CorruptMetadata(
+                f"the metadata log cannot be read at offset {batch.base_offset}: {error}"
+            ) from error
         state.last_record_ms = batch.max_timestamp
     state.next_offset = batch.next_offset
     image.offset = batch.last_offset
