@@ -29,7 +29,9 @@ def serve(arguments: tuple[str, ...]) -> None:
 
 @main.command()
 @click.option(
-    "--bootstrap", default="localhost:9092", show_default=True, metavar="HOST:PORT", help="Whom to ask."
+    "--bootstrap",
+    metavar="HOST:PORT",
+    help="Whom to ask.  [default: the port that KAFKA_LISTENERS names on this machine, else localhost:9092]",
 )
 @click.option(
     "--timeout", default=3.0, show_default=True, metavar="SECONDS", help="How long to wait for the answer."

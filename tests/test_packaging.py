@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,10 +109,11 @@ def container(image: Image, environ: Mapping[str, str]) -> Iterator[subprocess.P
         process.wait()
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
+def wait_until_healthy(image: Image, environ: Mapping[str, str], process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + START_TIMEOUT_S
+    while not health(image, environ):
+        assert process.poll() is None, process.stdout and process.stdout.read()
+        assert time.monotonic() < end, f"not healthy after {START_TIMEOUT_S} s"
         time.sleep(0.02)
 
 
@@ -194,7 +195,7 @@ def test_a_container_serves_localhost_and_ends_cleanly_within_a_second(image: Im
     port = free_port()
     environ = {"KAFKA_LISTENERS": f"PLAINTEXT://0.0.0.0:{port}"}
     with container(image, environ) as process:
-        wait_until(lambda: health(image, environ), START_TIMEOUT_S, "healthy")
+        wait_until_healthy(image, environ, process)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=STOP_TIMEOUT_S)
     assert process.returncode == 0, output
@@ -206,7 +207,7 @@ def test_the_advertised_listeners_come_by_variable_as_people_know_it(image: Imag
     port = free_port()
     environ = {"KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://kafka.test:{port}"}
     with container(image, environ) as process:
-        wait_until(lambda: health(image, environ), START_TIMEOUT_S, "healthy")
+        wait_until_healthy(image, environ, process)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=STOP_TIMEOUT_S)
     assert process.returncode == 0, output
