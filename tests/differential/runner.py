@@ -139,6 +139,6 @@ def _walk(path: str, kafka: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
             yield from _walk(inner, kafka.get(name, ABSENT), ours.get(name, ABSENT))
     elif isinstance(kafka, list) and isinstance(ours, list) and len(kafka) == len(ours):
         for index, (a, b) in enumerate(zip(kafka, ours, strict=True)):
-            yield from _walk(f"{path}[{index}]", a, b)
+            yield from _walk(f"{path}.{index}" if path else str(index), a, b)
     elif kafka != ours or type(kafka) is not type(ours):
         yield path or "answer", kafka, ours

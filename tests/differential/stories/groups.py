@@ -40,6 +40,7 @@ class Member:
         if v >= 4 and not self.id and not self.instance and "member_id" not in changes:
             body = self.join_body(**changes)
             self.id = self.s.quiet("join_group", v, retry=(14, 15, 16), on=self.on, **body)["member_id"]
+            self.s.normal.learn(self.id)
         return self.s.send("join_group", v, on=self.on, note=note, **self.join_body(**changes))
 
     def joined(self, pending: Pending) -> Body:
@@ -729,4 +730,5 @@ def member_checks(s: Story) -> None:
     b.joined(pending)
     commit("completing")
     s.ask("end_txn", 5, committed=True, transactional_id=tx, producer_id=pid, producer_epoch=epoch)
+    s.settle(tx)
     s.ask("offset_fetch", 7, retry=(88,), group_id=a.group, topics=None, require_stable=True)

@@ -1,0 +1,55 @@
+"""Our broker in the setting of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.differential import runner
+from tests.support.broker import Broker
+
+
+class Ours:
+    """Runs stories, one broker for each profile, started when the first story of it comes; one that has died is started
+    anew, so that a story that kills it does not spoil the others."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.brokers: dict[str, Broker] = {}
+        self.transcripts: dict[str, runner.Transcript] = {}
+        self.logs: list[Path] = []
+
+    def transcript(self, entry: runner.Entry) -> runner.Transcript:
+        if entry.id not in self.transcripts:
+            broker = self.broker(entry.profile)
+            self.transcripts[entry.id] = runner.run(entry, broker.host, broker.port)
+        return self.transcripts[entry.id]
+
+    def broker(self, profile: str) -> Broker:
+        running = self.brokers.get(profile)
+        if running is None or not running.is_running:
+            setting = runner.PROFILES[profile]
+            running = Broker(
+                self.directory / f"{profile}-{len(self.logs)}",
+                "--feature",
+                f"transaction.version={setting['feature']}",
+                settings=setting["properties"],
+            ).start()
+            self.logs.append(running.log_file)
+            self.brokers[profile] = running
+            runner.warm_up(running.host, running.port)
+        return running
+
+    def close(self) -> None:
+        for broker in self.brokers.values():
+            broker.close()
+
+
+@contextmanager
+def ours(directory: Path) -> Iterator[Ours]:
+    stories = Ours(directory)
+    try:
+        yield stories
+    finally:
+        stories.close()
