@@ -20,7 +20,7 @@ from broker.groups.memory import Memory
 from broker.groups.waiting import Reply
 from broker.logging import get_logger
 from broker.partition import Partition
-from protocol.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, build_batch
+from protocol.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch
 from protocol.errors import ErrorCode
 from protocol.records.group_log import GroupMetadataKey
 from protocol.schema import Key, Value
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from storage.producers import VerificationGuard
 
 GROUP_METADATA_VERSION: Final = 3
+COORDINATOR_SEQUENCE: Final = 0
+"""Kafka's coordinators give every batch this sequence, with a producer or without, and nobody checks it."""
 RECORD_OVERHEAD_BYTES: Final = 32
 """At most what a record adds to its key and value: lengths, deltas, no headers."""
 LOAD_TURN_RECORDS: Final = 500
@@ -188,8 +190,7 @@ class Shard:
             ],
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            # Kafka's coordinators write every transactional batch with sequence 0, and nobody checks it.
-            base_sequence=0 if transactional else NO_SEQUENCE,
+            base_sequence=COORDINATOR_SEQUENCE,
             transactional=transactional,
             compression=self.config().offsets_topic_compression_codec,
         )
