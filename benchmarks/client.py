@@ -1,0 +1,173 @@
+"""A raw client: frames built beforehand, a blocking socket, nothing decoded while the clock runs.
+
+So the client costs next to nothing and what is measured is the broker.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from protocol.batch import build_batch
+from protocol.codec import client_codec
+from protocol.frame import request_header, response_body_offset
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+SIZE: Final = struct.Struct(">i")
+PRODUCE: Final = (0, 9)
+FETCH: Final = (1, 12)
+FIND_COORDINATOR: Final = (10, 4)
+CREATE_TOPICS: Final = (19, 5)
+INIT_PRODUCER_ID: Final = (22, 4)
+LARGE_BATCH_BYTES: Final = 1 << 20
+"""What the large measures move per request: 1 MiB, a batch as big as Kafka's default limit lets it be."""
+
+Api = tuple[int, int]
+
+
+class WrongAnswer(Exception):
+    """The target answered with an error, or not with what was asked: its figure would be worth nothing."""
+
+
+def frame(api: Api, request: Any) -> bytes:
+    key, version = api
+    parts = [request_header(key, version, 1, "benchmark"), *client_codec(key, version).encode(request)]
+    body = b"".join(bytes(part) for part in parts)
+    return SIZE.pack(len(body)) + body
+
+
+def parse(api: Api, answer: bytes | memoryview) -> Any:
+    key, version = api
+    return client_codec(key, version).decode(answer, response_body_offset(key, version, answer))
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self._buffer = bytearray(LARGE_BATCH_BYTES * 2)
+        self._view = memoryview(self._buffer)
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self) -> memoryview:
+        """The next answer, in a buffer that the one after it will use again."""
+        view, received = self._view, 0
+        while received < SIZE.size:
+            received += self._more(view[received:])
+        end = SIZE.size + SIZE.unpack_from(view)[0]
+        while received < end:
+            received += self._more(view[received:end])
+        return view[SIZE.size : end]
+
+    def _more(self, into: memoryview) -> int:
+        received = self.socket.recv_into(into)
+        if not received:
+            raise WrongAnswer("the target closed the connection")
+        return received
+
+    def ask(self, api: Api, request: Any) -> Any:
+        self.send(frame(api, request))
+        return parse(api, bytes(self.receive()))
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def large_batch() -> bytes:
+    """One record, and with its batch exactly 1 MiB."""
+    overhead = len(build_batch([(0, None, bytes(LARGE_BATCH_BYTES - 200))])) - (LARGE_BATCH_BYTES - 200)
+    batch = build_batch([(now_ms(), None, bytes(LARGE_BATCH_BYTES - overhead))])
+    assert len(batch) == LARGE_BATCH_BYTES
+    return batch
+
+
+def small_batch(producer_id: int = -1, sequence: int = -1) -> bytes:
+    """One record of 100 bytes."""
+    return build_batch(
+        [(now_ms(), None, bytes(100))],
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=sequence,
+    )
+
+
+def produce_frame(topic: str, batch: bytes, index: int = 0) -> bytes:
+    partition = PartitionProduceData(index=index, records=batch)
+    data = TopicProduceData(name=topic, partition_data=[partition])
+    return frame(PRODUCE, ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]))
+
+
+def check_produced(answers: Iterable[bytes]) -> None:
+    for answer in answers:
+        (topic,) = parse(PRODUCE, answer).responses
+        (partition,) = topic.partition_responses
+        if partition.error_code:
+            raise WrongAnswer(f"Produce: error {partition.error_code}")
+
+
+def fetch_frame(topic: str, offset: int) -> bytes:
+    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=LARGE_BATCH_BYTES)
+    topics = [FetchTopic(topic=topic, partitions=[asked])]
+    return frame(
+        FETCH, FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=LARGE_BATCH_BYTES, topics=topics)
+    )
+
+
+def create_topic(client: Client, name: str, partitions: int = 1) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    answer = client.ask(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    if answer.topics[0].error_code:
+        raise WrongAnswer(f"CreateTopics: error {answer.topics[0].error_code}")
+
+
+def init_producer_id(client: Client, transactional_id: str | None = None) -> int:
+    """A producer id; the first with a transactional id brings ``__transaction_state`` into being."""
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    return int(_insist(client, INIT_PRODUCER_ID, request).producer_id)
+
+
+def find_group_coordinator(client: Client, group: str) -> None:
+    """Brings ``__consumer_offsets`` into being."""
+    for key_type, key in ((0, group), (1, group)):
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        deadline = time.monotonic() + 30
+        while client.ask(FIND_COORDINATOR, request).coordinators[0].error_code:
+            if time.monotonic() > deadline:
+                raise WrongAnswer("no coordinator within 30 s")
+            time.sleep(0.05)
+
+
+def _insist(client: Client, api: Api, request: Any) -> Any:
+    """Ask again while the target is only getting ready."""
+    deadline = time.monotonic() + 30
+    while True:
+        answer = client.ask(api, request)
+        if not answer.error_code:
+            return answer
+        if time.monotonic() > deadline:
+            raise WrongAnswer(f"API {api[0]}: error {answer.error_code}")
+        time.sleep(0.05)
+
+
+def in_turn(client: Client, frames: Sequence[bytes]) -> list[bytes]:
+    """One request in flight: each frame is sent when the answer before it has come."""
+    send, receive = client.socket.sendall, client.receive
+    answers: list[bytes] = []
+    for each in frames:
+        send(each)
+        answers.append(bytes(receive()))
+    return answers
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,18 @@
+"""One module per measure; each has ``measure(run) -> Iterator[Figure]``. The order is that of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Final
+
+from benchmarks.figures import Figure, Run
+
+NAMES: Final = ("start", "memory", "produce_large", "fetch_large", "produce_small", "transactions")
+
+Measure = Callable[[Run], Iterator[Figure]]
+
+
+def load(name: str) -> Measure:
+    measure: Measure = import_module(f"benchmarks.measures.{name}").measure
+    return measure

@@ -1,0 +1,62 @@
+"""The least that a server could do: the yardstick that every run takes beside the broker.
+
+``python -m benchmarks.plain PORT FILE``: one blocking thread per process, one connection. A frame of up to 64 KiB is
+answered with as many bytes as Kafka's Produce answer has; a larger one is written to FILE first (plain ``write``); a frame
+that starts with ``READ`` is answered with 1 MiB of FILE (``pread`` and send). No protocol, no checks, no event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.client import LARGE_BATCH_BYTES, SIZE, Client
+from benchmarks.targets import HOST, Target
+
+READ: Final = b"READ"
+ANSWER: Final = SIZE.pack(60) + bytes(60)
+
+
+class Plain(Target):
+    """The yardstick as a target."""
+
+    name = "plain"
+
+    def command(self, port: int, data: Path) -> Sequence[str]:
+        return [sys.executable, "-m", "benchmarks.plain", str(port), str(data / "file")]
+
+
+def serve(connection: socket.socket, file: int) -> None:
+    client = Client(connection)
+    position = 0
+    while True:
+        received = client.receive()
+        if bytes(received[: len(READ)]) == READ:
+            data = os.pread(file, LARGE_BATCH_BYTES, position)
+            connection.sendall(SIZE.pack(len(data)))
+            connection.sendall(data)
+            continue
+        if len(received) > 1 << 16:
+            position += os.pwrite(file, received, position)
+        connection.sendall(ANSWER)
+
+
+def main(port: int, path: str) -> None:
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    os.pwrite(file, bytes(2 * LARGE_BATCH_BYTES), 0)
+    with socket.create_server((HOST, port)) as listener:
+        while True:
+            connection, _ = listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                serve(connection, file)
+            except Exception:
+                connection.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

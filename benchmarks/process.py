@@ -1,0 +1,72 @@
+"""What a process has used, from ``/proc``: CPU time and memory. And what everybody else used meanwhile."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class Unsupported(Exception):
+    """This system does not say what a process uses in the way we ask."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads of the process. In steps of 10 ms: measure a second or more."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii")
+    except FileNotFoundError as error:
+        raise Unsupported("CPU times are read from /proc/PID/stat, which Linux has") from error
+    # The second field is the program's name and may hold anything, a parenthesis closes it.
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * TICK_S
+
+
+def resident_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    for line in status.splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise Unsupported("no VmRSS in /proc/PID/status")
+
+
+def _machine_cpu_seconds() -> float:
+    """Busy time of all cores since boot."""
+    fields = Path("/proc/stat").read_text("ascii").splitlines()[0].split()[1:]
+    user, nice, system, _, _, irq, soft_irq, steal = (int(field) for field in fields[:8])
+    return (user + nice + system + irq + soft_irq + steal) * TICK_S
+
+
+class Usage:
+    """What one block of work cost. Filled in when the block ends."""
+
+    def __init__(self) -> None:
+        self.wall_s = 0.0
+        self.target_cpu_s = 0.0
+        self.other_cpu = 0.0
+
+
+@contextmanager
+def used_by(pid: int) -> Iterator[Usage]:
+    """CPU time of the process ``pid`` during the block, and how many cores others kept busy."""
+    usage = Usage()
+    everybody, target, own = _machine_cpu_seconds(), cpu_seconds(pid), time.process_time()
+    start = time.perf_counter()
+    yield usage
+    usage.wall_s = time.perf_counter() - start
+    own = time.process_time() - own
+    usage.target_cpu_s = cpu_seconds(pid) - target
+    others = _machine_cpu_seconds() - everybody - usage.target_cpu_s - own
+    usage.other_cpu = max(others, 0.0) / usage.wall_s
+
+
+def others_at_rest(seconds: float = 1.0) -> float:
+    """How many cores others use while we do nothing: for measures that start processes and cannot tell whose is whose."""
+    with used_by(os.getpid()) as usage:
+        time.sleep(seconds)
+    return usage.other_cpu

@@ -1,0 +1,121 @@
+"""What is measured: a broker as a process of its own. To add one is to add a class to ``TARGETS``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HOST: Final = "127.0.0.1"
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 20.0
+ROOT: Final = Path(__file__).parents[1]
+
+
+class TargetFailed(Exception):
+    """The target did not start, or died; the text has the end of its log."""
+
+
+@dataclass
+class Running:
+    """A started target."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+    spawned_at: float
+    """``perf_counter`` just before the process was made."""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def connect(self) -> socket.socket:
+        """A connection, as soon as one is accepted."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                connection = socket.create_connection((HOST, self.port))
+            except OSError as error:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise TargetFailed(self.log.read_text("utf-8", "replace")[-4000:]) from error
+                time.sleep(0.001)
+            else:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return connection
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Target(ABC):
+    """How one kind of broker is started."""
+
+    name: str
+
+    @abstractmethod
+    def command(self, port: int, data: Path) -> Sequence[str]: ...
+
+    def prepare(self, port: int, data: Path) -> None:
+        """What must be done before the start and does not count as start (Kafka formats its directory)."""
+        data.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def running(self, directory: Path) -> Iterator[Running]:
+        """A fresh target with its data below ``directory``, ended when the block ends."""
+        directory.mkdir(parents=True, exist_ok=True)
+        port, data, log = free_port(), directory / "data", directory / "log"
+        self.prepare(port, data)
+        command = self.command(port, data)
+        with log.open("wb") as output:
+            spawned_at = time.perf_counter()
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT)
+        target = Running(process, port, log, spawned_at)
+        try:
+            yield target
+        finally:
+            target.stop()
+
+
+class Odradek(Target):
+    """This project's broker, as it is started from the checkout."""
+
+    name = "odradek"
+
+    def command(self, port: int, data: Path) -> Sequence[str]:
+        return [sys.executable, "-m", "broker", "--host", HOST, "--port", str(port), "--data-dir", str(data)]
+
+
+TARGETS: Final[dict[str, type[Target]]] = {target.name: target for target in (Odradek,)}
+
+
+def free_port() -> int:
+    # Below the range from which the system gives clients their own ports.
+    for port in range(21_000 + os.getpid() % 5_000, 32_000):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise TargetFailed("no free port")
