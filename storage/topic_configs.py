@@ -57,7 +57,7 @@ _KEYS = (
         ("delete",),
         ListOf(("compact", "delete")),
         ("log.cleanup.policy",),
-        "Old segments: delete drops them by age or size, compact keeps each key's last record.",
+        "Old segments: delete drops them by age or size, compact keeps each key's last record (neither is done yet); compact refuses records without a key.",
     ),
     _key(
         "compression.type",
@@ -98,6 +98,7 @@ _KEYS = (
         Range(0),
         ("log.cleaner.delete.retention.ms",),
         "How long compaction keeps a tombstone or a transaction marker after it first met it.",
+        effective=False,
     ),
     _key(
         "file.delete.delay.ms",
@@ -106,6 +107,7 @@ _KEYS = (
         Range(0),
         ("log.segment.delete.delay.ms",),
         "How long a removed segment's files stay on disk, renamed, before they are unlinked.",
+        effective=False,
     ),
     _key(
         "flush.messages",
@@ -122,6 +124,7 @@ _KEYS = (
         Range(0),
         ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         "After this long the log is synced to disk.",
+        effective=False,
     ),
     _key(
         "follower.replication.throttled.replicas",
@@ -174,6 +177,7 @@ _KEYS = (
         Range(1),
         ("log.cleaner.max.compaction.lag.ms",),
         "A record is compacted at the latest after this long.",
+        effective=False,
     ),
     _key(
         "max.message.bytes",
@@ -214,6 +218,7 @@ _KEYS = (
         Range(0, 1),
         ("log.cleaner.min.cleanable.ratio",),
         "Share of uncompacted bytes from which compaction takes up a log.",
+        effective=False,
     ),
     _key(
         "min.compaction.lag.ms",
@@ -222,6 +227,7 @@ _KEYS = (
         Range(0),
         ("log.cleaner.min.compaction.lag.ms",),
         "A record stays uncompacted at least this long.",
+        effective=False,
     ),
     _key(
         "min.insync.replicas",
@@ -258,6 +264,7 @@ _KEYS = (
         None,
         ("log.retention.bytes",),
         "Size from which a partition's oldest segments are deleted; below 0 is no limit.",
+        effective=False,
     ),
     _key(
         "retention.ms",
@@ -266,6 +273,7 @@ _KEYS = (
         Range(-1),
         ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         "Age from which segments are deleted; -1 is for ever.",
+        effective=False,
     ),
     _key(
         "segment.bytes",

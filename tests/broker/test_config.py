@@ -1,5 +1,6 @@
 """Broker settings: where they come from, what wins, what is refused and what is only remarked on."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from broker.config_sources import property_name, variable_name
 from storage.config import TOPIC_CONFIGS
 from storage.config_def import ConfigType
 
+ROOT = Path(__file__).resolve().parents[2]
+ATTRIBUTES = {field.name for field in fields(BrokerConfig)}
 PYTHON_TYPES = {
     ConfigType.BOOLEAN: "bool",
     ConfigType.INT: "int",
@@ -71,6 +74,40 @@ def test_the_attributes_have_the_types_of_the_table():
         annotation = field.type.removesuffix(" | None") if isinstance(field.type, str) else field.type
         name = getattr(annotation, "__name__", str(annotation).removesuffix(" | None"))
         assert name == PYTHON_TYPES[key.config_type], field.name
+
+
+# What is said to have an effect
+
+
+def readers() -> str:
+    """The product's text, without the modules that only carry settings about."""
+    paths = [*Path("broker").rglob("*.py"), *Path("storage").rglob("*.py")]
+    carriers = re.compile(r"broker/config\w*\.py|storage/(config\w*|topic_configs)\.py")
+    return "\n".join(path.read_text("utf-8") for path in paths if not carriers.fullmatch(path.as_posix()))
+
+
+def test_the_settings_page_says_truly_which_topic_settings_have_an_effect(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    text = readers()
+    for key in TOPIC_CONFIGS.values():
+        assert bool(re.search(rf"config\.{key.attribute}\b", text)) == key.effective, key.name
+
+
+def test_the_settings_page_says_truly_which_broker_settings_have_an_effect(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    text = readers()
+    # These are read by the module that makes the configuration.
+    read_there = {
+        "broker.id",
+        "controller.listener.names",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+    }
+    of_topics = {synonym for key in TOPIC_CONFIGS.values() for synonym in key.synonyms}
+    alias = {"log.dirs": "log_dir"}
+    for name in set(kafka_configs()) - read_there - of_topics:
+        read = bool(re.search(rf"\.{alias.get(name) or name.replace('.', '_')}\b", text))
+        assert (read and name.replace(".", "_") in {*ATTRIBUTES, "log_dirs"}) == (name in EFFECTIVE), name
 
 
 # Defaults
