@@ -38,6 +38,8 @@ BACKLOG_BYTES_MAX: Final = 64 * 1024
 WRITE_BUFFER_HIGH_BYTES: Final = 256 * 1024
 # Answers of one turn are collected up to this size and written with one system call.
 ANSWERS_COLLECTED_BYTES: Final = 64 * 1024
+# Smaller ones are copied together: that is cheaper than to hand the system a list of pieces.
+ANSWERS_JOINED_BYTES_MAX: Final = 16 * 1024
 # Of one connection in one turn of the loop: a client that sends thousands of tiny requests waits for the
 # others.
 REQUESTS_PER_TURN: Final = 32
@@ -329,8 +331,13 @@ class Connection(asyncio.BufferedProtocol):
             self._write_answers()
 
     def _write_answers(self) -> None:
-        if self._answers and self._transport is not None:
-            answers, self._answers, self._answers_bytes = self._answers, [], 0
+        if not self._answers or self._transport is None:
+            return
+        answers, size = self._answers, self._answers_bytes
+        self._answers, self._answers_bytes = [], 0
+        if size < ANSWERS_JOINED_BYTES_MAX:
+            self._transport.write(b"".join(answers))
+        else:
             self._transport.writelines(answers)
 
 

@@ -95,9 +95,12 @@ class FakeTransport(asyncio.Transport):
         self.aborted = False
 
     def writelines(self, chunks: Any) -> None:
+        self.write(b"".join(chunks))
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.closing
         self.writes += 1
-        self.written += b"".join(chunks)
+        self.written += data
 
     def pause_reading(self) -> None:
         assert self.reading
