@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,12 @@ import pytest
 from broker import crash
 from broker.crash import Countdown, UnknownCrashPoint, crash_point, on_passage, parse_crash_points
 from storage.files import AppendFile
+
+
+def test_every_point_is_somewhere_in_the_broker() -> None:
+    sources = "".join(path.read_text("utf-8") for path in Path(crash.__file__).parent.rglob("*.py"))
+    passed = set(re.findall(r'crash_point(?:\(|, )"([^"]+)"', sources))
+    assert passed == crash.CRASH_POINTS
 
 
 def test_no_point_does_anything_unless_armed() -> None:
