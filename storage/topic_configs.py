@@ -57,7 +57,8 @@ _KEYS = (
         ("delete",),
         ListOf(("compact", "delete")),
         ("log.cleanup.policy",),
-        "Old segments: delete drops them by age or size, compact keeps each key's last record (neither is done yet); compact refuses records without a key.",
+        "Old segments: delete drops them by age or size, compact keeps each key's last record; neither is done "
+        "yet, but compact refuses records without a key.",
     ),
     _key(
         "compression.type",
