@@ -1,0 +1,118 @@
+"""The clients around the workers: who feeds, who watches, who reads the result. All of them confluent-kafka's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+
+from odradek.demo.worker import GROUP
+
+TIMEOUT_S = 60.0
+STATE_TOPIC = "__transaction_state"
+# Of a record of the transaction log: version i16, producer id i64, epoch i16, timeout i32, then the status.
+STATUS_AT = 16
+COMPLETE_COMMIT, COMPLETE_ABORT = 4, 5
+_COMMON = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+
+
+class Feeding:
+    """The flights on their way into the source topic, in a thread, by an idempotent producer."""
+
+    def __init__(self, bootstrap: str, topic: str, lines: list[str]) -> None:
+        self._errors: list[str] = []
+        self._thread = threading.Thread(target=self._feed, args=(bootstrap, topic, lines), daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def check(self) -> None:
+        self._thread.join(TIMEOUT_S)
+        if self._errors or not self.done:
+            raise RuntimeError(f"feeding the flights failed: {self._errors[:1]}")
+
+    def _feed(self, bootstrap: str, topic: str, lines: list[str]) -> None:
+        producer = Producer(
+            {**_COMMON, "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 10}
+        )
+
+        def delivered(error: object, message: Message) -> None:
+            if error is not None:
+                self._errors.append(str(error))
+
+        for row, line in enumerate(lines):
+            while True:
+                try:
+                    producer.produce(topic, key=str(row), value=line, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        if producer.flush(TIMEOUT_S):
+            self._errors.append("not everything was acknowledged")
+
+
+def feed(bootstrap: str, topic: str, lines: list[str]) -> Feeding:
+    return Feeding(bootstrap, topic, lines)
+
+
+def _consumer(bootstrap: str, isolation_level: str, group: str) -> Consumer:
+    return Consumer(
+        {
+            **_COMMON,
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation_level,
+        }
+    )
+
+
+def committed_rows(bootstrap: str, topic: str, partitions: int) -> int:
+    """How many source records the group has committed; 0 while nobody can say."""
+    watcher = _consumer(bootstrap, "read_uncommitted", GROUP)
+    try:
+        places = [TopicPartition(topic, partition) for partition in range(partitions)]
+        return sum(max(place.offset, 0) for place in watcher.committed(places, timeout=2))
+    except KafkaException:
+        return 0  # the broker is down just now
+    finally:
+        watcher.close()
+
+
+def _read_all(bootstrap: str, topic: str, isolation_level: str) -> Iterator[Message]:
+    """Every record of a topic up to its end, by a consumer without a group's help."""
+    consumer = _consumer(bootstrap, isolation_level, "reader")
+    try:
+        partitions = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+        left = len(partitions)
+        while left:
+            messages = consumer.consume(10_000, TIMEOUT_S)
+            if not messages:
+                raise RuntimeError(f"{topic} could not be read to its end")
+            for message in messages:
+                if message.error() is None:
+                    yield message
+                else:
+                    left -= 1
+    finally:
+        consumer.close()
+
+
+def read_results(bootstrap: str, topic: str) -> list[str]:
+    """What a read_committed reader sees."""
+    return [(message.value() or b"").decode() for message in _read_all(bootstrap, topic, "read_committed")]
+
+
+def transaction_counts(bootstrap: str) -> tuple[int, int]:
+    """(committed, aborted) transactions, counted in the broker's own transaction log."""
+    statuses = [
+        value[STATUS_AT]
+        for message in _read_all(bootstrap, STATE_TOPIC, "read_uncommitted")
+        if (value := message.value()) is not None
+    ]
+    return statuses.count(COMPLETE_COMMIT), statuses.count(COMPLETE_ABORT)

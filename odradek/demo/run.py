@@ -1,0 +1,172 @@
+"""The supervisor of the demo: it feeds, starts, kills, restarts, and judges in the end."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from odradek.demo import flights
+from odradek.demo.clients import committed_rows, feed, read_results, transaction_counts
+from odradek.demo.crew import Crew
+from odradek.demo.show import Show
+from odradek.demo.verdict import Verdict, compare, sees_planted_errors
+from odradek.process import BrokerFailed, BrokerProcess
+
+SOURCE, SINK, PARTITIONS, WORKERS = "flights", "flights-processed", 4, 2
+CRASH_POINTS = {
+    "txn.prepare.before": "before Prepare",
+    "txn.prepare.after": "between Prepare and the markers",
+    "txn.marker.after": "between the markers and Complete",
+    "txn.offset.commit.after": "between TxnOffsetCommit and EndTxn",
+}
+WORKER_KILLS = 3
+PASSAGES_MAX = 6
+DEADLINE_S = 110.0
+POLL_S = 0.1
+
+
+class Demo:
+    """One run of the main job."""
+
+    def __init__(self, directory: Path, seed: int, show: Show) -> None:
+        self.chance = random.Random(seed)
+        self.show = show
+        self.lines = flights.lines(flights.data_file())
+        self.broker = BrokerProcess(
+            directory / "broker",
+            topics=[f"{SOURCE}:{PARTITIONS}", f"{SINK}:{PARTITIONS}"],
+            settings={"group.min.session.timeout.ms": 1000},
+        )
+        self.crew = Crew(SOURCE, SINK, directory)
+        self.points = list(CRASH_POINTS)
+        self.chance.shuffle(self.points)
+        # Worker kills at these shares of the work, in no order with the broker's deaths.
+        self.kill_at = sorted(self.chance.uniform(0.05, 0.85) for _ in range(WORKER_KILLS))
+        self.broker_kills: list[str] = []
+        self.worker_kills = self.open_transactions_hit = 0
+
+    def run(self) -> Verdict:
+        try:
+            return self._run()
+        finally:
+            self.crew.close()
+            self.broker.close()
+
+    def _run(self) -> Verdict:
+        self._arm_and_start()
+        self.show.say(f"broker on {self.broker.bootstrap}, {WORKERS} workers, {len(self.lines):,} flights")
+        feeding = feed(self.broker.bootstrap, SOURCE, self.lines)
+        for number in range(WORKERS):
+            self.crew.start(number, self.broker.bootstrap)
+        self._work(feeding.done)
+        feeding.check()
+        self.crew.close()
+        self.show.say("reading the result as a read_committed reader")
+        observed = read_results(self.broker.bootstrap, SINK)
+        expected = dict(flights.expected(flights.data_file()))
+        verdict = compare(expected, observed)
+        if verdict.is_clean and not sees_planted_errors(expected, observed):
+            raise BrokerFailed("the comparison does not see a planted error: its word counts for nothing")
+        self._report(len(observed), verdict)
+        return verdict
+
+    def _arm_and_start(self) -> None:
+        """Start the broker, doomed to die at the next point that has not been tried."""
+        environment = {}
+        if self.points:
+            passage = self.chance.randint(2, PASSAGES_MAX)
+            environment["ODRADEK_CRASH_POINTS"] = f"{self.points[0]}:{passage}"
+        self.broker.restart(environment=environment)
+
+    def _work(self, fed: object) -> None:
+        total, began = len(self.lines), time.monotonic()
+        done = 0
+        while done < total or self.points:
+            if time.monotonic() - began > DEADLINE_S:
+                raise BrokerFailed(f"only {done:,} of {total:,} flights were processed in {DEADLINE_S:.0f} s")
+            if not self.broker.is_running:
+                self._raise_broker()
+            self._revive_workers()
+            if self.kill_at and done >= self.kill_at[0] * total:
+                self._kill_a_worker()
+            now_done = committed_rows(self.broker.bootstrap, SOURCE, PARTITIONS)
+            done = max(done, now_done)
+            self.show.progress(done, total)
+            if done >= total and self.points:
+                raise BrokerFailed(
+                    f"all work was done before the broker could die {CRASH_POINTS[self.points[0]]}"
+                )
+            time.sleep(POLL_S)
+
+    def _raise_broker(self) -> None:
+        """The broker has killed itself at its point, which lies inside a transaction."""
+        where = CRASH_POINTS[self.points.pop(0)]
+        self.broker_kills.append(where)
+        self.open_transactions_hit += 1
+        self.show.say(f"broker killed {where}; restarting")
+        self._arm_and_start()
+
+    def _revive_workers(self) -> None:
+        for number in self.crew.dead():
+            self.show.say(f"worker {number} ended; starting it again")
+            self.crew.start(number, self.broker.bootstrap)
+
+    def _kill_a_worker(self) -> None:
+        """kill -9, in the middle of a transaction where the worker is in one."""
+        number = self.chance.randrange(WORKERS)
+        self.kill_at.pop(0)
+        was_open = self.crew.kill(number)
+        self.worker_kills += 1
+        self.open_transactions_hit += was_open
+        state = "with an open transaction" if was_open else "between transactions"
+        self.show.say(f"worker {number} killed {state}")
+
+    def _report(self, records_out: int, verdict: Verdict) -> None:
+        committed, aborted = transaction_counts(self.broker.bootstrap)
+        self.show.report(
+            {
+                "records in": f"{len(self.lines):,}",
+                "records out (read_committed)": f"{records_out:,}",
+                "transactions committed": f"{committed:,}",
+                "transactions aborted": f"{aborted:,}",
+                "broker kills": f"{len(self.broker_kills)} ({'; '.join(self.broker_kills)})",
+                "worker kills": str(self.worker_kills),
+                "kills that hit an open transaction": str(self.open_transactions_hit),
+                "planted duplicate and loss": "seen" if verdict.is_clean else "not tried",
+            },
+            verdict,
+        )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """``odradek demo``: exit code 0 if every flight has its result exactly once."""
+    parser = argparse.ArgumentParser(prog="odradek demo", description=__doc__)
+    parser.add_argument(
+        "--seed", type=int, help="what the moments of the kills are drawn from (default: by chance)"
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the broker's files where they are")
+    options = parser.parse_args(arguments)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
+    directory = Path(tempfile.mkdtemp(prefix="odradek-demo-"))
+    with Show() as show:
+        show.say(f"seed {seed} (again with: odradek demo --seed {seed})")
+        try:
+            demo = Demo(directory, seed, show)
+            verdict = demo.run()
+        except (BrokerFailed, flights.NoData) as failure:
+            show.fail(str(failure))
+            return 2
+        finally:
+            if options.keep:
+                show.say(f"files: {directory}")
+            else:
+                shutil.rmtree(directory, ignore_errors=True)
+    if not demo.open_transactions_hit:
+        print("no kill hit an open transaction: nothing was shown", file=sys.stderr)
+        return 2
+    return 0 if verdict.is_clean else 1

@@ -1,0 +1,118 @@
+"""One worker: consume, process, produce and commit the positions, all in one transaction, for ever.
+
+A program of its own, with nothing but confluent-kafka, as a user would write it. What it does it says on its standard
+output, a word and a number a line; it may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from odradek.demo.flights import process
+
+GROUP = "flights"
+BATCH = 2500
+TIMEOUT_S = 30.0
+
+
+def say(word: str, number: int = 0) -> None:
+    print(word, number, flush=True)
+
+
+def insist(call: Callable[[], None]) -> None:
+    """Call again for as long as the client says that the same call may be made again."""
+    while True:
+        try:
+            return call()
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
+
+
+class Worker:
+    def __init__(self, bootstrap: str, name: str, source: str, sink: str) -> None:
+        self.sink = sink
+        common = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+        self.producer = Producer(
+            {
+                **common,
+                "transactional.id": f"flights-{name}",
+                "transaction.timeout.ms": 20_000,
+                "retry.backoff.ms": 20,
+                "linger.ms": 5,
+            }
+        )
+        self.consumer = Consumer(
+            {
+                **common,
+                "group.id": GROUP,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "session.timeout.ms": 3_000,
+                "heartbeat.interval.ms": 300,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        insist(lambda: self.producer.init_transactions(TIMEOUT_S))
+        self.consumer.subscribe([source])
+
+    def run(self) -> None:
+        say("ready")
+        while True:
+            messages = [m for m in self.consumer.consume(BATCH, timeout=0.3) if m.error() is None]
+            if not messages:
+                say("idle")
+                continue
+            try:
+                self.transact(messages)
+            except KafkaException as failure:
+                self.recover(failure)
+
+    def transact(self, messages: list[Message]) -> None:
+        """One transaction: the results, and the positions behind their sources."""
+        say("begin", len(messages))
+        self.producer.begin_transaction()
+        positions: dict[tuple[str, int], int] = {}
+        for message in messages:
+            key, value = message.key(), message.value()
+            assert key is not None
+            assert value is not None
+            self.producer.produce(self.sink, key=key, value=process(key.decode(), value.decode()))
+            positions[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
+        offsets = [
+            TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()
+        ]
+        member = self.consumer.consumer_group_metadata()
+        insist(lambda: self.producer.send_offsets_to_transaction(offsets, member, TIMEOUT_S))
+        insist(lambda: self.producer.commit_transaction(TIMEOUT_S))
+        say("commit", len(messages))
+
+    def recover(self, failure: KafkaException) -> None:
+        """Abort, and go back to what the group has committed. What cannot be aborted is for a new process."""
+        error = failure.args[0]
+        if not error.txn_requires_abort():
+            raise failure
+        insist(lambda: self.producer.abort_transaction(TIMEOUT_S))
+        say("abort")
+        assigned = self.consumer.assignment()
+        for position in self.consumer.committed(assigned, TIMEOUT_S) if assigned else ():
+            position.offset = max(position.offset, 0)
+            self.consumer.seek(position)
+
+
+def main() -> int:
+    bootstrap, name, source, sink = sys.argv[1:]
+    try:
+        Worker(bootstrap, name, source, sink).run()
+    except KafkaException as failure:
+        print("failed", failure, file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""A broker as a process of its own, known by its command line and its log only.
+
+    with BrokerProcess(Path("work"), topics=["orders:4"]) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        broker.kill()
+        broker.restart()
+
+The interpreter is isolated: modules of the user's that happen to be called ``storage`` or ``protocol`` cannot hurt it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+HOST: Final = "127.0.0.1"
+# Below the range from which the system gives clients their own ports: a client that asks again and again for a
+# broker that is down could otherwise be given just that port, and connect to itself.
+PORTS: Final = range(15_000, 32_000)
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 10.0
+POLL_S: Final = 0.005
+TRACEBACK: Final = "Traceback (most recent call last)"
+
+
+class BrokerFailed(Exception):
+    """A broker did not start, did not stop, or left a traceback; the text has the end of its log."""
+
+
+class BrokerProcess:
+    """One broker: its data directory, its port, and at most one process at a time."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *arguments: str,
+        topics: Iterable[str] = (),
+        settings: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+        data_dir: Path | None = None,
+        port: int | None = None,
+    ) -> None:
+        self.directory = directory
+        self.data_dir = data_dir or directory / "data"
+        self.log_file = directory / "broker.log"
+        self.host = HOST
+        self.port = port or 0
+        self.arguments = [*arguments]
+        for topic in topics:
+            self.arguments += ["--topic", topic]
+        for name, value in (settings or {}).items():
+            self.arguments += ["--set", f"{name}={value}"]
+        self.environment = dict(environment or {})
+        self.tracebacks_expected = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_begin = 0
+        directory.mkdir(parents=True, exist_ok=True)
+
+    # ---- what its user asks
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker was never started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> list[str]:
+        """What all its processes wrote, line by line."""
+        return self._text(0).splitlines()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The log lines of the present process, or of the last one."""
+        return list(_events(self._text(self._log_begin)))
+
+    # ---- what its user does
+
+    def start(self) -> BrokerProcess:
+        """Start the process and wait until it says that it is ready."""
+        assert not self.is_running, "the broker is running"
+        if self.port:
+            self._spawn(self.port)
+            self._wait_until_ready()
+            return self
+        for _ in range(20):
+            port = _free_port()
+            self._spawn(port)
+            with contextlib.suppress(_PortTaken):
+                self._wait_until_ready()
+                self.port = port
+                return self
+        raise BrokerFailed("no free port was found")
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._signal(signal.SIGKILL)
+        self.wait()
+
+    def terminate(self, number: signal.Signals = signal.SIGTERM) -> float:
+        """SIGTERM, and a clean end; how many seconds it took."""
+        began = time.monotonic()
+        self._signal(number)
+        code = self.wait()
+        if code != 0:
+            raise BrokerFailed(f"exit code {code} after {number.name}\n{self._tail()}")
+        return time.monotonic() - began
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait for the process to end by itself; its exit code, negative for a signal."""
+        assert self._process is not None, "the broker was never started"
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise BrokerFailed(f"still running after {timeout_s} s\n{self._tail()}") from None
+
+    def restart(
+        self, *, environment: Mapping[str, str] | None = None, settings: Mapping[str, object] | None = None
+    ) -> BrokerProcess:
+        """End the process cleanly if it runs, and start it again: same directory, same port."""
+        if self.is_running:
+            self.terminate()
+        if environment is not None:
+            self.environment = dict(environment)
+        for name, value in (settings or {}).items():
+            self.arguments += ["--set", f"{name}={value}"]
+        return self.start()
+
+    def close(self) -> None:
+        """End the process if it runs; a traceback in its log is an error."""
+        if self.is_running:
+            try:
+                self.terminate()
+            finally:
+                if self.is_running:
+                    self.kill()
+        if not self.tracebacks_expected and TRACEBACK in self._text(0):
+            raise BrokerFailed(f"the broker left a traceback\n{self._tail()}")
+
+    def __enter__(self) -> BrokerProcess:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # ---- how
+
+    def _spawn(self, port: int) -> None:
+        command = [sys.executable, "-I", "-m", "broker", "--host", self.host, "--port", str(port)]
+        command += ["--data-dir", str(self.data_dir), "--log-format", "json", *self.arguments]
+        # Settings that somebody made for another broker are none of this one's.
+        inherited = {
+            k: v for k, v in os.environ.items() if not k.startswith(("KAFKA_", "ODRADEK_", "CLUSTER_ID"))
+        }
+        with self.log_file.open("ab") as log:
+            self._log_begin = log.tell()
+            self._process = subprocess.Popen(
+                command,
+                env={**inherited, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # A Ctrl-C at the terminal is for the user's program: it ends its brokers in its own time.
+                start_new_session=True,
+            )
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            ended = not self.is_running
+            if any(event.get("event") == "started" for event in self.events):
+                return
+            if ended:
+                if "in use by another process" in self._text(self._log_begin):
+                    raise _PortTaken(f"port taken\n{self._tail()}")
+                code = self._process.returncode if self._process else None
+                raise BrokerFailed(f"the broker ended with exit code {code}\n{self._tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise BrokerFailed(f"not ready after {START_TIMEOUT_S} s\n{self._tail()}")
+            time.sleep(POLL_S)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _text(self, begin: int) -> str:
+        if not self.log_file.exists():
+            return ""
+        with self.log_file.open("rb") as file:
+            file.seek(begin)
+            return file.read().decode("utf-8", "replace")
+
+    def _tail(self, lines: int = 60) -> str:
+        # Tracebacks are one line of JSON each: to be read, they are unfolded.
+        return "\n".join(self.log[-lines:]).replace("\\n", "\n")
+
+
+class _PortTaken(BrokerFailed):
+    """Somebody was quicker."""
+
+
+def _events(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict):
+                yield event
+
+
+def _free_port() -> int:
+    # Not seeded: tests that run at the same time must not all try the same ports in the same order.
+    chance = random.SystemRandom()
+    while True:
+        port = chance.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                return port
