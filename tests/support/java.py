@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -34,25 +34,39 @@ class Unavailable(Exception):
     """What is missing, and what to install, in one line."""
 
 
-@cache
 def java() -> str:
     """The path of a Java that runs Kafka; skips the test where there is none, fails it in CI."""
-    return _or_skip(find_java)
+    return _or_skip(_found_java())
+
+
+def kafka_classpath() -> str:
+    """Kafka's jars as a class path, fetched at the first call ever made in this checkout."""
+    return _or_skip(_found_jars())
+
+
+def _or_skip(found: str | Unavailable) -> str:
+    if isinstance(found, str):
+        return found
+    if os.environ.get("CI", "").lower() == "true":
+        pytest.fail(str(found), pytrace=False)
+    pytest.skip(str(found))
+
+
+# What is missing is remembered too: one look, or one attempt to fetch, is enough for all tests of a process.
+@cache
+def _found_java() -> str | Unavailable:
+    try:
+        return find_java()
+    except Unavailable as missing:
+        return missing
 
 
 @cache
-def kafka_classpath() -> str:
-    """Kafka's jars as a class path, fetched at the first call ever made in this checkout."""
-    return _or_skip(lambda: str(kafka_jars() / "*"))
-
-
-def _or_skip(look: Callable[[], str]) -> str:
+def _found_jars() -> str | Unavailable:
     try:
-        return look()
+        return str(kafka_jars() / "*")
     except Unavailable as missing:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip(str(missing))
+        return missing
 
 
 def find_java() -> str:
