@@ -401,7 +401,7 @@ def abort_by_coordinator(
         last_epoch=NO_EPOCH,
         state=State.PREPARE_ABORT,
         last_update_ms=now_ms,
-        client_version=0,
+        client_version=transaction_version,
     )
     return Transition(after, Answer(ErrorCode.none))
 
