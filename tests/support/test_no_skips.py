@@ -17,8 +17,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "workers"), [*((case, "0") for case in CASES), ("skipped", "2"), ("passes", "2")]
+)
 def test_a_test_that_did_not_run_fails_the_run(case: str, workers: str, tmp_path: Path):
     source, expected = CASES[case]
     (tmp_path / f"test_{case}.py").write_text(f"def test_other(): pass\n{source}\n")
