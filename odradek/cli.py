@@ -53,7 +53,7 @@ def health(bootstrap: str | None, timeout: float) -> None:
 def demo(arguments: tuple[str, ...]) -> None:
     """Move a real data set exactly once while workers and broker are killed (needs odradek[demo])."""
     try:
-        from odradek.demo import main as demo_main
+        from odradek.demo.run import main as demo_main
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("odradek"):
             raise

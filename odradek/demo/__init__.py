@@ -4,7 +4,3 @@
 carry the read positions with them. Workers and the broker are killed on the way. In the end every flight must have its
 result once, with the right content, for a read_committed reader.
 """
-
-from odradek.demo.run import main
-
-__all__ = ["main"]

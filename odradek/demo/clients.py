@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
-from odradek.demo.worker import GROUP
+from odradek.demo.worker import GROUP, PATIENCE
 
 TIMEOUT_S = 60.0
 STATE_TOPIC = "__transaction_state"
 # Of a record of the transaction log: version i16, producer id i64, epoch i16, timeout i32, then the status.
 STATUS_AT = 16
 COMPLETE_COMMIT, COMPLETE_ABORT = 4, 5
-_COMMON = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 
 
 class Feeding:
@@ -36,7 +36,7 @@ class Feeding:
 
     def _feed(self, bootstrap: str, topic: str, lines: list[str]) -> None:
         producer = Producer(
-            {**_COMMON, "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 10}
+            {**PATIENCE, "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 10}
         )
 
         def delivered(error: object, message: Message) -> None:
@@ -61,7 +61,7 @@ def feed(bootstrap: str, topic: str, lines: list[str]) -> Feeding:
 def _consumer(bootstrap: str, isolation_level: str, group: str) -> Consumer:
     return Consumer(
         {
-            **_COMMON,
+            **PATIENCE,
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "enable.auto.commit": False,
@@ -90,9 +90,10 @@ def _read_all(bootstrap: str, topic: str, isolation_level: str) -> Iterator[Mess
         partitions = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         left = len(partitions)
+        deadline = time.monotonic() + TIMEOUT_S
         while left:
-            messages = consumer.consume(10_000, TIMEOUT_S)
-            if not messages:
+            messages = consumer.consume(10_000, 0.3)
+            if time.monotonic() > deadline:
                 raise RuntimeError(f"{topic} could not be read to its end")
             for message in messages:
                 if message.error() is None:

@@ -56,6 +56,11 @@ class Crew:
         hand.process.wait()
         return hand.last_word == INSIDE
 
+    def complaints(self, number: int) -> str:
+        """The last line that a worker wrote to its error output."""
+        lines = (self._directory / f"worker-{number}.log").read_text().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
     def close(self) -> None:
         for hand in self._hands.values():
             hand.process.kill()

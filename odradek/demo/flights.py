@@ -10,7 +10,23 @@ from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 
-COLUMNS = ["year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay", "carrier", "flight", "tailnum", "origin", "dest", "air_time", "distance", "hour", "minute", "time_hour"]
+COLUMNS = [
+    *("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time"),
+    *(
+        "arr_delay",
+        "carrier",
+        "flight",
+        "tailnum",
+        "origin",
+        "dest",
+        "air_time",
+        "distance",
+        "hour",
+        "minute",
+    ),
+    "time_hour",
+]
+UNKNOWN = "NA"
 CARRIER, FLIGHT, ORIGIN, DEST, DEP_DELAY, ARR_DELAY, AIR_TIME, DISTANCE = (
     COLUMNS.index(name)
     for name in ("carrier", "flight", "origin", "dest", "dep_delay", "arr_delay", "air_time", "distance")
@@ -45,9 +61,9 @@ def process(row: str, line: str) -> str:
     """What a worker makes of one flight: minutes made up in the air, and its speed in miles an hour."""
     fields = line.split(",")
     departure, arrival = fields[DEP_DELAY], fields[ARR_DELAY]
-    made_up = "" if not departure or not arrival else str(int(float(departure)) - int(float(arrival)))
+    made_up = "" if UNKNOWN in (departure, arrival) else str(int(float(departure)) - int(float(arrival)))
     air_time = fields[AIR_TIME]
-    speed = str(int(float(fields[DISTANCE])) * 60 // int(float(air_time))) if air_time else ""
+    speed = "" if air_time == UNKNOWN else str(int(float(fields[DISTANCE])) * 60 // int(float(air_time)))
     leg = f"{fields[ORIGIN]}-{fields[DEST]}"
     return f"{row};{fields[CARRIER]}{fields[FLIGHT]};{leg};{made_up};{speed}"
 
@@ -57,9 +73,9 @@ def expected(path: Path) -> Iterator[tuple[int, str]]:
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as stream:
         for row, flight in enumerate(csv.DictReader(io.TextIOWrapper(stream, "utf-8"))):
             late = [flight["dep_delay"], flight["arr_delay"]]
-            made_up = "" if "" in late else f"{Fraction(late[0]) - Fraction(late[1])}"
+            made_up = "" if UNKNOWN in late else f"{Fraction(late[0]) - Fraction(late[1])}"
             speed = ""
-            if flight["air_time"]:
+            if flight["air_time"] != UNKNOWN:
                 hours = Fraction(flight["air_time"]) / 60
                 speed = f"{int(Fraction(flight['distance']) / hours)}"
             number = f"{flight['carrier']}{flight['flight']}"

@@ -26,6 +26,8 @@ CRASH_POINTS = {
 }
 WORKER_KILLS = 3
 PASSAGES_MAX = 6
+WORKERS_GIVING_UP_MAX = 10
+"""A worker may have to begin anew after a broker's death; one that does so without end has a fault."""
 DEADLINE_S = 110.0
 POLL_S = 0.1
 
@@ -48,7 +50,8 @@ class Demo:
         # Worker kills at these shares of the work, in no order with the broker's deaths.
         self.kill_at = sorted(self.chance.uniform(0.05, 0.85) for _ in range(WORKER_KILLS))
         self.broker_kills: list[str] = []
-        self.worker_kills = self.open_transactions_hit = 0
+        self.worker_kills = self.open_transactions_hit = self.gave_up = 0
+        self.killed: int | None = None
 
     def run(self) -> Verdict:
         try:
@@ -113,7 +116,13 @@ class Demo:
 
     def _revive_workers(self) -> None:
         for number in self.crew.dead():
-            self.show.say(f"worker {number} ended; starting it again")
+            if number != self.killed:
+                self.gave_up += 1
+                complaint = self.crew.complaints(number)
+                self.show.say(f"worker {number} gave up ({complaint}); starting it again")
+                if self.gave_up > WORKERS_GIVING_UP_MAX:
+                    raise BrokerFailed(f"workers give up again and again: {complaint}")
+            self.killed = None
             self.crew.start(number, self.broker.bootstrap)
 
     def _kill_a_worker(self) -> None:
@@ -121,6 +130,7 @@ class Demo:
         number = self.chance.randrange(WORKERS)
         self.kill_at.pop(0)
         was_open = self.crew.kill(number)
+        self.killed = number
         self.worker_kills += 1
         self.open_transactions_hit += was_open
         state = "with an open transaction" if was_open else "between transactions"

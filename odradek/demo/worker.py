@@ -14,6 +14,14 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from odradek.demo.flights import process
 
 GROUP = "flights"
+# A broker that was killed is back in a moment. librdkafka 2.16 drops every address when the last one refuses
+# (KIP-899) and can hang in the attempt: it should rather go on asking the one that it knows.
+PATIENCE = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "metadata.recovery.strategy": "none",
+    "log_level": 2,
+}
 BATCH = 2500
 TIMEOUT_S = 30.0
 
@@ -35,7 +43,7 @@ def insist(call: Callable[[], None]) -> None:
 class Worker:
     def __init__(self, bootstrap: str, name: str, source: str, sink: str) -> None:
         self.sink = sink
-        common = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+        common = {"bootstrap.servers": bootstrap, **PATIENCE}
         self.producer = Producer(
             {
                 **common,
