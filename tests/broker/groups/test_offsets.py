@@ -1,0 +1,284 @@
+"""Committed and pending offsets: what counts, what is stable, what expires."""
+
+import uuid
+
+import pytest
+
+from broker.groups.group import ClassicGroup, Rules, State
+from broker.groups.offsets import GroupOffsets
+from protocol.errors import ErrorCode as E
+from protocol.records.group_log import OffsetCommitKey, OffsetCommitValue
+from tests.broker.groups.lab import Lab, subscription
+
+TOPIC_ID = uuid.UUID(int=1)
+OTHER_ID = uuid.UUID(int=2)
+RETENTION_MS = 1_000
+NONE = -1
+
+
+class Log:
+    """Offsets and the offset of the next record."""
+
+    def __init__(self) -> None:
+        self.offsets = GroupOffsets()
+        self.next = 100
+
+    def commit(
+        self, offset: int | None, producer: int = NONE, group: str = "g", topic: str = "t", **value
+    ) -> int:
+        key = OffsetCommitKey(group, topic, value.pop("partition", 0))
+        record = None if offset is None else OffsetCommitValue(offset=offset, **value)
+        self.offsets.apply_commit(self.next, producer, key, record)
+        self.next += 1
+        return self.next - 1
+
+    def marker(self, producer: int, committed: bool) -> None:
+        self.offsets.end_transaction(producer, committed, self.next)
+        self.next += 1
+
+    def delete(self, **where) -> None:
+        self.commit(None, **where)
+
+    def get(
+        self, *, stable: bool = False, group: str = "g", topic_id: uuid.UUID | None = None
+    ) -> int | E | None:
+        """The offset, the error, or None if there is nothing."""
+        found = self.offsets.find(group, "t", 0, require_stable=stable, topic_id=topic_id)
+        if found.error is not E.none:
+            return found.error
+        return None if found.committed is None else found.committed.offset
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_the_last_commit_counts(log: Log):
+    assert log.get() is None
+    log.commit(5)
+    log.commit(-7)
+    assert log.get() == -7
+
+
+def test_what_was_written_with_it_is_kept(log: Log):
+    where = log.commit(5, leader_epoch=3, metadata="m", commit_timestamp_ms=9, topic_id=TOPIC_ID)
+    committed = log.offsets.find("g", "t", 0, require_stable=True).committed
+    assert (committed.leader_epoch, committed.metadata, committed.commit_timestamp_ms) == (3, "m", 9)
+    assert (committed.record_offset, committed.topic_id) == (where, TOPIC_ID)
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "found"),
+    [
+        (None, None, True),
+        (TOPIC_ID, None, True),
+        (None, TOPIC_ID, True),
+        (TOPIC_ID, TOPIC_ID, True),
+        (OTHER_ID, TOPIC_ID, False),
+    ],
+)
+def test_a_topic_of_the_same_name_is_another_topic(log: Log, stored, asked, found: bool):
+    log.commit(5, topic_id=stored)
+    assert log.get(topic_id=asked) == (5 if found else None)
+
+
+# -- transactions ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pending_offset_is_not_seen_and_makes_the_spot_unstable(log: Log):
+    log.commit(5)
+    log.commit(7, producer=1)
+    assert log.get() == 5
+    assert log.get(stable=True) == E.unstable_offset_commit
+
+
+@pytest.mark.parametrize(("committed", "offset"), [(True, 7), (False, 5)])
+def test_a_marker_decides(log: Log, committed: bool, offset: int):
+    log.commit(5)
+    log.commit(7, producer=1)
+    log.marker(1, committed)
+    assert log.get() == log.get(stable=True) == offset
+
+
+def test_of_one_transaction_the_last_offset_counts(log: Log):
+    log.commit(7, producer=1)
+    log.commit(8, producer=1)
+    log.marker(1, True)
+    assert log.get() == 8
+
+
+def test_a_later_plain_commit_beats_the_marker(log: Log):
+    log.commit(7, producer=1)
+    log.commit(3)
+    log.marker(1, True)
+    assert log.get() == 3
+
+
+def test_an_earlier_plain_commit_does_not(log: Log):
+    log.commit(3)
+    log.commit(7, producer=1)
+    log.marker(1, True)
+    assert log.get() == 7
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
+def test_of_two_transactions_the_later_record_counts_in_whatever_order_they_end(
+    log: Log, first: int, second: int
+):
+    log.commit(7, producer=1)
+    log.commit(8, producer=2)
+    log.marker(first, True)
+    assert log.get(stable=True) == E.unstable_offset_commit
+    log.marker(second, True)
+    assert log.get(stable=True) == 8
+
+
+def test_a_marker_of_somebody_else_decides_nothing(log: Log):
+    log.commit(7, producer=1)
+    log.marker(2, True)
+    assert log.get(stable=True) == E.unstable_offset_commit
+
+
+def test_a_marker_reaches_every_group_of_the_partition(log: Log):
+    log.commit(7, producer=1, group="g")
+    log.commit(9, producer=1, group="h")
+    log.marker(1, True)
+    assert (log.get(group="g"), log.get(group="h")) == (7, 9)
+
+
+def test_a_marker_told_late_leaves_the_next_transaction_alone(log: Log):
+    log.commit(7, producer=1)
+    marker = log.next
+    log.next += 1
+    log.commit(8, producer=1, partition=1)
+    log.offsets.end_transaction(1, True, marker)
+    assert log.get() == 7
+    assert log.offsets.is_unstable("g", ("t", 1))
+
+
+def test_a_marker_may_come_twice(log: Log):
+    log.commit(7, producer=1)
+    log.marker(1, True)
+    log.marker(1, False)
+    assert log.get(stable=True) == 7
+
+
+# -- tombstones -----------------------------------------------------------------------------------------------------
+
+
+def test_a_tombstone_takes_the_pending_offset_too_and_no_marker_brings_it_back(log: Log):
+    log.commit(5)
+    log.commit(7, producer=1)
+    log.delete()
+    assert log.get(stable=True) is None
+    log.marker(1, True)
+    assert log.get() is None
+    assert log.offsets.image() == GroupOffsets().image()
+
+
+def test_a_tombstone_leaves_the_rest_of_the_transaction(log: Log):
+    log.commit(7, producer=1)
+    log.commit(8, producer=1, partition=1)
+    log.delete()
+    log.marker(1, True)
+    assert log.offsets.committed_spots("g") == [("t", 1)]
+
+
+def test_a_tombstone_for_nothing_is_nothing(log: Log):
+    log.delete()
+    log.delete(group="other")
+    assert log.offsets.image() == GroupOffsets().image()
+
+
+def test_what_is_only_pending_is_to_be_buried_but_is_not_listed(log: Log):
+    log.commit(5, partition=1)
+    log.commit(7, producer=1)
+    assert log.offsets.committed_spots("g") == [("t", 1)]
+    assert log.offsets.all_spots("g") == [("t", 1), ("t", 0)]
+    assert log.offsets.exists("g", ("t", 0))
+    assert not log.offsets.exists("g", ("t", 2))
+    assert list(log.offsets.groups()) == ["g"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "gone", "found"), [(None, TOPIC_ID, 2), (TOPIC_ID, TOPIC_ID, 2), (OTHER_ID, TOPIC_ID, 0)]
+)
+def test_what_a_deleted_topic_leaves_behind(log: Log, stored, gone, found: int):
+    log.commit(5, topic_id=stored)
+    log.commit(5, topic="other", topic_id=stored)
+    log.commit(7, producer=1, partition=1, topic_id=stored)
+    assert len(log.offsets.of_topic("t", gone)) == found
+    assert ("t", stored) in log.offsets.topics()
+
+
+# -- expiry (KIP-211) -----------------------------------------------------------------------------------------------
+
+
+def stable_group(*, kind: str = "consumer", metadata: bytes = subscription("subscribed")) -> ClassicGroup:
+    lab = Lab()
+    lab.stable(1, protocol_type=kind, protocols=(("range", metadata),))
+    return lab.group
+
+
+def preparing_group() -> ClassicGroup:
+    lab = Lab()
+    lab.preparing(1, protocols=(("range", subscription("subscribed")),))
+    return lab.group
+
+
+def empty_group(since_ms: int, kind: str | None) -> ClassicGroup:
+    return ClassicGroup(
+        "g", Rules(), state=State.EMPTY, state_since_ms=since_ms, protocol_type=kind, subscriptions=()
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "committed_ms", "expires_ms"),
+    [
+        # An empty group with a protocol: since it is empty.
+        (empty_group(5_000, "consumer"), 0, 6_000),
+        (empty_group(5_000, "connect"), 0, 6_000),
+        (empty_group(5_000, "consumer"), 9_000, 6_000),
+        # … unless it is too old to tell.
+        (empty_group(-1, "consumer"), 3_000, 4_000),
+        # One that only commits: since the commit.
+        (empty_group(5_000, None), 3_000, 4_000),
+        (empty_group(-1, None), 3_000, 4_000),
+        # A Stable one of consumers: what nobody is subscribed to, since the commit.
+        (stable_group(), 3_000, 4_000),
+        (stable_group(metadata=subscription("t")), 3_000, None),
+        (stable_group(metadata=b"garbage"), 3_000, None),
+        # Any other with members: never.
+        (stable_group(kind="connect"), 3_000, None),
+        (preparing_group(), 3_000, None),
+    ],
+)
+def test_when_an_offset_expires(log: Log, group: ClassicGroup, committed_ms: int, expires_ms: int | None):
+    log.commit(5, commit_timestamp_ms=committed_ms)
+    if expires_ms is None:
+        assert log.offsets.expired(group, 10**12, RETENTION_MS) == ([], False)
+    else:
+        assert log.offsets.expired(group, expires_ms - 1, RETENTION_MS) == ([], False)
+        assert log.offsets.expired(group, expires_ms, RETENTION_MS) == ([("t", 0)], True)
+
+
+@pytest.mark.parametrize("group", [empty_group(5_000, "consumer"), empty_group(-1, None), stable_group()])
+def test_an_old_commit_says_itself_when_it_expires(log: Log, group: ClassicGroup):
+    log.commit(5, commit_timestamp_ms=0, expire_timestamp_ms=70_000)
+    assert log.offsets.expired(group, 69_999, RETENTION_MS)[0] == []
+    assert log.offsets.expired(group, 70_000, RETENTION_MS)[0] == [("t", 0)]
+
+
+def test_an_unstable_offset_does_not_expire(log: Log):
+    log.commit(5)
+    log.commit(6, partition=1)
+    log.commit(7, producer=1)
+    assert log.offsets.expired(empty_group(0, None), 10**12, RETENTION_MS) == ([("t", 1)], False)
+
+
+def test_nothing_is_left_of_a_group_without_offsets_unless_a_transaction_is_open(log: Log):
+    group = empty_group(0, "consumer")
+    assert log.offsets.expired(group, 0, RETENTION_MS) == ([], True)
+    log.commit(7, producer=1)
+    assert log.offsets.expired(group, 0, RETENTION_MS) == ([], False)
