@@ -111,6 +111,7 @@ class Normal:
             return "cluster"
         if field in ("host", "client_host"):
             return "host" if value.strip("/") in ("127.0.0.1", "localhost") else value
+        value = value.replace(self.prefix, "~")
         return UUID.sub(lambda match: self.symbol("uuid", match.group()), value)
 
     def _number(self, value: int, field: str) -> Any:
@@ -135,4 +136,4 @@ class Normal:
 def read_or_text(normal: Normal, value: bytes, field: str) -> Any:
     if field == "records":
         return [normal.value(dict(batch), "", False) for batch in read_batches(value)]
-    return text(value)
+    return text(value.replace(normal.prefix.encode(), b"~"))

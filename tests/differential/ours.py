@@ -34,7 +34,7 @@ class Ours:
                 self.directory / f"{profile}-{len(self.logs)}",
                 "--feature",
                 f"transaction.version={setting['feature']}",
-                settings=setting["properties"],
+                settings=setting["properties"] | setting["ours"],
             ).start()
             self.logs.append(running.log_file)
             self.brokers[profile] = running

@@ -14,21 +14,17 @@ from tests.differential import stories
 from tests.differential.story import STORIES, Entry, Story, Unanswered
 
 RECORDED = Path(__file__).parent / "recorded"
-# One broker start each. Both sides get the same properties; "feature" is the level of transaction.version.
+# One broker start each. Both sides get the same properties; `feature` is the level of transaction.version, `ours` are
+# settings of ours alone.
 COMMON = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
+TIMEOUTS = COMMON | {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+SWITCHED_OFF = COMMON | {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
+KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": "100"}
 PROFILES: dict[str, dict[str, Any]] = {
-    "main": {
-        "feature": 2,
-        "properties": COMMON | {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"},
-    },
-    "tv1": {
-        "feature": 1,
-        "properties": COMMON | {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"},
-    },
-    "noauto": {
-        "feature": 2,
-        "properties": COMMON | {"auto.create.topics.enable": "false", "delete.topic.enable": "false"},
-    },
+    "main": {"feature": 2, "properties": TIMEOUTS, "ours": {}},
+    "order": {"feature": 2, "properties": COMMON, "ours": KAFKAS_ORDER},
+    "tv1": {"feature": 1, "properties": TIMEOUTS, "ours": {}},
+    "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
 }
 Transcript = list[dict[str, Any]]
 
@@ -39,9 +35,10 @@ def entries(profile: str | None = None) -> list[Entry]:
     return [entry for entry in STORIES.values() if profile in (None, entry.profile)]
 
 
-def run(entry: Entry, host: str, port: int) -> Transcript:
-    """One story from its first to its last exchange. What ends it early is its last line."""
-    told = Story(entry, host, port)
+def run(entry: Entry, host: str, port: int, attempt: int = 0) -> Transcript:
+    """One story from its first to its last exchange. What ends it early is its last line. Another attempt on the same
+    broker has names of its own."""
+    told = Story(entry, host, port, attempt)
     try:
         entry.run(told)
     except Unanswered as error:

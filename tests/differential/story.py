@@ -8,7 +8,7 @@ for goes, normalised, into the transcript that is compared.
         s.produce(t, s.batch(1, crc=0))
 
 Preparations (`s.topic`, anything with quiet=True) are not part of the transcript. Names are made from the story's own
-name, so that stories do not meet on one broker.
+name, so that stories do not meet on one broker; the transcript has ~ for it.
 """
 
 from __future__ import annotations
@@ -84,10 +84,13 @@ class Story:
     entry: Entry
     host: str
     port: int
+    attempt: int = 0
     transcript: list[Body] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.prefix = f"{self.entry.area}-{self.entry.name}".replace("_", "-")[:80]
+        if self.attempt:
+            self.prefix += f"-again{self.attempt}"
         self.t0 = int(time.time() * 1000) - 10 * MINUTE
         self.normal = Normal(self.prefix, self.port, self.t0)
         self.wires: dict[str, raw.Wire] = {}

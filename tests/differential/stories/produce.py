@@ -131,8 +131,8 @@ def offset_deltas(s: Story) -> None:
     t = s.topic()
     s.produce(t, s.batch(2, offset_deltas=[0, 5]), note="0 and 5")
     s.produce(t, s.batch(2, offset_deltas=[1, 0]), note="1 and 0")
-    s.produce(t, s.batch(2, offset_deltas=[0, 5], codec=1), note="0 and 5, compressed")
     s.fetch(t)
+    s.produce(s.topic(), s.batch(2, offset_deltas=[0, 5], codec=1), note="0 and 5, compressed")
 
 
 @story("produce")

@@ -1,0 +1,74 @@
+"""The table in docs/differences.md: what may differ from Kafka, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from tests.differential.runner import Difference
+
+FILE = Path(__file__).parents[2] / "docs" / "differences.md"
+COLUMNS = ("id", "stories", "fields", "Kafka", "ours", "why", "how to switch it off")
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+    stories: tuple[str, ...]
+    fields: tuple[str, ...]
+    kafka: tuple[str, ...]
+    ours: tuple[str, ...]
+
+    def needs(self) -> set[tuple[str, str, str]]:
+        """Each pattern of the row must be met by at least one difference."""
+        return {(self.id, "story", p) for p in self.stories} | {(self.id, "field", p) for p in self.fields}
+
+    def met(self, difference: Difference) -> set[tuple[str, str, str]]:
+        """The patterns that the difference meets; none if it is not of this row."""
+        stories = {p for p in self.stories if fnmatchcase(difference.story, p)}
+        fields = {p for p in self.fields if fnmatchcase(difference.field, p)}
+        values = _one_of(difference.kafka, self.kafka) and _one_of(difference.ours, self.ours)
+        if not (stories and fields and values):
+            return set()
+        return {(self.id, "story", p) for p in stories} | {(self.id, "field", p) for p in fields}
+
+
+def _one_of(value: object, patterns: tuple[str, ...]) -> bool:
+    told = value if value == "(absent)" else json.dumps(value)
+    return any(fnmatchcase(str(told), p) for p in patterns)
+
+
+def _cell(text: str) -> tuple[str, ...]:
+    """`a`, `b` in a cell are two patterns."""
+    return tuple(re.findall(r"`([^`]+)`", text))
+
+
+def rows(text: str | None = None) -> list[Row]:
+    lines = (FILE.read_text() if text is None else text).splitlines()
+    cells = [[c.strip() for c in line.strip("|").split(" | ")] for line in lines if line.startswith("|")]
+    header, found = None, []
+    for line in cells:
+        if tuple(line) == COLUMNS:
+            header = line
+        elif header and not set("".join(line)) <= set("-: |"):
+            assert len(line) == len(COLUMNS), f"a row of docs/differences.md has {len(line)} cells: {line}"
+            name, stories, fields, kafka, ours = (line[0], *map(_cell, line[1:5]))
+            assert stories and fields and kafka and ours, f"row {name}: patterns stand in back-ticks"
+            found.append(Row(name, stories, fields, kafka, ours))
+    assert header, f"no table with the columns {COLUMNS}"
+    return found
+
+
+def unlisted(differences: list[Difference], table: list[Row]) -> list[Difference]:
+    return [d for d in differences if not any(row.met(d) for row in table)]
+
+
+def stale(differences: list[Difference], table: list[Row]) -> set[tuple[str, str, str]]:
+    met: set[tuple[str, str, str]] = set()
+    for row in table:
+        for difference in differences:
+            met |= row.met(difference)
+    return {need for row in table for need in row.needs()} - met

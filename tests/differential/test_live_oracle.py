@@ -1,0 +1,44 @@
+"""Apache Kafka 4.3.1 itself: it answers as recorded, so the recordings cannot rot, and our broker answers as it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.differential import listed, runner
+from tests.differential.ours import ours
+from tests.support.kafka_oracle import kafka
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(540)]
+# The clock is real on both sides: a machine that stalls in the middle of a story may spoil it.
+ATTEMPTS = 3
+
+
+def as_recorded(entry: runner.Entry, host: str, port: int) -> tuple[runner.Transcript, list[runner.Difference]]:
+    recorded = runner.recorded(entry)
+    assert recorded is not None, f"{entry.id} is not recorded"
+    for attempt in range(ATTEMPTS):
+        transcript = runner.run(entry, host, port, attempt)
+        found = runner.differences(entry, recorded, transcript)
+        if not found:
+            break
+    return transcript, found
+
+
+@pytest.mark.parametrize("profile", runner.PROFILES)
+def test_kafka_answers_as_recorded_and_ours_as_kafka(profile: str, tmp_path: Path) -> None:
+    setting, table = runner.PROFILES[profile], listed.rows()
+    rotten: list[runner.Difference] = []
+    different: list[runner.Difference] = []
+    with (
+        kafka(setting["properties"], transaction_version=setting["feature"]) as oracle,
+        ours(tmp_path) as told,
+    ):
+        runner.warm_up(oracle.host, oracle.port)
+        for entry in runner.entries(profile):
+            transcript, found = as_recorded(entry, oracle.host, oracle.port)
+            rotten += found
+            different += listed.unlisted(runner.differences(entry, transcript, told.transcript(entry)), table)
+    assert not rotten, "Kafka no longer answers as recorded (ours stands for Kafka now):\n" + "\n".join(map(str, rotten))
+    assert not different, "\n" + "\n".join(map(str, different))

@@ -1,0 +1,50 @@
+"""Each story on our broker, answer by answer as Apache Kafka 4.3.1 gave them when they were recorded. What may differ
+stands in docs/differences.md; a difference that is not there fails its story, an entry that nothing needs fails too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.differential import listed, runner
+from tests.differential.ours import Ours, ours
+
+pytestmark = pytest.mark.xdist_group("differential")
+ENTRIES = runner.entries()
+
+
+@pytest.fixture(scope="module")
+def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
+    with ours(tmp_path_factory.mktemp("differential")) as told:
+        yield told
+
+
+def differences(entry: runner.Entry, told: Ours) -> list[runner.Difference]:
+    kafka = runner.recorded(entry)
+    assert kafka is not None, f"{entry.id} is not recorded: python -m tests.differential.record {entry.id}"
+    return runner.differences(entry, kafka, told.transcript(entry))
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+def test_as_kafka(entry: runner.Entry, our_broker: Ours) -> None:
+    found = listed.unlisted(differences(entry, our_broker), listed.rows())
+    assert not found, "\n" + "\n".join(map(str, found))
+
+
+def test_every_listed_difference_is_one(our_broker: Ours) -> None:
+    found = [d for entry in ENTRIES for d in differences(entry, our_broker)]
+    stale = listed.stale(found, listed.rows())
+    assert not stale, f"listed in docs/differences.md, and no longer different: {sorted(stale)}"
+
+
+def test_the_corpus_is_large() -> None:
+    exchanges = [e for entry in ENTRIES for e in runner.recorded(entry) or []]
+    assert len(exchanges) >= 2000
+    assert not [e for e in exchanges if e["ask"] == "ended early"]
+
+
+def test_no_recording_without_its_story() -> None:
+    known = {(entry.area, entry.name) for entry in ENTRIES}
+    areas = [file.stem for file in runner.RECORDED.glob("*.json")]
+    assert {(area, name) for area in areas for name in runner.load(area)} == known
