@@ -215,8 +215,6 @@ class Connection(asyncio.BufferedProtocol):
     def _lift(self, hold: int) -> None:
         """One thing that held the next request back is over."""
         self._holds &= ~hold
-        if self._holds:
-            return
         kept, self._kept = self._kept, b""
         self._cut(memoryview(kept))
 
@@ -239,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
         shared = self._shared
         try:
             header = parse_request_header(frame)
-            route = shared.routes[header.api_key << 16 | header.api_version & 0xFFFF]
+            route = shared.routes[header.api_key << 16 | header.api_version]
             if route is None:
                 self._refuse(header.api_key, header.api_version, header.correlation_id)
                 return
@@ -299,7 +297,6 @@ class Connection(asyncio.BufferedProtocol):
                 _log_failure(route, outcome)
             return
         self._answer(route, correlation_id, outcome)
-        self._write_answers()
         self._lift(IN_PROGRESS)
 
     # ---- answers

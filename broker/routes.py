@@ -45,7 +45,10 @@ class Route:
 
 
 class Routes(dict[int, Route | None]):
-    """Routes by ``key << 16 | version``, made at first use; None (not kept) for what is not served."""
+    """Routes by ``key << 16 | version``, made at first use; None, not kept, for what is not served.
+
+    A negative version makes the whole number negative, and no API has a negative key.
+    """
 
     def __init__(self, apis: Mapping[int, Api]) -> None:
         super().__init__()

@@ -330,8 +330,18 @@ async def test_an_impossible_size_ends_the_connection_before_any_body_arrives(si
         b"\0\x12\0\0\0\0\0\1\0\x7f",
         b"\x03\xe7\0\0\0\0\0\1\xff\xff",
         b"\0\3\0\x63\0\0\0\1\xff\xff\0",
+        b"\0\3\xff\xff\0\0\0\1\xff\xff",
+        b"\xff\xff\0\0\0\0\0\1\xff\xff",
     ],
-    ids=["no header", "cut header", "client id beyond the frame", "API 999", "Metadata v99"],
+    ids=[
+        "no header",
+        "cut header",
+        "client id beyond the frame",
+        "API 999",
+        "Metadata v99",
+        "Metadata v-1",
+        "API -1",
+    ],
 )
 async def test_a_header_that_leads_nowhere_ends_the_connection_with_one_line(body: bytes) -> None:
     broker = Broker({HEARTBEAT: pong, METADATA: pong, API_VERSIONS: pong})
@@ -460,9 +470,11 @@ async def test_the_end_of_a_connection_cancels_what_it_waits_for() -> None:
     peer = broker.connect()
     peer.send(heartbeat(1) + heartbeat(2))
     (future,) = parking.waiting
-    peer.lose()
-    await turns()
+    with structlog.testing.capture_logs() as lines:
+        peer.lose()
+        await turns()
     assert future.cancelled()
+    assert lines == []
     assert len(parking.seen) == 1
     assert len(broker.connections) == 0
 
