@@ -8,18 +8,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
 import resource
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from broker.options import Settings
 
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+GC_THRESHOLDS: Final = (50_000, 20, 100)
+
 
 def main(arguments: list[str]) -> int:
     """Run a broker; the exit code of the process."""
+    # The first process of a container has no signal handlers but its own; those of the loop come with the loop.
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: sys.exit(0))
     # Imports allocate much and free nothing. The collector is switched on again when the broker is up.
     gc.disable()
     _forgo("hypothesis", "rich")
@@ -46,7 +51,7 @@ def run(settings: Settings) -> int:
     for warning in settings.warnings:
         get_logger().warning(warning)
     try:
-        crash.arm(os.environ.get(crash.ENVIRONMENT_VARIABLE) or settings.config.crash_points)
+        crash.arm(settings.config.crash_points)
     except crash.UnknownCrashPoint as error:
         return _fail(error)
     _allow_open_files()
@@ -64,7 +69,7 @@ async def _serve(settings: Settings) -> int:
         await runtime.start()
     except StartError as error:
         return _fail(error)
-    gc.enable()
+    _collect_rarely()
     runtime.say_started()
     await told_to_stop.wait()
     await runtime.stop()
@@ -82,7 +87,7 @@ def _stop_signals() -> asyncio.Event:
         # Who asks twice does not want to wait.
         loop.remove_signal_handler(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop, number)
     return told_to_stop
 
@@ -95,6 +100,14 @@ def _forgo(*modules: str) -> None:
     """
     for name in modules:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+
+
+def _collect_rarely() -> None:
+    # What is alive once the broker is up stays alive, and what requests make has few cycles: pauses for looking at all
+    # of it would cost more than what is found.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
 
 
 def _fail(reason: Exception) -> int:

@@ -19,8 +19,6 @@ from typing import Final, NoReturn
 
 from storage import files
 
-ENVIRONMENT_VARIABLE: Final = "ODRADEK_CRASH_POINTS"
-
 # "before" and "after" mean the write of the record that the name is about; "file.write" comes before every
 # write system call on a log file, and so divides what a commit does into its smallest steps.
 CRASH_POINTS: Final = frozenset(

@@ -7,7 +7,6 @@ before logs are opened, coordinators know their state before clients may ask for
 from __future__ import annotations
 
 import asyncio
-import gc
 import shutil
 import tempfile
 import time
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
     from broker.options import Settings, TopicSpec
 
 SESSION_ID_MAX: Final = 2**31 - 1
-# Values live as long as what they are about, in most cases without cycles: looking for cycles often costs more than
-# the few that there are. The youngest generation is looked at every so many objects, the oldest hardly ever.
-GC_THRESHOLDS: Final = (50_000, 20, 100)
 
 log = get_logger()
 
@@ -112,9 +108,6 @@ class Runtime:
         self.connections.watch_idleness()
         self.node.replicas.start_timers()
         self.lag.start()
-        # What is alive now stays: nobody needs to look at it for garbage again.
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
 
     def _open_metadata(self) -> ClusterMetadata:
         assert self._directory is not None
