@@ -10,6 +10,7 @@ from pathlib import Path
 from storage.files import StorageError, replace_file
 
 VERSION = 0
+PARTITION_METADATA = "partition.metadata"
 
 
 def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
@@ -25,17 +26,19 @@ def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
 def parse_rows(path: Path, columns: int) -> list[list[str]]:
     """The rows of a checkpoint file; none where the file is missing or empty (Kafka creates some empty)."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise StorageError(path, error) from error
+    except UnicodeDecodeError as error:
+        raise StorageError(path, "this is not a text file") from error
     if not lines:
         return []
     if lines[0].strip() != str(VERSION):
         raise StorageError(path, f"version {lines[0]!r} of this file is not known")
     rows = [line.split(" ") for line in lines[2:] if line]
-    if len(lines) < 2 or not lines[1].isdigit() or int(lines[1]) != len(rows):
+    if len(lines) < 2 or not lines[1].isdecimal() or int(lines[1]) != len(rows):
         raise StorageError(path, "the number of entries is not the one announced")
     if any(len(row) != columns for row in rows):
         raise StorageError(path, f"a line does not have {columns} fields")
@@ -44,7 +47,11 @@ def parse_rows(path: Path, columns: int) -> list[list[str]]:
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
     """(topic, partition) -> offset, as in ``recovery-point-offset-checkpoint`` and its siblings."""
-    return {(topic, int(partition)): int(offset) for topic, partition, offset in parse_rows(path, 3)}
+    rows = parse_rows(path, 3)
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    except ValueError as error:
+        raise StorageError(path, f"a line does not hold numbers: {error}") from error
 
 
 def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -59,26 +66,36 @@ def topic_id_text(topic_id: uuid.UUID) -> str:
 
 
 def parse_topic_id(text: str) -> uuid.UUID:
+    """The uuid that Kafka spells like this; ``ValueError`` for any other text."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
 def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
-    """``partition.metadata``: 43 bytes, no newline at the end, as Kafka 4.3 writes it."""
-    replace_file(
-        directory / "partition.metadata", f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
-    )
+    """``partition.metadata``: 43 bytes, no newline at the end, as Kafka 4.3 writes it.
+
+    Not forced to the disk: the cluster metadata knows the id, and a file that a power cut left empty is written again.
+    """
+    text = f"version: 0\ntopic_id: {topic_id_text(topic_id)}"
+    replace_file(directory / PARTITION_METADATA, text.encode(), durable=False)
 
 
 def read_partition_metadata(directory: Path) -> uuid.UUID | None:
-    """The topic id of a partition directory, or None when the file is not there."""
-    path = directory / "partition.metadata"
+    """The topic id of a partition directory, or None when the file is not there or empty."""
+    path = directory / PARTITION_METADATA
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StorageError(path, error) from error
+    except UnicodeDecodeError as error:
+        raise StorageError(path, "this is not a text file") from error
+    if not text:
+        return None
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if fields.get("version") != "0" or "topic_id" not in fields:
         raise StorageError(path, "this is not a partition.metadata of version 0")
-    return parse_topic_id(fields["topic_id"])
+    try:
+        return parse_topic_id(fields["topic_id"])
+    except ValueError as error:
+        raise StorageError(path, f"{fields['topic_id']!r} is not a topic id") from error

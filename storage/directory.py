@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from storage.checkpoints import read_offsets, write_offsets
-from storage.files import StorageError, replace_file
+from storage.files import StorageError, replace_file, sync_directory
 
 CLEAN_MARK = ".kafka_cleanshutdown"
 LOCK = ".lock"
@@ -40,8 +40,10 @@ class LogDirectory:
             raise DirectoryInUse(f"{path} is in use by another broker") from error
         mark = path / CLEAN_MARK
         self.was_clean = mark.exists() or not any(self.partition_directories())
-        # From here on a crash is a crash.
-        mark.unlink(missing_ok=True)
+        # From here on a crash is a crash, and a power cut must not bring the mark back.
+        if mark.exists():
+            mark.unlink()
+            sync_directory(path)
 
     def partition_path(self, topic: str, index: int) -> Path:
         return self.path / f"{topic}-{index}"
@@ -50,7 +52,8 @@ class LogDirectory:
         """The folders that hold a partition. The name is split at the last dash: topics may contain some."""
         for entry in sorted(self.path.iterdir()):
             topic, dash, index = entry.name.rpartition("-")
-            if dash and index.isdigit() and entry.is_dir() and topic != "__cluster_metadata":
+            is_partition = topic and dash and index.isascii() and index.isdecimal()
+            if is_partition and topic != "__cluster_metadata" and entry.is_dir():
                 yield (topic, int(index)), entry
 
     def doomed_directories(self) -> Iterator[Path]:

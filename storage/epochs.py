@@ -6,7 +6,7 @@ from bisect import bisect_right
 from pathlib import Path
 
 from storage.checkpoints import format_rows, parse_rows
-from storage.files import replace_file
+from storage.files import StorageError, replace_file
 
 UNDEFINED = (-1, -1)
 
@@ -23,10 +23,18 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, path: Path) -> LeaderEpochs:
-        return cls([(int(epoch), int(start)) for epoch, start in parse_rows(path, 2)])
+        """The epochs in a checkpoint file; lines that contradict later ones are dropped, as in Kafka."""
+        epochs = cls()
+        try:
+            for epoch, start in parse_rows(path, 2):
+                epochs.assign(int(epoch), int(start))
+        except ValueError as error:
+            raise StorageError(path, f"a line does not hold numbers: {error}") from error
+        epochs.dirty = False
+        return epochs
 
-    def save(self, path: Path) -> None:
-        replace_file(path, format_rows(self.entries()))
+    def save(self, path: Path, *, durable: bool = True) -> None:
+        replace_file(path, format_rows(self.entries()), durable=durable)
         self.dirty = False
 
     def entries(self) -> list[tuple[int, int]]:

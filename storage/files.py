@@ -29,11 +29,12 @@ class AppendFile:
     A write that fails half-way is cut off again, so that the file always ends with a whole batch.
     """
 
-    __slots__ = ("_fd", "path", "size")
+    __slots__ = ("_fd", "_synced_size", "path", "size")
 
     def __init__(self, path: Path, size: int | None = None) -> None:
         self.path = path
         self._fd = -1
+        self._synced_size = -1
         if size is None:
             size = path.stat().st_size if path.exists() else 0
         self.size = size
@@ -80,15 +81,16 @@ class AppendFile:
         length = min(length, self.size - position)
         if length <= 0:
             return b""
+        fd = self._fd if self._fd >= 0 else self.fileno()
         try:
-            data = os.pread(self.fileno(), length, position)
+            data = os.pread(fd, length, position)
+            while len(data) < length:
+                more = os.pread(fd, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
         except OSError as error:
             raise StorageError(self.path, error) from error
-        while len(data) < length:
-            more = os.pread(self.fileno(), length - len(data), position + len(data))
-            if not more:
-                break
-            data += more
         return data
 
     def truncate(self, size: int) -> None:
@@ -98,14 +100,17 @@ class AppendFile:
         except OSError as error:
             raise StorageError(self.path, error) from error
         self.size = size
+        self._synced_size = -1
 
     def sync(self) -> None:
-        """fsync: what was written survives a power cut once this has returned."""
-        if self._fd >= 0:
+        """fsync: what was written survives a power cut once this has returned. Nothing new: nothing to do."""
+        size = self.size
+        if self._fd >= 0 and size != self._synced_size:
             try:
                 os.fsync(self._fd)
             except OSError as error:
                 raise StorageError(self.path, error) from error
+            self._synced_size = size
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -113,8 +118,12 @@ class AppendFile:
             self._fd = -1
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a small file so that a crash leaves the old content or the new (temporary file, fsync, rename)."""
+def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a small file so that a crash leaves the old content or the new (temporary file, fsync, rename).
+
+    Not ``durable`` is a hundred times quicker: a killed process still leaves the old or the new, but after a power
+    cut the file may be missing or empty. It is for what can be written again from elsewhere.
+    """
     temporary = path.with_name(path.name + ".tmp")
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -122,13 +131,45 @@ def replace_file(path: Path, content: bytes) -> None:
             view = memoryview(content)
             while view:
                 view = view[os.write(fd, view) :]
-            os.fsync(fd)
+            if durable:
+                os.fsync(fd)
         finally:
             os.close(fd)
-        temporary.rename(path)
-        sync_directory(path.parent)
+        os.rename(temporary, path)
+        if durable:
+            sync_directory(path.parent)
     except OSError as error:
         raise StorageError(path, error) from error
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a whole file in place: quick and not atomic, for what is rebuilt when it does not fit."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(fd, view) :]
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise StorageError(path, error) from error
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of a file that is not held open durable; one that is gone needs it no more."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(path, error) from error
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise StorageError(path, error) from error
+    finally:
+        os.close(fd)
 
 
 def sync_directory(path: Path) -> None:
