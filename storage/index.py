@@ -10,22 +10,22 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.files import AppendFile, StorageError
+from storage.files import AppendFile, StorageError, sync_file, write_file
 
-OFFSET_ENTRY = struct.Struct(">ii")
-TIME_ENTRY = struct.Struct(">qi")
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
 ABORTED_ENTRY = struct.Struct(">hqqqq")
 
 
 class OffsetIndex:
     """(last offset of a batch, position of that batch), every ``index.interval.bytes`` or so."""
 
-    __slots__ = ("_loaded", "base_offset", "dirty", "offsets", "path", "positions")
+    __slots__ = ("_loaded", "_synced", "base_offset", "dirty", "offsets", "path", "positions")
 
     def __init__(self, path: Path, base_offset: int, *, fresh: bool = False) -> None:
         self.path = path
@@ -34,6 +34,7 @@ class OffsetIndex:
         self.positions = array("I")
         self._loaded = fresh
         self.dirty = fresh
+        self._synced = not fresh
 
     def __len__(self) -> int:
         self._load()
@@ -43,17 +44,9 @@ class OffsetIndex:
         if self._loaded:
             return
         self._loaded = True
-        entries = array("I", _read(self.path, OFFSET_ENTRY.size))
-        if sys.byteorder == "little":
-            entries.byteswap()
-        self.offsets, self.positions = entries[0::2], entries[1::2]
-        # A segment that Kafka preallocated and did not close ends in zero entries.
-        while len(self.offsets) > 1 and self.offsets[-1] == 0:
-            self.offsets.pop()
-            self.positions.pop()
-        if len(self.offsets) == 1 and self.offsets[0] == 0 and self.positions[0] == 0:
-            self.offsets.pop()
-            self.positions.pop()
+        # No real entry is zero: the first batch, at position 0, is never indexed.
+        words = _words(_without_padding(_read(self.path), OFFSET_ENTRY_BYTES))
+        self.offsets, self.positions = words[0::2], words[1::2]
 
     def append(self, offset: int, position: int) -> None:
         self._load()
@@ -66,6 +59,11 @@ class OffsetIndex:
         self._load()
         index = bisect_right(self.offsets, offset - self.base_offset)
         return self.positions[index - 1] if index else 0
+
+    def last_position(self) -> int:
+        """Of the last indexed batch; the segment's start when there is none."""
+        self._load()
+        return self.positions[-1] if self.positions else 0
 
     def offset_after_position(self, position: int) -> int | None:
         """The first indexed offset at or after a position: an upper bound for what a read up to there holds."""
@@ -90,19 +88,26 @@ class OffsetIndex:
 
     def save(self) -> None:
         if self.dirty:
-            entries = array(
-                "I", [value for pair in zip(self.offsets, self.positions, strict=True) for value in pair]
-            )
-            if sys.byteorder == "little":
-                entries.byteswap()
-            replace_plain(self.path, entries.tobytes())
-            self.dirty = False
+            words = array("I", bytes(OFFSET_ENTRY_BYTES * len(self.offsets)))
+            words[0::2], words[1::2] = self.offsets, self.positions
+            write_file(self.path, _big_endian(words).tobytes())
+            self.dirty = self._synced = False
+
+    def sync(self) -> None:
+        """Make what was saved durable."""
+        if not self._synced:
+            self._synced = True
+            try:
+                sync_file(self.path)
+            except StorageError:
+                self._synced = False
+                raise
 
 
 class TimeIndex:
     """(largest timestamp so far, last offset of the batch that has it)."""
 
-    __slots__ = ("_loaded", "base_offset", "dirty", "offsets", "path", "timestamps")
+    __slots__ = ("_loaded", "_synced", "base_offset", "dirty", "offsets", "path", "timestamps")
 
     def __init__(self, path: Path, base_offset: int, *, fresh: bool = False) -> None:
         self.path = path
@@ -111,6 +116,7 @@ class TimeIndex:
         self.offsets = array("I")
         self._loaded = fresh
         self.dirty = fresh
+        self._synced = not fresh
 
     def __len__(self) -> int:
         self._load()
@@ -120,16 +126,21 @@ class TimeIndex:
         if self._loaded:
             return
         self._loaded = True
-        for timestamp, offset in TIME_ENTRY.iter_unpack(_read(self.path, TIME_ENTRY.size)):
-            if self.timestamps and timestamp <= self.timestamps[-1]:
-                break  # zero entries of a preallocated file
-            self.timestamps.append(timestamp)
-            self.offsets.append(offset)
+        data = _read(self.path)
+        # One entry alone may be zero: a record of the first millisecond of 1970, at the base offset.
+        if len(data) > TIME_ENTRY_BYTES:
+            data = _without_padding(data, TIME_ENTRY_BYTES)
+        words = _words(data[: len(data) // TIME_ENTRY_BYTES * TIME_ENTRY_BYTES])
+        halves = array("I", bytes(8 * (len(words) // 3)))
+        first, second = (1, 0) if sys.byteorder == "little" else (0, 1)
+        halves[first::2], halves[second::2] = words[0::3], words[1::3]
+        self.timestamps = array("q", halves.tobytes())
+        self.offsets = words[2::3]
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Timestamps only rise: an entry that says nothing new is left out."""
         self._load()
-        if not self.timestamps or timestamp_ms > self.timestamps[-1]:
+        if timestamp_ms > (self.timestamps[-1] if self.timestamps else -1):
             self.timestamps.append(timestamp_ms)
             self.offsets.append(offset - self.base_offset)
             self.dirty = True
@@ -161,9 +172,22 @@ class TimeIndex:
 
     def save(self) -> None:
         if self.dirty:
-            pairs = zip(self.timestamps, self.offsets, strict=True)
-            replace_plain(self.path, b"".join(TIME_ENTRY.pack(*pair) for pair in pairs))
-            self.dirty = False
+            halves = array("I", self.timestamps.tobytes())
+            words = array("I", bytes(TIME_ENTRY_BYTES * len(self.offsets)))
+            first, second = (1, 0) if sys.byteorder == "little" else (0, 1)
+            words[0::3], words[1::3], words[2::3] = halves[first::2], halves[second::2], self.offsets
+            write_file(self.path, _big_endian(words).tobytes())
+            self.dirty = self._synced = False
+
+    def sync(self) -> None:
+        """Make what was saved durable."""
+        if not self._synced:
+            self._synced = True
+            try:
+                sync_file(self.path)
+            except StorageError:
+                self._synced = False
+                raise
 
 
 class AbortedTransaction(NamedTuple):
@@ -193,8 +217,23 @@ class TransactionIndex:
             self._entries = list(self._read())
         return self._entries
 
+    def from_offset(self, offset: int) -> list[AbortedTransaction]:
+        """The transactions whose markers lie at or after ``offset``."""
+        entries = self.entries()
+        return entries[bisect_left(entries, offset, key=_marker_offset) :] if entries else entries
+
+    def is_sane(self, base_offset: int) -> bool:
+        """Whole entries of a known version whose markers rise from the segment's base on."""
+        try:
+            whole = len(_read(self.path)) % ABORTED_ENTRY.size == 0
+            markers = [entry.last_offset for entry in self.entries()]
+        except StorageError:
+            return False
+        return whole and all(a < b for a, b in zip([base_offset - 1, *markers], markers, strict=False))
+
     def _read(self) -> Iterator[AbortedTransaction]:
-        data = _read(self.path, ABORTED_ENTRY.size)
+        data = _read(self.path)
+        data = data[: len(data) // ABORTED_ENTRY.size * ABORTED_ENTRY.size]
         for version, *fields in ABORTED_ENTRY.iter_unpack(data):
             if version != 0:
                 raise StorageError(self.path, f"entry version {version} is not known")
@@ -232,23 +271,36 @@ class TransactionIndex:
             self._file = None
 
 
-def replace_plain(path: Path, data: bytes) -> None:
-    """Write a whole index file. Not atomic: an index is rebuilt from its log when it does not fit."""
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise StorageError(path, error) from error
+def _marker_offset(entry: AbortedTransaction) -> int:
+    return entry.last_offset
 
 
-def _read(path: Path, entry_size: int) -> bytes:
-    """A file's whole entries; nothing when it is missing."""
+def _read(path: Path) -> bytes:
+    """A whole index file; nothing when it is missing."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         return b""
     except OSError as error:
         raise StorageError(path, error) from error
-    return data[: len(data) // entry_size * entry_size]
+
+
+def _without_padding(data: bytes, entry_bytes: int) -> bytes:
+    """The whole entries, without the zeros that a preallocated file ends in when Kafka did not close it."""
+    entries = -(-len(data.rstrip(b"\0")) // entry_bytes)
+    return data[: min(entries, len(data) // entry_bytes) * entry_bytes]
+
+
+def _words(data: bytes) -> array[int]:
+    """The file's 32-bit numbers, in this machine's byte order."""
+    return _big_endian(array("I", data))
+
+
+def _big_endian(words: array[int]) -> array[int]:
+    """To and from the files' byte order."""
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words
 
 
 __all__ = ["AbortedTransaction", "OffsetIndex", "TimeIndex", "TransactionIndex"]

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, patched_header
+from protocol.records import producer_snapshot
 from storage.checkpoints import write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import AppendFile, replace_file
+from storage.files import AppendFile, StorageError, write_file
 from storage.index import AbortedTransaction
 from storage.producers import Producers
-from storage.segment import Segment, file_name
+from storage.segment import SCAN_BYTES, Segment, file_name
 
 EPOCH_FILE = "leader-epoch-checkpoint"
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -81,7 +82,8 @@ class Log:
         self._jitter = jitter
         # Everything below is on the disk for good (fsynced).
         self.flushed_offset = log_start_offset
-        self._last_snapshot_offset = -1
+        # Of an empty log there is nothing to say, so 0 counts as taken.
+        self.last_snapshot_offset = 0
         self._tail: deque[_Place] = deque(maxlen=TAIL_BATCHES_REMEMBERED)
         self.on_roll: Callable[[Segment], None] | None = None
         """Called with each segment that was just sealed: it wants an fsync."""
@@ -102,13 +104,19 @@ class Log:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def create(self, now_ms: int) -> None:
-        """Make the directory and the first segment, unless they are there."""
+        """Make the directory and the first segment, unless they are there.
+
+        Nothing is forced to the disk: there are no records yet, and the cluster metadata knows all the rest.
+        """
         if self.segments:
             return
-        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(self.directory, error) from error
         write_partition_metadata(self.directory, self.topic_id)
         self._add_segment(self.log_end_offset, now_ms)
-        self.save_epochs()
+        self.epochs.save(self.directory / EPOCH_FILE, durable=False)
 
     def append_data(self, batch: RecordBatch, leader_epoch: int, now_ms: int, timestamp_ms: int) -> int:
         """Append a data batch at the end, and to the producer state; returns its base offset.
@@ -201,19 +209,22 @@ class Log:
         self._bases.append(base_offset)
         return segment
 
-    def take_snapshot(self) -> None:
-        """Write the producer state up to the log end, unless that was just done."""
-        offset = self.log_end_offset
-        if not self.segments or offset == self._last_snapshot_offset:
+    def take_snapshot(self, offset: int | None = None) -> None:
+        """Write the producer state up to the log end (or up to where a replay stands), unless that is on the disk.
+
+        Not forced to the disk: a torn one fails its CRC, and then the one before and the batches say the same.
+        """
+        offset = self.log_end_offset if offset is None else offset
+        if not self.segments or offset <= self.last_snapshot_offset:
             return
-        from protocol.records.producer_snapshot import encode
+        content = producer_snapshot.encode(self.producers.snapshot())
+        write_file(self.directory / file_name(offset, "snapshot"), content)
+        self.last_snapshot_offset = offset
 
-        replace_file(self.directory / file_name(offset, "snapshot"), encode(self.producers.snapshot()))
-        self._last_snapshot_offset = offset
-
-    def snapshot_taken_at(self, offset: int) -> None:
-        """Recovery found this snapshot on the disk."""
-        self._last_snapshot_offset = offset
+    def restore_producers(self, producers: Producers, offset: int) -> None:
+        """Begin again with the state of a snapshot (offset 0: with none)."""
+        self.producers = producers
+        self.last_snapshot_offset = offset
 
     def save_epochs(self) -> None:
         if self.segments:
@@ -239,7 +250,8 @@ class Log:
         if tail and tail[0].last_offset < offset:
             index = bisect_right(tail, offset - 1, key=_last_offset)
             return tail[index]
-        for segment in self.segments[self.segment_index(offset) :]:
+        for index in range(self.segment_index(offset), len(self.segments)):
+            segment = self.segments[index]
             found = segment.locate(offset)
             if found is not None:
                 return _Place(-1, segment, *found)
@@ -283,8 +295,10 @@ class Log:
         place = self.locate(offset)
         if place is None:
             return 0
-        first = self._bases.index(place.segment.base_offset)
+        first = self.segment_index(place.segment.base_offset)
         last = self.segment_index(end_offset - 1)
+        if first > last:
+            return 0
         if first == last:
             return self._end_position(place.segment, end_offset) - place.position
         between = sum(segment.size for segment in self.segments[first:last]) - place.position
@@ -296,10 +310,12 @@ class Log:
         place = self.locate(start)
         if place is None:
             return
-        first = self._bases.index(place.segment.base_offset)
         position = place.position
-        for segment in self.segments[first:]:
-            yield from segment.batches(position)
+        for segment in self.segments[self.segment_index(place.segment.base_offset) :]:
+            try:
+                yield from segment.batches(position)
+            except CorruptBatch as error:
+                raise StorageError(segment.log.path, str(error)) from error
             position = 0
 
     def aborted_transactions(self, offset: int, span: Span) -> list[AbortedTransaction]:
@@ -314,9 +330,9 @@ class Log:
             following = first + 1
             upper = self._bases[following] if following < len(self._bases) else self.log_end_offset
         found = []
-        for segment in self.segments[first:]:
-            for entry in segment.transaction_index.entries():
-                if entry.last_offset >= offset and entry.first_offset < upper:
+        for index in range(first, len(self.segments)):
+            for entry in self.segments[index].transaction_index.from_offset(offset):
+                if entry.first_offset < upper:
                     found.append(entry)
                 if entry.last_stable_offset >= upper:
                     return found
@@ -327,16 +343,23 @@ class Log:
         for segment in self.segments:
             if segment.max_timestamp_ms < timestamp_ms:
                 continue
-            start = max(segment.time_index.offset_at_or_before(timestamp_ms), segment.base_offset)
-            position = segment.offset_index.position_at_or_before(start)
-            for batch in segment.batches(position):
-                if batch.max_timestamp < timestamp_ms or batch.last_offset < self.log_start_offset:
-                    continue
-                for record in batch.records():
-                    if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                        return TimestampedOffset(
-                            record.offset, record.timestamp, batch.partition_leader_epoch
-                        )
+            try:
+                found = self._find_timestamp_in(segment, timestamp_ms)
+            except CorruptBatch as error:
+                raise StorageError(segment.log.path, str(error)) from error
+            if found is not None:
+                return found
+        return None
+
+    def _find_timestamp_in(self, segment: Segment, timestamp_ms: int) -> TimestampedOffset | None:
+        start = segment.time_index.offset_at_or_before(timestamp_ms)
+        position = segment.offset_index.position_at_or_before(start)
+        for batch in segment.batches(position, SCAN_BYTES):
+            if batch.max_timestamp < timestamp_ms or batch.last_offset < self.log_start_offset:
+                continue
+            for record in batch.records():
+                if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
+                    return TimestampedOffset(record.offset, record.timestamp, batch.partition_leader_epoch)
         return None
 
     def find_max_timestamp(self) -> TimestampedOffset | None:
@@ -354,47 +377,38 @@ class Log:
         self.epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut every batch that holds ``offset`` or more. The producer state is the caller's to reload."""
-        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
-            self._drop_last_segment()
-        if self.segments:
-            segment = self.segments[-1]
-            found = segment.locate(offset)
-            if found is not None:
-                segment.log.truncate(found[0])
-            segment.offset_index.truncate(offset)
-            segment.time_index.truncate(offset)
-            segment.transaction_index.truncate(offset)
-            segment.load_timestamps()
+        """Cut every batch that holds ``offset`` or more. `recovery.truncate` does this and reloads the producers."""
+        if offset >= self.log_end_offset:
+            return
         self._tail.clear()
-        self.epochs.truncate_from_end(offset)
-        self.log_end_offset = min(self.log_end_offset, offset)
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
+        self.epochs.truncate_from_end(offset)
+        while len(self.segments) > 1 and self.segments[-1].base_offset > offset:
+            self._drop_last_segment()
+        if not self.segments:
+            return
+        created_ms = self.active.created_ms
+        if self.active.base_offset > offset:
+            self._drop_last_segment()
+            self._add_segment(offset, created_ms)
+        else:
+            try:
+                self.active.truncate(offset)
+            except CorruptBatch as error:
+                raise StorageError(self.active.log.path, str(error)) from error
+        self.save_epochs()
 
     def _drop_last_segment(self) -> None:
-        segment = self.segments.pop()
         self._bases.pop()
-        segment.close()
-        for path in segment.paths():
-            path.unlink(missing_ok=True)
-
-    def refresh_end(self) -> None:
-        """Learn the log end from the last batch on the disk (after recovery)."""
-        end = self.active.base_offset if self.segments else self.log_start_offset
-        if self.segments and self.active.size:
-            for batch in self.active.batches(self.active.offset_index.position_at_or_before(2**62)):
-                end = batch.last_offset + 1
-        self.log_end_offset = end
+        self.segments.pop().delete()
 
     # -- durability ---------------------------------------------------------------------------------------------
 
     def flush_targets(self) -> list[Segment]:
         """The segments that hold bytes not yet fsynced; any thread may ``sync`` them."""
-        return (
-            [s for s in self.segments[self.segment_index(self.flushed_offset) :] if s.size]
-            if self.segments
-            else []
-        )
+        return self.segments[self.segment_index(self.flushed_offset) :]
 
     def flushed_up_to(self, offset: int) -> None:
         self.flushed_offset = max(self.flushed_offset, offset)
@@ -404,11 +418,11 @@ class Log:
         if clean and self.segments:
             self.active.seal()
             self.take_snapshot()
+            if self.epochs.dirty:
+                self.save_epochs()
             for segment in self.flush_targets():
                 segment.sync()
             self.flushed_up_to(self.log_end_offset)
-            if self.epochs.dirty:
-                self.save_epochs()
         for segment in self.segments:
             segment.close()
 

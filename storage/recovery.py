@@ -12,12 +12,13 @@ from pathlib import Path
 
 from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
 from protocol.records import producer_snapshot
+from storage.checkpoints import read_partition_metadata, write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import StorageError
+from storage.files import AppendFile, StorageError
 from storage.log import EPOCH_FILE, RELATIVE_OFFSET_MAX, Log
 from storage.producers import Producers
-from storage.segment import Segment, file_name
+from storage.segment import SEGMENT_SUFFIXES, Segment, file_name
 
 
 @dataclass(slots=True)
@@ -49,77 +50,149 @@ class OpenOptions:
 
 def open_log(directory: Path, options: OpenOptions) -> Recovered:
     """The log in ``directory``; an empty one, not yet on the disk, where there is no directory."""
+    recovered = Recovered(_empty(directory, options))
     if not directory.is_dir():
-        return Recovered(_empty(directory, options, options.log_start_offset))
+        return recovered
     try:
         _remove_leftovers(directory)
         segments = _segments(directory, options)
-        recovered = Recovered(_empty(directory, options, options.log_start_offset))
-        if not options.clean:
-            _recover_segments(segments, options, recovered)
+        checked = _check_segments(segments, options, recovered)
+        _load_end(segments, options, recovered, checked)
         recovered.log = _assemble(directory, segments, options)
-        _load_producers(recovered, options)
-    except OSError as error:
-        raise StorageError(directory, error) from error
+        _load_producers(recovered.log, options, checked)
+        if read_partition_metadata(directory) is None:
+            write_partition_metadata(directory, options.topic_id)
+    except (OSError, CorruptBatch) as error:
+        raise StorageError(directory, str(error)) from error
     return recovered
 
 
-def _empty(directory: Path, options: OpenOptions, offset: int) -> Log:
-    return Log(directory, options.topic_id, options.config, log_start_offset=offset, jitter=options.jitter)
+def truncate(log: Log, offset: int, options: OpenOptions) -> None:
+    """Cut every batch that holds ``offset`` or more; producers stand afterwards where they stood then."""
+    log.truncate_to(offset)
+    if log.exists:
+        _load_producers(log, options, set())
+    else:
+        log.restore_producers(Producers(), 0)
+
+
+def _empty(directory: Path, options: OpenOptions) -> Log:
+    start = options.log_start_offset
+    return Log(directory, options.topic_id, options.config, log_start_offset=start, jitter=options.jitter)
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def _files(directory: Path, suffix: str) -> dict[int, list[Path]]:
+    """The files whose names are an offset and end like this, by offset; others are nobody's business here."""
+    found: dict[int, list[Path]] = {}
+    for path in sorted(directory.iterdir()):
+        offset, dot, rest = path.name.partition(".")
+        if dot and offset.isascii() and offset.isdecimal() and f".{rest}".endswith(suffix):
+            found.setdefault(int(offset), []).append(path)
+    return found
 
 
 def _remove_leftovers(directory: Path) -> None:
     """Finish what a deletion or a compaction was doing when the process ended."""
-    cleaned = [int(path.name.split(".")[0]) for path in directory.glob("*.cleaned")]
+    cleaned = _files(directory, ".cleaned")
     for path in (*directory.glob("*.deleted"), *directory.glob("*.cleaned"), *directory.glob("*.tmp")):
         path.unlink()
-    # A swap whose compaction had not finished elsewhere is not complete; the others take their place.
-    for path in sorted(directory.glob("*.swap")):
-        if cleaned and int(path.name.split(".")[0]) >= min(cleaned):
+    swaps = _files(directory, ".swap")
+    # A swap from where on another file was still being cleaned belongs to a compaction that had not finished.
+    for base in [base for base in swaps if cleaned and base >= min(cleaned)]:
+        for path in swaps.pop(base):
             path.unlink()
-        else:
+    if swaps:
+        _swap_in(directory, swaps)
+
+
+def _swap_in(directory: Path, swaps: dict[int, list[Path]]) -> None:
+    """Compacted segments take the place of those whose offsets they cover."""
+    end = max(_end_of_swap(directory, base) for base in swaps)
+    for suffix in SEGMENT_SUFFIXES:
+        for base, paths in _files(directory, f".{suffix}").items():
+            if min(swaps) <= base < end:
+                for path in paths:
+                    path.unlink()
+    for paths in swaps.values():
+        for path in paths:
             path.rename(path.with_suffix(""))
 
 
+def _end_of_swap(directory: Path, base: int) -> int:
+    segment = Segment(directory, base, created_ms=0)
+    segment.log = AppendFile(directory / file_name(base, "log.swap"))
+    end = base
+    if segment.size:
+        for batch in segment.batches():
+            end = batch.last_offset + 1
+    segment.close()
+    return end
+
+
 def _segments(directory: Path, options: OpenOptions) -> list[Segment]:
-    """The segments by base offset; index files without a log are removed, missing indexes rebuilt."""
-    bases = sorted(int(path.stem) for path in directory.glob("*.log"))
-    known = set(bases)
-    for suffix in ("index", "timeindex", "txnindex"):
-        for path in directory.glob(f"*.{suffix}"):
-            if int(path.stem) not in known:
-                path.unlink()
+    """The segments by base offset; index files without a log are removed."""
+    bases = _files(directory, ".log")
+    for suffix in SEGMENT_SUFFIXES[1:]:
+        for base, paths in _files(directory, f".{suffix}").items():
+            if base not in bases:
+                for path in paths:
+                    path.unlink()
     segments = []
-    for base in bases:
+    for base in sorted(bases):
         jitter_ms = options.jitter(min(options.config.segment_jitter_ms, options.config.segment_ms))
-        segment = Segment(directory, base, created_ms=options.now_ms, jitter_ms=jitter_ms)
-        if options.clean and not segment.offset_index.path.exists():
-            _recover_segment(segment, options)
-        segment.load_timestamps()
-        segments.append(segment)
+        segments.append(Segment(directory, base, created_ms=options.now_ms, jitter_ms=jitter_ms))
     return segments
 
 
-def _recover_segments(segments: list[Segment], options: OpenOptions, recovered: Recovered) -> None:
-    """Check every batch from the recovery point on; at the first bad one the log ends."""
+# -- segments ---------------------------------------------------------------------------------------------------
+
+
+def _check_segments(segments: list[Segment], options: OpenOptions, recovered: Recovered) -> set[int]:
+    """Check every batch that may not have reached the disk; at the first bad one the log ends.
+
+    Returns the base offsets of what was checked: after a crash from the recovery point on, else what lacks an index.
+    """
+    checked = set()
     for index, segment in enumerate(segments):
         next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        if next_base is not None and next_base <= options.recovery_point:
+        flushed = options.clean or (next_base is not None and next_base <= options.recovery_point)
+        if flushed and _has_indexes(segment):
+            segment.load_timestamps()
             continue
-        recovered.scanned_bytes += segment.size
-        if recovered.first_scanned is None:
-            recovered.first_scanned = segment.base_offset
-        cut, reason = _recover_segment(segment, options)
-        if cut:
-            recovered.cut_bytes += cut
-            recovered.reason = reason
-            for later in segments[index + 1 :]:
-                recovered.cut_bytes += later.size
-                later.close()
-                for path in later.paths():
-                    path.unlink(missing_ok=True)
-            del segments[index + 1 :]
-            return
+        checked.add(segment.base_offset)
+        if _check_segment(segment, options, recovered):
+            _remove_from(segments, index + 1, recovered)
+            break
+    return checked
+
+
+def _has_indexes(segment: Segment) -> bool:
+    return (
+        segment.offset_index.path.exists()
+        and segment.time_index.path.exists()
+        and segment.transaction_index.is_sane(segment.base_offset)
+    )
+
+
+def _check_segment(segment: Segment, options: OpenOptions, recovered: Recovered) -> bool:
+    """Check one segment and note what it took; whether something was cut."""
+    recovered.scanned_bytes += segment.size
+    if recovered.first_scanned is None:
+        recovered.first_scanned = segment.base_offset
+    cut, reason = _recover_segment(segment, options)
+    recovered.cut_bytes += cut
+    recovered.reason = reason or recovered.reason
+    return cut > 0
+
+
+def _remove_from(segments: list[Segment], index: int, recovered: Recovered) -> None:
+    for later in segments[index:]:
+        recovered.cut_bytes += later.size
+        later.delete()
+    del segments[index:]
 
 
 def _recover_segment(segment: Segment, options: OpenOptions) -> tuple[int, str | None]:
@@ -129,7 +202,8 @@ def _recover_segment(segment: Segment, options: OpenOptions) -> tuple[int, str |
     """
     segment.offset_index.clear()
     segment.time_index.clear()
-    segment.max_timestamp_ms, segment.first_timestamp_ms = -1, -1
+    segment.forget_batches()
+    segment.max_timestamp_ms, segment.max_timestamp_offset = -1, segment.base_offset
     size = segment.size
     valid, reason = 0, None
     previous = segment.base_offset - 1
@@ -147,28 +221,43 @@ def _recover_segment(segment: Segment, options: OpenOptions) -> tuple[int, str |
         reason = str(error)
     if valid < size:
         segment.log.truncate(valid)
-    if valid:
-        segment.time_index.maybe_append(segment.max_timestamp_ms, segment.max_timestamp_offset)
-    segment.save_indexes()
+    segment.forget_batches()
+    segment.seal()
     return size - valid, reason
 
 
 def _problem(batch: RecordBatch, base_offset: int, previous: int) -> str | None:
     if not batch.has_valid_crc():
         return f"the CRC of the batch at offset {batch.base_offset} does not match"
-    if batch.last_offset <= previous or batch.last_offset - base_offset > RELATIVE_OFFSET_MAX:
-        return f"offset {batch.last_offset} cannot follow {previous}"
+    if batch.base_offset <= previous or batch.last_offset < batch.base_offset:
+        return f"offsets {batch.base_offset} to {batch.last_offset} cannot follow {previous}"
+    if batch.last_offset - base_offset > RELATIVE_OFFSET_MAX:
+        return f"offset {batch.last_offset} is too far from the segment's base {base_offset}"
     return None
 
 
+def _load_end(segments: list[Segment], options: OpenOptions, recovered: Recovered, checked: set[int]) -> None:
+    """Where the log ends. A last segment that does not end with a whole batch is checked after all.
+
+    A clean stop leaves none such; a partition folder copied from a running broker may be one.
+    """
+    if not segments:
+        return
+    last = segments[-1]
+    try:
+        last.load_end()
+    except CorruptBatch:
+        _check_segment(last, options, recovered)
+        checked.add(last.base_offset)
+
+
 def _assemble(directory: Path, segments: list[Segment], options: OpenOptions) -> Log:
-    if segments and _end_of(segments[-1]) < options.log_start_offset:
+    end = segments[-1].load_end() if segments else options.log_start_offset
+    if end < options.log_start_offset:
         # Everything was deleted before the crash: begin again where the deletion ended.
         for segment in segments:
-            segment.close()
-            for path in segment.paths():
-                path.unlink(missing_ok=True)
-        segments = []
+            segment.delete()
+        segments, end = [], options.log_start_offset
     start = max(options.log_start_offset, segments[0].base_offset if segments else 0)
     log = Log(
         directory,
@@ -179,61 +268,65 @@ def _assemble(directory: Path, segments: list[Segment], options: OpenOptions) ->
         epochs=LeaderEpochs.load(directory / EPOCH_FILE),
         jitter=options.jitter,
     )
+    log.log_end_offset = end
     if not segments:
         log.create(options.now_ms)
-    log.refresh_end()
-    log.flushed_up_to(
-        log.log_end_offset if options.clean else min(options.recovery_point, log.log_end_offset)
-    )
-    log.epochs.truncate_from_end(log.log_end_offset + 1)
+    log.flushed_up_to(end if options.clean else min(options.recovery_point, end))
+    # An epoch that began at the end, with no record yet, stays.
+    log.epochs.truncate_from_end(end + 1)
     log.epochs.truncate_from_start(start)
     return log
 
 
-def _end_of(segment: Segment) -> int:
-    last = segment.base_offset
-    for batch in segment.batches(segment.offset_index.position_at_or_before(2**62)):
-        last = batch.last_offset + 1
-    return last
+# -- producers --------------------------------------------------------------------------------------------------
 
 
-def _load_producers(recovered: Recovered, options: OpenOptions) -> None:
-    """The newest usable snapshot, then the batches after it; without the rules for new batches (origin replication)."""
-    log = recovered.log
-    offset, producers = _newest_snapshot(log, options, recovered.first_scanned)
-    log.producers = producers
-    replayed = False
-    for segment in log.segments[log.segment_index(offset) :] if offset < log.log_end_offset else []:
-        if recovered.first_scanned is not None and segment.base_offset >= recovered.first_scanned:
+def _load_producers(log: Log, options: OpenOptions, checked: set[int]) -> None:
+    """The newest usable snapshot, then the batches after it; without the rules for new batches (origin replication).
+
+    Checked segments get their aborted transactions indexed anew, for which the replay begins no later than the first.
+    """
+    for segment in log.segments:
+        if segment.base_offset in checked:
             segment.transaction_index.clear()
-        _replay(segment, offset, log, producers)
-        replayed = True
-    if replayed or not options.clean:
-        log.take_snapshot()
+    offset = _restore_snapshot(log, options, min(checked, default=log.log_end_offset))
+    if offset == log.log_end_offset:
+        return
+    first = log.segment_index(offset)
+    for segment in log.segments[first:]:
+        if segment.base_offset > offset:
+            log.take_snapshot(segment.base_offset)
+        _replay(segment, offset, log)
+    log.take_snapshot()
 
 
-def _newest_snapshot(log: Log, options: OpenOptions, first_scanned: int | None) -> tuple[int, Producers]:
-    """(offset, state) of the newest snapshot that can be read and covers no more than the log has."""
-    for path in sorted(log.directory.glob("*.snapshot"), reverse=True):
+def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int) -> int:
+    """Take the state of the newest good snapshot up to an offset; returns its offset, or the log start without any."""
+    snapshots = [paths[0] for _, paths in sorted(_files(log.directory, ".snapshot").items())]
+    log.restore_producers(Producers(), 0)
+    restored = None
+    for path in reversed(snapshots):
         offset = int(path.stem)
-        if offset > log.log_end_offset or offset <= log.log_start_offset:
+        if not log.log_start_offset < offset <= min(offset_max, log.log_end_offset):
             path.unlink()
-            continue
-        # The aborted transactions of checked segments are indexed anew, for which their batches are read again.
-        if first_scanned is not None and offset > first_scanned:
-            path.unlink()
-            continue
-        try:
-            entries = producer_snapshot.decode(path.read_bytes())
-        except ValueError:
-            path.unlink()
-            continue
-        log.snapshot_taken_at(offset)
-        return offset, Producers.restore(entries, options.now_ms, options.producer_id_expiration_ms)
-    return log.log_start_offset, Producers()
+        elif restored is None:
+            restored = _read_snapshot(path, options)
+            if restored is not None:
+                log.restore_producers(restored, offset)
+    return log.last_snapshot_offset if restored is not None else log.log_start_offset
 
 
-def _replay(segment: Segment, from_offset: int, log: Log, producers: Producers) -> None:
+def _read_snapshot(path: Path, options: OpenOptions) -> Producers | None:
+    """The state in a snapshot; one that cannot be used is removed."""
+    try:
+        entries = producer_snapshot.decode(path.read_bytes())
+    except producer_snapshot.MalformedSnapshot:
+        path.unlink()
+        return None
+    return Producers.restore(entries, options.now_ms, options.producer_id_expiration_ms)
+
+
+def _replay(segment: Segment, from_offset: int, log: Log) -> None:
     position = segment.offset_index.position_at_or_before(from_offset)
     indexed = {entry.last_offset for entry in segment.transaction_index.entries()}
     for batch in segment.batches(position):
@@ -241,18 +334,13 @@ def _replay(segment: Segment, from_offset: int, log: Log, producers: Producers) 
         if batch.last_offset < from_offset or batch.producer_id < 0:
             continue
         if not batch.is_control:
-            producers.update(batch, batch.base_offset, batch.max_timestamp)
+            log.producers.update(batch, batch.base_offset, batch.max_timestamp)
             continue
         marker = parse_end_txn_marker(batch)
         if marker is None:
             continue
-        aborted = producers.complete(
+        aborted = log.producers.complete(
             batch.producer_id, batch.producer_epoch, marker, batch.base_offset, batch.max_timestamp
         )
         if aborted is not None and aborted.last_offset not in indexed:
             segment.transaction_index.append(aborted)
-
-
-def snapshot_path(directory: Path, offset: int) -> Path:
-    """Where the snapshot of the producers up to ``offset`` lies."""
-    return directory / file_name(offset, "snapshot")

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 
-from protocol.batch import CorruptBatch, RecordBatch
-from storage.files import AppendFile, Buffer
-from storage.index import OffsetIndex, TimeIndex, TransactionIndex
+from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, Reason, RecordBatch
+from storage.files import AppendFile, Buffer, StorageError, sync_directory
+from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, TransactionIndex
 
 # base offset, batch length, last offset delta: all that a search by offset looks at.
 _POSITIONS = Struct(">qi11xi")
-HEADER_BYTES = 61
+_MAX_TIMESTAMP = Struct(">35xq")
+SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex")
 SCAN_BYTES = 16 * 1024
 """How much is read at once when looking for a batch: a few index intervals."""
-OFFSET_INDEX_ENTRY_BYTES = 8
-TIME_INDEX_ENTRY_BYTES = 12
+REPLAY_BYTES = 1024 * 1024
+"""How much is read at once when all batches are wanted."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -32,10 +33,11 @@ class Segment:
 
     __slots__ = (
         "_bytes_since_index_entry",
+        "_first_timestamp_ms",
+        "_is_new",
         "base_offset",
         "created_ms",
         "directory",
-        "first_timestamp_ms",
         "jitter_ms",
         "log",
         "max_timestamp_ms",
@@ -56,15 +58,28 @@ class Segment:
         self.offset_index = OffsetIndex(directory / file_name(base_offset, "index"), base_offset, fresh=fresh)
         self.time_index = TimeIndex(directory / file_name(base_offset, "timeindex"), base_offset, fresh=fresh)
         self.transaction_index = TransactionIndex(directory / file_name(base_offset, "txnindex"), fresh=fresh)
+        # In memory only, as in Kafka: after a restart the next entry comes later than it would have.
         self._bytes_since_index_entry = 0
-        # Of the segment's first batch: time-based rolling counts from it.
-        self.first_timestamp_ms = -1
+        self._first_timestamp_ms: int | None = None
+        self._is_new = fresh
         self.max_timestamp_ms = -1
         self.max_timestamp_offset = base_offset
 
     @property
     def size(self) -> int:
         return self.log.size
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch, from which time-based rolling counts; -1 when there is none."""
+        known = self._first_timestamp_ms
+        if known is None:
+            header = self.log.read(0, HEADER_BYTES)
+            if len(header) < HEADER_BYTES:
+                return -1
+            (known,) = _MAX_TIMESTAMP.unpack_from(header)
+            self._first_timestamp_ms = known
+        return known
 
     def append(
         self,
@@ -84,8 +99,8 @@ class Segment:
         self, position: int, length: int, last_offset: int, max_timestamp_ms: int, index_interval_bytes: int
     ) -> None:
         """Index a batch that stands at ``position`` (``LogSegment.append``: the entry comes before the count)."""
-        if self.first_timestamp_ms < 0:
-            self.first_timestamp_ms = max_timestamp_ms
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self.max_timestamp_offset = last_offset
@@ -98,39 +113,41 @@ class Segment:
     def index_is_full(self, index_bytes_max: int) -> bool:
         """No room for another entry; the time index keeps one place for its final entry."""
         return (
-            len(self.offset_index) >= index_bytes_max // OFFSET_INDEX_ENTRY_BYTES
-            or len(self.time_index) >= index_bytes_max // TIME_INDEX_ENTRY_BYTES - 1
+            len(self.offset_index) >= index_bytes_max // OFFSET_ENTRY_BYTES
+            or len(self.time_index) >= index_bytes_max // TIME_ENTRY_BYTES - 1
         )
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """(position, size) of the batch that holds ``offset``, or of the next one when it was compacted away."""
         position = self.offset_index.position_at_or_before(offset)
-        for base_offset, last_offset, start, size in self._scan(position):
+        for last_offset, start, size in self._scan(position):
             if last_offset >= offset:
                 return start, size
-            del base_offset
         return None
 
-    def _scan(self, position: int) -> Iterator[tuple[int, int, int, int]]:
-        """(base offset, last offset, position, size) of each batch from a batch border on, by headers only."""
+    def _scan(self, position: int) -> Iterator[tuple[int, int, int]]:
+        """(last offset, position, size) of each batch from a batch border on, by headers only."""
         end = self.size
-        while position + HEADER_BYTES <= end:
+        while position < end:
             chunk = self.log.read(position, SCAN_BYTES)
             at = 0
             while at + HEADER_BYTES <= len(chunk):
                 base_offset, length, delta = _POSITIONS.unpack_from(chunk, at)
-                size = length + 12
-                yield base_offset, base_offset + delta, position + at, size
+                size = length + LOG_OVERHEAD_BYTES
+                if size < HEADER_BYTES or position + at + size > end:
+                    raise StorageError(self.log.path, f"there is no whole batch at position {position + at}")
+                yield base_offset + delta, position + at, size
                 at += size
+            if at == 0:
+                raise StorageError(self.log.path, f"there is no whole batch at position {position}")
             position += at
 
-    def batches(self, position: int = 0) -> Iterator[RecordBatch]:
+    def batches(self, position: int = 0, window: int = REPLAY_BYTES) -> Iterator[RecordBatch]:
         """Whole batches from a batch border on. Raises ``CorruptBatch`` at the first that is none."""
         end = self.size
-        window = 1024 * 1024
         while position < end:
             chunk = self.log.read(position, window)
-            at = 0
+            at, needed = 0, 0
             while at < len(chunk):
                 needed = self._needed(chunk, at)
                 if at + needed > len(chunk):
@@ -139,28 +156,52 @@ class Segment:
                 yield batch
                 at += batch.size
             if at == 0:
-                if position + len(chunk) >= end:
-                    RecordBatch.parse(chunk, 0)  # raises: the file ends inside a batch
-                    return
-                window = max(window * 2, self._needed(chunk, 0))
+                # The batch is larger than the window, or by its own word larger than what is left of the file.
+                if needed <= len(chunk) or position + needed > end:
+                    raise CorruptBatch(Reason.SHORT, f"the file ends inside the batch at position {position}")
+                window = needed
             position += at
 
     @staticmethod
     def _needed(chunk: bytes, at: int) -> int:
         """How many bytes the batch at ``at`` takes, by its own word."""
-        if at + 12 > len(chunk):
+        if at + LOG_OVERHEAD_BYTES > len(chunk):
             return HEADER_BYTES
-        length = int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True)
-        return max(length + 12, HEADER_BYTES) if length >= 0 else HEADER_BYTES
+        length = int.from_bytes(chunk[at + 8 : at + LOG_OVERHEAD_BYTES], "big", signed=True)
+        return max(length + LOG_OVERHEAD_BYTES, HEADER_BYTES)
+
+    def load_end(self) -> int:
+        """The offset after the last batch; learns the largest timestamp on the way. Reads what follows the last entry.
+
+        Raises ``CorruptBatch`` when the file does not end with a whole batch.
+        """
+        self.load_timestamps()
+        end_offset = self.base_offset
+        for batch in self.batches(self.offset_index.last_position()):
+            end_offset = batch.last_offset + 1
+            if batch.max_timestamp > self.max_timestamp_ms:
+                self.max_timestamp_ms, self.max_timestamp_offset = batch.max_timestamp, batch.last_offset
+        return end_offset
 
     def load_timestamps(self) -> None:
-        """The largest timestamp of a segment that was closed or recovered: the last entry of its time index."""
+        """The largest timestamp of a segment that was sealed: the last entry of its time index."""
         self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
-        if self.size and self.first_timestamp_ms < 0:
-            try:
-                self.first_timestamp_ms = next(self.batches()).max_timestamp
-            except (CorruptBatch, StopIteration):
-                self.first_timestamp_ms = -1
+
+    def truncate(self, offset: int) -> None:
+        """Cut every batch that holds ``offset`` or more."""
+        found = self.locate(offset)
+        if found is not None:
+            self.log.truncate(found[0])
+        self.offset_index.truncate(offset)
+        self.time_index.truncate(offset)
+        self.transaction_index.truncate(offset)
+        self.forget_batches()
+        self.load_end()
+
+    def forget_batches(self) -> None:
+        """What is known of batches in memory is no longer so."""
+        self._bytes_since_index_entry = 0
+        self._first_timestamp_ms = None
 
     def seal(self) -> None:
         """No more appends: write the final time entry and the indexes."""
@@ -173,15 +214,33 @@ class Segment:
         self.time_index.save()
 
     def sync(self) -> None:
-        """fsync the log and the transaction index (the two others can be rebuilt)."""
+        """fsync all files of the segment, and once the directory that names them."""
         self.log.sync()
+        self.offset_index.sync()
+        self.time_index.sync()
         self.transaction_index.sync()
+        if self._is_new:
+            try:
+                sync_directory(self.directory)
+            except FileNotFoundError:
+                return  # the topic was deleted meanwhile
+            except OSError as error:
+                raise StorageError(self.directory, error) from error
+            self._is_new = False
 
     def close(self) -> None:
         self.log.close()
         self.transaction_index.close()
 
+    def delete(self) -> None:
+        """Remove every file of the segment."""
+        self.close()
+        for path in self.paths():
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise StorageError(path, error) from error
+
     def paths(self) -> list[Path]:
         """Every file of the segment that there can be."""
-        suffixes = ("log", "index", "timeindex", "txnindex")
-        return [self.directory / file_name(self.base_offset, suffix) for suffix in suffixes]
+        return [self.directory / file_name(self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
