@@ -56,7 +56,7 @@ def rows(text: str | None = None) -> list[Row]:
         elif header and not set("".join(line)) <= set("-: |"):
             assert len(line) == len(COLUMNS), f"a row of docs/differences.md has {len(line)} cells: {line}"
             name, stories, fields, kafka, ours = (line[0], *map(_cell, line[1:5]))
-            assert stories and fields and kafka and ours, f"row {name}: patterns stand in back-ticks"
+            assert all((stories, fields, kafka, ours)), f"row {name}: patterns stand in back-ticks"
             found.append(Row(name, stories, fields, kafka, ours))
     assert header, f"no table with the columns {COLUMNS}"
     return found

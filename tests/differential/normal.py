@@ -84,7 +84,12 @@ class Normal:
         numbers = next((value[n] for n in SORT_BY[1] if n in value), 0)
         known = self.symbols.get(("topic", value.get("topic_id")), "~")
         plain = {k: v for k, v in value.items() if isinstance(v, int | str | bytes)}
-        return (names, known, numbers, UUID.sub(self._known_uuid, json.dumps(plain, default=repr, sort_keys=True)))
+        return (
+            names,
+            known,
+            numbers,
+            UUID.sub(self._known_uuid, json.dumps(plain, default=repr, sort_keys=True)),
+        )
 
     def _known_uuid(self, match: re.Match[str]) -> str:
         return self.symbols.get(("uuid", match.group()), "~")

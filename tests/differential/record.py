@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
-from tests.support.kafka_oracle import kafka
-
 from tests.differential import runner
+from tests.support.kafka_oracle import kafka
 
 
 def main(wanted: list[str]) -> None:

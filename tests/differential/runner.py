@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import raw
-
 from tests.differential import stories
 from tests.differential.story import STORIES, Entry, Story, Unanswered
+from tests.support import raw
 
 RECORDED = Path(__file__).parent / "recorded"
 # One broker start each. Both sides get the same properties; `feature` is the level of transaction.version, `ours` are

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support import raw
-
 from tests.differential import batches
 from tests.differential.normal import MINUTE, Normal
+from tests.support import raw
 
 Body = dict[str, Any]
 RETRY_SECONDS = 20

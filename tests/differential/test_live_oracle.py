@@ -15,7 +15,9 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(540)]
 ATTEMPTS = 3
 
 
-def as_recorded(entry: runner.Entry, host: str, port: int) -> tuple[runner.Transcript, list[runner.Difference]]:
+def as_recorded(
+    entry: runner.Entry, host: str, port: int
+) -> tuple[runner.Transcript, list[runner.Difference]]:
     recorded = runner.recorded(entry)
     assert recorded is not None, f"{entry.id} is not recorded"
     for attempt in range(ATTEMPTS):
@@ -40,5 +42,7 @@ def test_kafka_answers_as_recorded_and_ours_as_kafka(profile: str, tmp_path: Pat
             transcript, found = as_recorded(entry, oracle.host, oracle.port)
             rotten += found
             different += listed.unlisted(runner.differences(entry, transcript, told.transcript(entry)), table)
-    assert not rotten, "Kafka no longer answers as recorded (ours stands for Kafka now):\n" + "\n".join(map(str, rotten))
+    assert not rotten, "Kafka no longer answers as recorded (ours stands for Kafka now):\n" + "\n".join(
+        map(str, rotten)
+    )
     assert not different, "\n" + "\n".join(map(str, different))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support import raw
-
 from tests.differential.story import Story, story
+from tests.support import raw
 
 SOFTWARE = {"client_software_name": "raw", "client_software_version": "1.0"}
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from tests.support import raw
-
-from tests.differential.story import Pending, Story, story
 from tests.differential.stories.versions import RANGES
+from tests.differential.story import Pending, Story, story
+from tests.support import raw
 
 METADATA_NONE = {"topics": []}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.differential.stories.transactional import Producer
 from tests.differential.story import Body, Story, story
-from tests.differential.stories.transactions import Producer
 
 FAR = 900_000_000
 
@@ -28,8 +28,12 @@ def keys(s: Story) -> None:
             s.ask("find_coordinator", v, key="", key_type=kind, note=f"empty key, type {kind}")
     for kind in (0, 1):
         s.ask("find_coordinator", 4, key_type=kind, coordinator_keys=[], note=f"no keys, type {kind}")
-        s.ask("find_coordinator", 4, key_type=kind, coordinator_keys=["", "b", "a"], note=f"three, type {kind}")
-        s.ask("find_coordinator", 6, key_type=kind, coordinator_keys=["a", "a"], note=f"one twice, type {kind}")
+        s.ask(
+            "find_coordinator", 4, key_type=kind, coordinator_keys=["", "b", "a"], note=f"three, type {kind}"
+        )
+        s.ask(
+            "find_coordinator", 6, key_type=kind, coordinator_keys=["a", "a"], note=f"one twice, type {kind}"
+        )
     s.ask("find_coordinator", 4, key_type=0, coordinator_keys=["ü", "x" * 300], note="long and strange")
 
 

@@ -74,17 +74,31 @@ def request_limits(s: Story) -> None:
     for limit in (0, 1, 172, 344, 400, 600, 10_000):
         rows = [{"partition": p, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for p in (2, 0, 1)]
         body = {"topics": [{"topic": t.name, "partitions": rows}]}
-        s.put(f"fetch v12, MaxBytes {limit}", returned(s.quiet("fetch", 12, **(FULL | {"max_bytes": limit}), **body)))
-        s.put(f"fetch v4, MaxBytes {limit}", returned(s.quiet("fetch", 4, **(FULL | {"max_bytes": limit}), **body)))
+        s.put(
+            f"fetch v12, MaxBytes {limit}",
+            returned(s.quiet("fetch", 12, **(FULL | {"max_bytes": limit}), **body)),
+        )
+        s.put(
+            f"fetch v4, MaxBytes {limit}",
+            returned(s.quiet("fetch", 4, **(FULL | {"max_bytes": limit}), **body)),
+        )
     rows = [{"partition": p, "fetch_offset": 0, "partition_max_bytes": 10} for p in (0, 1, 2)]
     body = {"topics": [{"topic": t.name, "partitions": rows}]}
     s.put("fetch v12, PartitionMaxBytes 10 for all", returned(s.quiet("fetch", 12, **FULL, **body)))
-    rows = [{"partition": p, "fetch_offset": 2 if p == 0 else 0, "partition_max_bytes": 10} for p in (0, 1, 2)]
+    rows = [
+        {"partition": p, "fetch_offset": 2 if p == 0 else 0, "partition_max_bytes": 10} for p in (0, 1, 2)
+    ]
     body = {"topics": [{"topic": t.name, "partitions": rows}]}
     s.put("fetch v12, the first has nothing", returned(s.quiet("fetch", 12, **FULL, **body)))
 
 
-FULL: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 24, "session_epoch": -1}
+FULL: dict[str, Any] = {
+    "replica_id": -1,
+    "max_wait": 0,
+    "min_bytes": 1,
+    "max_bytes": 1 << 24,
+    "session_epoch": -1,
+}
 
 
 def one(t: Topic, **more: Any) -> dict[str, Any]:
@@ -95,7 +109,9 @@ def one(t: Topic, **more: Any) -> dict[str, Any]:
 def returned(answer: dict[str, Any]) -> list[list[int]]:
     """Bytes of each partition, in the order of the answer."""
     return [
-        [p["partition_index"], p["error_code"], len(p["records"])] for r in answer["responses"] for p in r["partitions"]
+        [p["partition_index"], p["error_code"], len(p["records"])]
+        for r in answer["responses"]
+        for p in r["partitions"]
     ]
 
 
@@ -152,7 +168,9 @@ def long_poll(s: Story) -> None:
     s.take(waiting)
     s.put("woke", time.monotonic() - began < 4)
     began = time.monotonic()
-    waiting = s.send("fetch", 12, **(FULL | {"max_wait": 1000, "min_bytes": 500}), **one(t), note="less than MinBytes")
+    waiting = s.send(
+        "fetch", 12, **(FULL | {"max_wait": 1000, "min_bytes": 500}), **one(t), note="less than MinBytes"
+    )
     time.sleep(0.1)
     s.produce(t, s.batch(1), on="producer")
     s.take(waiting)
@@ -180,7 +198,9 @@ def leader_epochs(s: Story) -> None:
 # -- sessions ------------------------------------------------------------------------------------------------------
 
 
-def session(s: Story, t: Topic | None, note: str, sid: int, epoch: int, v: int = 12, **more: Any) -> dict[str, Any]:
+def session(
+    s: Story, t: Topic | None, note: str, sid: int, epoch: int, v: int = 12, **more: Any
+) -> dict[str, Any]:
     rows = [(t, 0, more.pop("offset", 0))] if t else []
     forgotten = more.pop("forget", [])
     more["forgotten_topics_data"] = [f.by(v, 13, "topic") | {"partitions": [0]} for f in forgotten]
@@ -292,9 +312,13 @@ def order(s: Story) -> None:
         fill(s, t, 1, partition=partition)
     answer = s.quiet("fetch", 12, **(FULL | {"session_id": sid, "session_epoch": 1}), topics=[])
     s.put("order", returned(answer))
-    answer = s.quiet("fetch", 12, **(FULL | {"session_id": sid, "session_epoch": 2, "max_bytes": 200}), topics=[])
+    answer = s.quiet(
+        "fetch", 12, **(FULL | {"session_id": sid, "session_epoch": 2, "max_bytes": 200}), topics=[]
+    )
     s.put("order, 200 bytes", returned(answer))
-    answer = s.quiet("fetch", 12, **(FULL | {"session_id": sid, "session_epoch": 3, "max_bytes": 200}), topics=[])
+    answer = s.quiet(
+        "fetch", 12, **(FULL | {"session_id": sid, "session_epoch": 3, "max_bytes": 200}), topics=[]
+    )
     s.put("order, 200 bytes again", returned(answer))
 
 

@@ -15,7 +15,9 @@ UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 class Member:
     """One member: a connection of its own, its id, its generation."""
 
-    def __init__(self, s: Story, on: str, group: str = "g", protocols: Sequence[str] = ("range",), **more: Any) -> None:
+    def __init__(
+        self, s: Story, on: str, group: str = "g", protocols: Sequence[str] = ("range",), **more: Any
+    ) -> None:
         self.s, self.on, self.group = s, on, s.name(group)
         self.id, self.generation, self.instance = "", -1, more.get("instance")
         self.protocols, self.kind = protocols, more.get("kind", "consumer")
@@ -56,12 +58,26 @@ class Member:
         body = {"group_id": self.group, "generation_id": self.generation, "member_id": self.id}
         return body | {"group_instance_id": self.instance} | changes
 
-    def syncing(self, parts: dict[str, dict[str, Sequence[int]]] | None = None, v: int = 5, note: str = "", **changes: Any) -> Pending:
+    def syncing(
+        self,
+        parts: dict[str, dict[str, Sequence[int]]] | None = None,
+        v: int = 5,
+        note: str = "",
+        **changes: Any,
+    ) -> Pending:
         rows = [{"member_id": m, "assignment": assignment(a)} for m, a in (parts or {}).items()]
         names = {"protocol_type": self.kind, "protocol_name": self.protocols[0]}
-        return self.s.send("sync_group", v, on=self.on, note=note, assignments=rows, **(self.who(**names) | changes))
+        return self.s.send(
+            "sync_group", v, on=self.on, note=note, assignments=rows, **(self.who(**names) | changes)
+        )
 
-    def sync(self, parts: dict[str, dict[str, Sequence[int]]] | None = None, v: int = 5, note: str = "", **changes: Any) -> Body:
+    def sync(
+        self,
+        parts: dict[str, dict[str, Sequence[int]]] | None = None,
+        v: int = 5,
+        note: str = "",
+        **changes: Any,
+    ) -> Body:
         return self.s.take(self.syncing(parts, v, note, **changes))
 
     def lead(self) -> None:
@@ -433,7 +449,13 @@ def instance_and_member(s: Story) -> None:
     m.lead()
     for v in (5, 9):
         s.ask("join_group", v, on="x", note="wrong member id", **m.join_body(member_id="nobody"))
-        s.ask("join_group", v, on="x", note="unknown instance", **m.join_body(member_id="x", group_instance_id="j"))
+        s.ask(
+            "join_group",
+            v,
+            on="x",
+            note="unknown instance",
+            **m.join_body(member_id="x", group_instance_id="j"),
+        )
     m.heartbeat("wrong member id", member_id="nobody")
     m.heartbeat("unknown instance", group_instance_id="j")
     m.sync(note="wrong member id", member_id="nobody")
@@ -512,7 +534,9 @@ def values(s: Story) -> None:
     m.commit(t, "a topic without partitions", topics=[{"name": t.name, "partitions": []}])
     rows = [{"partition_index": p, "committed_offset": 1, "committed_metadata": ""} for p in (0, 5)]
     m.commit(t, "one good, one bad", topics=[{"name": t.name, "partitions": rows}])
-    m.commit(t, "twice", topics=[{"name": t.name, "partitions": [rows[0], rows[0] | {"committed_offset": 2}]}])
+    m.commit(
+        t, "twice", topics=[{"name": t.name, "partitions": [rows[0], rows[0] | {"committed_offset": 2}]}]
+    )
     s.ask("offset_fetch", 7, group_id=m.group, topics=None)
 
 
@@ -520,7 +544,12 @@ def values(s: Story) -> None:
 def leader_epochs(s: Story) -> None:
     t, m = s.topic(), Member(s, "m")
     for epoch in (-1, 0, 7):
-        row = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": epoch, "committed_metadata": ""}
+        row = {
+            "partition_index": 0,
+            "committed_offset": 1,
+            "committed_leader_epoch": epoch,
+            "committed_metadata": "",
+        }
         m.commit(t, f"epoch {epoch}", topics=[{"name": t.name, "partitions": [row]}])
         s.ask("offset_fetch", 7, group_id=m.group, topics=None)
 
@@ -558,16 +587,25 @@ def nothing_there(s: Story) -> None:
     """Unknown group, topic, partition: -1 and no error."""
     t = s.topic()
     for v in (1, 2, 5, 7):
-        wanted = [{"name": t.name, "partition_indexes": [0, 9]}, {"name": s.name("missing"), "partition_indexes": [0]}]
+        wanted = [
+            {"name": t.name, "partition_indexes": [0, 9]},
+            {"name": s.name("missing"), "partition_indexes": [0]},
+        ]
         s.ask("offset_fetch", v, group_id=s.name("unknown"), topics=wanted)
     s.ask("offset_fetch", 2, group_id=s.name("unknown"), topics=None, note="all")
     s.ask("offset_fetch", 7, group_id=s.name("unknown"), topics=[], note="none")
     s.ask("offset_fetch", 5, group_id="", topics=None, note="empty group id, all")
     s.ask("offset_fetch", 1, group_id="", topics=[], note="empty group id")
     for v in (8, 9):
-        wanted = [{"name": t.name, "partition_indexes": [0, 9]}, {"name": s.name("missing"), "partition_indexes": [0]}]
+        wanted = [
+            {"name": t.name, "partition_indexes": [0, 9]},
+            {"name": s.name("missing"), "partition_indexes": [0]},
+        ]
         s.ask("offset_fetch", v, groups=[{"group_id": s.name("unknown"), "topics": wanted}])
-    by_id = [{"topic_id": t.id, "partition_indexes": [0, 9]}, {"topic_id": UNKNOWN_ID, "partition_indexes": [0]}]
+    by_id = [
+        {"topic_id": t.id, "partition_indexes": [0, 9]},
+        {"topic_id": UNKNOWN_ID, "partition_indexes": [0]},
+    ]
     s.ask("offset_fetch", 10, groups=[{"group_id": s.name("unknown"), "topics": by_id}])
 
 
@@ -593,7 +631,12 @@ def member_of_a_classic_group(s: Story) -> None:
     topics = [{"name": t.name, "partition_indexes": [0]}]
     for member, epoch in ((m.id, 1), ("x", 1), (m.id, 99), (None, -1)):
         row = {"group_id": m.group, "member_id": member, "member_epoch": epoch, "topics": topics}
-        s.ask("offset_fetch", 9, groups=[row], note=f"{'its' if member == m.id else member} member, epoch {epoch}")
+        s.ask(
+            "offset_fetch",
+            9,
+            groups=[row],
+            note=f"{'its' if member == m.id else member} member, epoch {epoch}",
+        )
 
 
 @story("offset-fetch")

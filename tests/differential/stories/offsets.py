@@ -9,7 +9,9 @@ from tests.differential.story import Story, Topic, story
 SPECIAL = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
-def listed(s: Story, t: Topic, note: str, timestamp: int, v: int = 7, partition: int = 0, **more: Any) -> None:
+def listed(
+    s: Story, t: Topic, note: str, timestamp: int, v: int = 7, partition: int = 0, **more: Any
+) -> None:
     row = {"partition_index": partition, "timestamp": timestamp}
     row |= {k: more.pop(k) for k in ("current_leader_epoch",) if k in more}
     body = {"replica_id": -1, "topics": [{"name": t.name, "partitions": [row]}], "timeout": 1000} | more
@@ -63,7 +65,13 @@ def errors(s: Story) -> None:
         listed(s, t, f"leader epoch {epoch}", -1, 7, current_leader_epoch=epoch)
     rows = [{"partition_index": 0, "timestamp": -1}, {"partition_index": 0, "timestamp": -2}]
     for v in (1, 7):
-        s.ask("list_offsets", v, replica_id=-1, topics=[{"name": t.name, "partitions": rows}], note="a partition twice")
+        s.ask(
+            "list_offsets",
+            v,
+            replica_id=-1,
+            topics=[{"name": t.name, "partitions": rows}],
+            note="a partition twice",
+        )
     s.ask("list_offsets", 7, replica_id=-1, topics=[], note="none")
     for replica in (-2, 0, 1, 5):
         listed(s, t, f"replica id {replica}", -1, 7, replica_id=replica)
@@ -102,7 +110,13 @@ def epochs(s: Story) -> None:
 
     def ask(note: str, topic: str, epoch: int, v: int = 4, **more: int) -> None:
         row = {"partition": 0, "leader_epoch": epoch} | more
-        s.ask("offset_for_leader_epoch", v, replica_id=-1, topics=[{"topic": topic, "partitions": [row]}], note=note)
+        s.ask(
+            "offset_for_leader_epoch",
+            v,
+            replica_id=-1,
+            topics=[{"topic": topic, "partitions": [row]}],
+            note=note,
+        )
 
     for epoch in (-2, -1, 0, 1, 2**31 - 1):
         ask(f"epoch {epoch}", t.name, epoch)

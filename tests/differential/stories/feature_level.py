@@ -1,0 +1,48 @@
+"""A cluster with transaction.version 1."""
+
+from __future__ import annotations
+
+from tests.differential.stories.transactional import Producer
+from tests.differential.story import Story, story
+
+
+@story("feature-level-1", "tv1")
+def handshake(s: Story) -> None:
+    """transaction.version finalized at 1."""
+    for v in (3, 4):
+        answer = s.quiet("api_versions", v, client_software_name="a", client_software_version="1")
+        rows = [row for row in answer["finalized_features"] if row["name"] == "transaction.version"]
+        s.put(f"api_versions v{v}", rows)
+
+
+@story("feature-level-1", "tv1")
+def old_protocol(s: Story) -> None:
+    t, p = s.topic(), Producer(s, "tx")
+    p.start(t, False)
+    p.end(True, False)
+    p.start(t, False, 1)
+    p.end(False, False)
+    s.fetch(t, isolation_level=1)
+
+
+@story("feature-level-1", "tv1")
+def new_requests(s: Story) -> None:
+    """The version of the request decides, not the feature level: v12 adds, EndTxn v5 bumps."""
+    t, p = s.topic(), Producer(s, "tx")
+    p.start(t)
+    p.end(True)
+    p.start(t)
+    p.end(False)
+    s.fetch(t, isolation_level=1)
+
+
+@story("feature-level-1", "tv1")
+def init_while_ongoing(s: Story) -> None:
+    """The coordinator's own abort follows the feature level: the epoch moves in another way than at level 2."""
+    for new in (False, True):
+        t, p = s.topic(), Producer(s, f"tx{new}")
+        p.start(t, new)
+        body = {"transactional_id": p.tx, "transaction_timeout": 60000}
+        s.ask("init_producer_id", 5, retry=(51,), note="TV2" if new else "TV1", **body)
+        p.send(t, 1, new=new, note="the old epoch")
+        s.fetch(t)

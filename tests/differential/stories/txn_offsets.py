@@ -1,0 +1,211 @@
+"""TxnOffsetCommit, and what OffsetFetch sees of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.differential.stories.transactional import FAR, Producer
+from tests.differential.story import Body, Story, Topic, story
+
+
+def commit(s: Story, p: Producer, t: Topic, note: str, v: int = 3, **more: Any) -> None:
+    row = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "m"}
+    row |= {k: more.pop(k) for k in list(more) if k in row}
+    body = p.who() | {"group_id": s.name("g"), "topics": [{"name": t.name, "partitions": [row]}]} | more
+    s.ask("txn_offset_commit", v, retry=(51,), note=note, **body)
+
+
+def committed(s: Story, t: Topic, note: str, stable: bool = False, v: int = 7) -> None:
+    topics = [{"name": t.name, "partition_indexes": [0]}]
+    s.ask("offset_fetch", v, group_id=s.name("g"), topics=topics, require_stable=stable, note=note)
+
+
+@story("txn-offsets")
+def verification(s: Story) -> None:
+    """The offsets partition was not added: 48 up to v3, 120 in v4, v5 adds it."""
+    t, p = s.topic(), Producer(s, "tx")
+    for v in (0, 2, 3, 4):
+        commit(s, p, t, "not added", v)
+    commit(s, p, t, "adds itself", 5)
+    commit(s, p, t, "now it is there", 3)
+    p.end(True)
+    committed(s, t, "visible")
+
+
+@story("txn-offsets")
+def identity(s: Story) -> None:
+    t, p = s.topic(), Producer(s, "tx")
+    s.ask("add_offsets_to_txn", 3, group_id=s.name("g"), **p.who())
+    for v in (0, 2, 3, 4, 5):
+        commit(s, p, t, "higher epoch", v, producer_epoch=p.epoch + 1)
+        commit(s, p, t, "lower epoch", v, producer_epoch=p.epoch - 1)
+        commit(s, p, t, "another producer id", v, producer_id=p.pid + FAR)
+        commit(s, p, t, "unknown id", v, transactional_id=s.name("unknown"))
+        commit(s, p, t, "empty id", v, transactional_id="")
+        commit(s, p, t, "empty group", v, group_id="")
+    p.end(False, False)
+
+
+@story("txn-offsets")
+def partitions(s: Story) -> None:
+    """Unknown ones are 3, the others go on; metadata that is too long is 12."""
+    t, p = s.topic(), Producer(s, "tx")
+    good = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
+    rows = [
+        {"name": t.name, "partitions": [good, good | {"partition_index": 8}]},
+        {"name": s.name("missing"), "partitions": [good]},
+    ]
+    for v in (3, 5):
+        s.ask("add_offsets_to_txn", 3, retry=(51,), group_id=s.name("g"), **p.who())
+        s.ask("txn_offset_commit", v, group_id=s.name("g"), topics=rows, **p.who())
+        s.ask("txn_offset_commit", v, group_id=s.name("g"), topics=rows[1:], note="only unknown", **p.who())
+        s.ask("txn_offset_commit", v, group_id=s.name("g"), topics=[], note="none", **p.who())
+        commit(s, p, t, "4096 of metadata", v, committed_metadata="x" * 4096)
+        commit(s, p, t, "4097 of metadata", v, committed_metadata="x" * 4097)
+        commit(s, p, t, "negative offset", v, committed_offset=-5)
+        commit(s, p, t, "null metadata", v, committed_metadata=None)
+
+
+@story("txn-offsets")
+def group_checks(s: Story) -> None:
+    """Generation and member against a group that is unknown, then against one that is empty."""
+    t, p = s.topic(), Producer(s, "tx")
+    s.ask("add_offsets_to_txn", 3, group_id=s.name("g"), **p.who())
+    commit(s, p, t, "unknown group, generation 0", generation_id=0, member_id="m")
+    commit(s, p, t, "unknown group, generation 5, no member", generation_id=5)
+    commit(s, p, t, "unknown group, member", member_id="m")
+    commit(s, p, t, "simple group, member", member_id="m")
+    commit(s, p, t, "simple group, generation 0", generation_id=0, member_id="m")
+    commit(s, p, t, "simple group, instance", group_instance_id="i", member_id="m")
+    p.end(True, False)
+    committed(s, t, "visible")
+
+
+@story("txn-offsets")
+def visibility(s: Story) -> None:
+    """Pending offsets are not seen; require_stable answers 88 with -1; an abort drops them."""
+    t, p = s.topic(), Producer(s, "tx")
+    plain = [
+        {
+            "name": t.name,
+            "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "p"}],
+        }
+    ]
+    s.ask("offset_commit", 8, group_id=s.name("g"), member_id="", topics=plain)
+    commit(s, p, t, "7", 5)
+    for v in (1, 6, 7, 8, 9):
+        _committed_in(s, t, "pending", v, False)
+    for v in (7, 8, 9):
+        _committed_in(s, t, "pending, stable", v, True)
+    s.ask(
+        "offset_fetch", 7, group_id=s.name("g"), topics=None, require_stable=True, note="pending, all, stable"
+    )
+    s.ask("offset_fetch", 7, group_id=s.name("g"), topics=None, require_stable=False, note="pending, all")
+    p.end(False)
+    committed(s, t, "aborted", True)
+    commit(s, p, t, "7 again", 5)
+    p.end(True)
+    s.ask(
+        "offset_fetch",
+        7,
+        retry=(88,),
+        group_id=s.name("g"),
+        topics=None,
+        require_stable=True,
+        note="committed",
+    )
+
+
+def _committed_in(s: Story, t: Topic, note: str, v: int, stable: bool) -> None:
+    topics = [{"name": t.name, "partition_indexes": [0]}]
+    groups = [{"group_id": s.name("g"), "topics": topics}]
+    body: Body = {"group_id": s.name("g"), "topics": topics} if v < 8 else {"groups": groups}
+    s.ask("offset_fetch", v, require_stable=stable, note=note, **body)
+
+
+@story("txn-offsets")
+def only_pending(s: Story) -> None:
+    """A group that has pending offsets only: all topics, stable, lists none of them."""
+    t, p = s.topic(), Producer(s, "tx")
+    commit(s, p, t, "7", 5)
+    s.ask("offset_fetch", 7, group_id=s.name("g"), topics=None, require_stable=True, note="all, stable")
+    s.ask("offset_fetch", 7, group_id=s.name("g"), topics=None, require_stable=False, note="all")
+    committed(s, t, "named, stable", True)
+    committed(s, t, "named")
+    s.ask("list_groups", 4)
+    s.ask("describe_groups", 5, groups=[s.name("g")])
+    p.end(True)
+
+
+@story("txn-offsets")
+def later_plain_commit_wins(s: Story) -> None:
+    """A commit marker makes a pending offset visible only if its record is later than the visible one's."""
+    t, p = s.topic(), Producer(s, "tx")
+    commit(s, p, t, "7", 5)
+    plain = [
+        {
+            "name": t.name,
+            "partitions": [{"partition_index": 0, "committed_offset": 3, "committed_metadata": ""}],
+        }
+    ]
+    s.ask("offset_commit", 8, group_id=s.name("g"), member_id="", topics=plain)
+    committed(s, t, "still pending", True)
+    p.end(True)
+    s.ask("offset_fetch", 7, retry=(88,), group_id=s.name("g"), topics=None, require_stable=True)
+
+
+@story("txn-offsets")
+def deletion_drops_pending(s: Story) -> None:
+    """DeleteGroups and OffsetDelete drop a pending offset; the commit does not bring it back."""
+    t, p = s.topic(), Producer(s, "tx")
+    commit(s, p, t, "7", 5)
+    parts = [{"name": t.name, "partitions": [{"partition_index": 0}]}]
+    s.ask("offset_delete", 0, group_id=s.name("g"), topics=parts)
+    committed(s, t, "after OffsetDelete", True)
+    commit(s, p, t, "7 again", 5)
+    s.ask("delete_groups", 2, groups_names=[s.name("g")])
+    committed(s, t, "after DeleteGroups", True)
+    p.end(True)
+    s.ask(
+        "offset_fetch",
+        7,
+        retry=(88,),
+        group_id=s.name("g"),
+        topics=None,
+        require_stable=True,
+        note="after the commit",
+    )
+
+
+@story("txn-offsets")
+def two_transactions(s: Story) -> None:
+    """Of two pending offsets the later record wins, whichever commits last."""
+    t, p, q = s.topic(), Producer(s, "p"), Producer(s, "q")
+    commit(s, p, t, "7 by p", 5)
+    commit(s, q, t, "9 by q", 5, committed_offset=9)
+    q.end(True)
+    committed(s, t, "q committed, p pending", True)
+    committed(s, t, "q committed, p pending")
+    p.end(True)
+    s.ask(
+        "offset_fetch",
+        7,
+        retry=(88,),
+        group_id=s.name("g"),
+        topics=None,
+        require_stable=True,
+        note="both committed",
+    )
+
+
+@story("txn-offsets")
+def whole_transaction(s: Story) -> None:
+    """Data and offsets of one transaction, TV1."""
+    t, p = s.topic(), Producer(s, "tx")
+    p.add(t)
+    p.send(t, 0, False)
+    s.ask("add_offsets_to_txn", 3, retry=(51,), group_id=s.name("g"), **p.who())
+    commit(s, p, t, "7", 3, generation_id=-1)
+    p.end(True, False)
+    s.ask("offset_fetch", 7, retry=(88,), group_id=s.name("g"), topics=None, require_stable=True)
+    s.fetch(t, isolation_level=1)
