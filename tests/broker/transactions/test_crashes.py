@@ -1,0 +1,270 @@
+"""A crash at every step of a commit: what is found afterwards is a transaction that happened, or one that did not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import storage.files
+from broker.crash import on_passage
+from broker.transactions.state import State
+from protocol.errors import ErrorCode
+from tests.support.world import CONSUMER_OFFSETS, World
+
+TOPIC = "t"
+PARTITIONS = 3
+GROUP = "g"
+PREPARED = (2, 3)
+COMMIT_ORDERS = pytest.mark.parametrize("order", ["markers-first", "kafka"])
+VERDICTS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+PROTOCOLS = pytest.mark.parametrize("version", [3, 5], ids=["version 1", "version 2"])
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    """The machine survives these crashes: what was written is there."""
+    monkeypatch.setattr(storage.files.os, "fsync", lambda fd: None)
+
+
+class Crash(BaseException):
+    """Not an Exception: no handler of the broker may survive the death of its process."""
+
+
+class CrashAt:
+    """Dies at the n-th passage of a point; None counts."""
+
+    def __init__(self, point: str, passage: int | None) -> None:
+        self.point = point
+        self.passage = passage
+        self.passages = 0
+
+    def __call__(self, name: str) -> None:
+        if name == self.point:
+            self.passages += 1
+            if self.passages == self.passage:
+                raise Crash(name)
+
+
+class Story:
+    """One transaction over three partitions and the offsets of a group, ended under a watcher's eyes."""
+
+    def __init__(self, path: Path, order: str, version: int) -> None:
+        self.world = World(path, settings={"odradek.commit.order": order})
+        self.world.create(TOPIC, PARTITIONS)
+        self.world.start()
+        self.version = version
+        self.answer: int | None = None
+        world = self.world
+        self.producer_id, self.epoch = world.init("tx")
+        identity = {"transactional_id": "tx", "producer_id": self.producer_id, "epoch": self.epoch}
+        if version < 5:
+            world.add("tx", self.producer_id, self.epoch, *((TOPIC, index) for index in range(PARTITIONS)))
+            world.add_offsets("tx", self.producer_id, self.epoch, GROUP)
+        for index in range(PARTITIONS):
+            answer = world.produce(
+                TOPIC, index, b"%d" % index, **identity, sequence=0, version=12 if version >= 5 else 11
+            )
+            assert answer.error_code == ErrorCode.none
+        error = world.commit_offsets(
+            "tx", self.producer_id, self.epoch, {(TOPIC, 0): 42}, group_id=GROUP, adds=version >= 5
+        )
+        assert error is ErrorCode.none
+
+    def end(self, watcher: CrashAt, *, committed: bool) -> bool:
+        """Whether the broker died of it."""
+        try:
+            with on_passage(watcher):
+                self.answer = self.world.end(
+                    "tx", self.producer_id, self.epoch, committed=committed, version=self.version
+                )[0]
+                self.world.clock.advance(1)
+        except Crash:
+            return True
+        return False
+
+    def verdicts(self) -> list[list[bool]]:
+        """The markers of each partition, that of the offsets last."""
+        offsets = (CONSUMER_OFFSETS, self.world.node.groups.partition_for(GROUP))
+        keys = [*((TOPIC, index) for index in range(PARTITIONS)), offsets]
+        return [[committed for _, committed in self.world.markers(*key)] for key in keys]
+
+    def committed_offset(self) -> int | None:
+        for shard in self.world.node.groups.memory().values():
+            committed = shard["committed"].get(GROUP, {}).get((TOPIC, 0))
+            if committed is not None:
+                return committed.offset
+        return None
+
+    def pending_offsets(self) -> bool:
+        return any(shard["pending"] for shard in self.world.node.groups.memory().values())
+
+    def check_all_or_nothing(self, *, committed: bool) -> None:
+        """After the restart: every partition says the same, and it is what was decided."""
+        world = self.world
+        decided = any(brief is not None and brief[0] in PREPARED for brief in world.briefs("tx"))
+        txn = world.memory("tx")
+        assert txn is not None
+        values = [world.committed_values(TOPIC, index) for index in range(PARTITIONS)]
+        if decided:
+            assert txn.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT)
+            assert all(set(verdict) == {committed} for verdict in self.verdicts())
+            assert values == [[b"%d" % index] if committed else [] for index in range(PARTITIONS)]
+            assert self.committed_offset() == (42 if committed else None)
+            assert not self.pending_offsets()
+            for index in range(PARTITIONS):
+                partition = world.partition(TOPIC, index)
+                assert partition.last_stable_offset == partition.log_end_offset
+        else:
+            assert self.answer is None, "what was answered was decided"
+            assert txn.state is State.ONGOING
+            assert self.verdicts() == [[]] * (PARTITIONS + 1)
+            assert values == [[]] * PARTITIONS
+            assert self.committed_offset() is None
+            assert self.pending_offsets()
+
+    def check_life_goes_on(self) -> None:
+        """The client comes again: the epoch is a new one, and its next transaction is committed."""
+        world = self.world
+        answer = world.ask_init("tx")
+        if answer.error_code == ErrorCode.concurrent_transactions:
+            world.clock.advance(1)
+            answer = world.ask_init("tx")
+        producer_id, epoch = answer.producer_id, answer.producer_epoch
+        assert (producer_id, epoch) > (self.producer_id, self.epoch)
+        identity = {"transactional_id": "tx", "producer_id": producer_id, "epoch": epoch}
+        before = world.committed_values(TOPIC, 0)
+        assert world.produce(TOPIC, 0, b"next", **identity, sequence=0).error_code == ErrorCode.none
+        assert world.end("tx", producer_id, epoch, committed=True)[0] == ErrorCode.none
+        world.clock.advance(1)
+        assert world.committed_values(TOPIC, 0) == [*before, b"next"]
+        assert not self.pending_offsets()
+
+
+POINTS = [
+    ("txn.prepare.before", 1),
+    ("txn.prepare.after", 1),
+    ("txn.marker.before", 1),
+    ("txn.marker.before", 2),
+    ("txn.marker.before", 3),
+    ("txn.marker.before", 4),
+    ("txn.marker.after", 1),
+    ("txn.marker.after", 2),
+    ("txn.marker.after", 3),
+    ("txn.marker.after", 4),
+    ("txn.complete.before", 1),
+    ("txn.complete.after", 1),
+    # PrepareX, four markers, the aborted index of each partition, CompleteX
+    *(("file.write", number) for number in range(1, 11)),
+]
+
+
+@pytest.mark.parametrize(("point", "passage"), POINTS, ids=lambda value: str(value))
+@COMMIT_ORDERS
+@PROTOCOLS
+@VERDICTS
+def test_a_crash_at_any_step_leaves_all_or_nothing(tmp_path, point, passage, order, version, committed):
+    story = Story(tmp_path, order, version)
+    died = story.end(CrashAt(point, passage), committed=committed)
+    writes = 6 if committed else 10
+    assert died is (point != "file.write" or passage <= writes)
+    story.world.crash()
+    story.world.start()
+    story.check_all_or_nothing(committed=committed)
+    story.check_life_goes_on()
+    story.world.abandon()
+
+
+@pytest.mark.parametrize(
+    ("point", "passages"),
+    [
+        ("txn.prepare.before", 1),
+        ("txn.prepare.after", 1),
+        ("txn.marker.before", 4),
+        ("txn.marker.after", 4),
+        ("txn.complete.before", 1),
+        ("txn.complete.after", 1),
+        ("file.write", 6),
+    ],
+)
+@COMMIT_ORDERS
+@PROTOCOLS
+def test_a_commit_passes_each_point_so_often(tmp_path, point, passages, order, version):
+    story = Story(tmp_path, order, version)
+    watcher = CrashAt(point, None)
+    assert not story.end(watcher, committed=True)
+    assert watcher.passages == passages
+    story.world.abandon()
+
+
+@pytest.mark.parametrize("passage", range(1, 8))
+@COMMIT_ORDERS
+@VERDICTS
+def test_a_second_crash_while_the_first_is_made_good_changes_nothing(tmp_path, passage, order, committed):
+    story = Story(tmp_path, order, 5)
+    assert story.end(CrashAt("txn.marker.after", 2), committed=committed)
+    story.world.crash()
+    try:
+        with on_passage(CrashAt("file.write", passage)):
+            story.world.start()
+    except Crash:
+        story.world.crash()
+        story.world.start()
+    story.check_all_or_nothing(committed=committed)
+    story.check_life_goes_on()
+    story.world.abandon()
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 17, b"\xff" * 200, b"torn"])
+def test_a_torn_write_of_the_decision_is_no_decision(tmp_path, tail):
+    story = Story(tmp_path, "markers-first", 5)
+    assert story.end(CrashAt("txn.prepare.before", 1), committed=True)
+    story.world.abandon()
+    home = story.world.node.transactions.partition_for("tx")
+    log = tmp_path / f"__transaction_state-{home}" / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes() + tail)
+    story.world.cluster.restart()
+    story.world._open()
+    story.world.node.replicas.recover()
+    story.world.start()
+    story.check_all_or_nothing(committed=True)
+    story.check_life_goes_on()
+    story.world.abandon()
+
+
+@pytest.mark.parametrize("writes", range(1, 9))
+@PROTOCOLS
+def test_a_crash_before_the_end_leaves_the_transaction_to_its_timeout(tmp_path, writes, version):
+    """From InitProducerId on: wherever it stops, what was written stays invisible and is aborted in time."""
+    world = World(tmp_path)
+    world.create(TOPIC, PARTITIONS)
+    world.start()
+    producer_id = epoch = 0
+    try:
+        with on_passage(CrashAt("file.write", writes)):
+            producer_id, epoch = world.init("tx")
+            for index in range(PARTITIONS):
+                if version < 5:
+                    world.add("tx", producer_id, epoch, (TOPIC, index))
+                world.produce(
+                    TOPIC,
+                    index,
+                    b"lost",
+                    transactional_id="tx",
+                    producer_id=producer_id,
+                    epoch=epoch,
+                    sequence=0,
+                    version=12 if version >= 5 else 11,
+                )
+    except Crash:
+        assert writes <= 7
+    world.crash()
+    world.start()
+    world.clock.advance(80_000)
+    txn = world.memory("tx")
+    assert txn is None or txn.state in (State.EMPTY, State.COMPLETE_ABORT)
+    for index in range(PARTITIONS):
+        partition = world.partition(TOPIC, index)
+        assert world.committed_values(TOPIC, index) == []
+        assert partition.last_stable_offset == partition.log_end_offset
+    world.abandon()
