@@ -118,6 +118,17 @@ def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
                 yield schema.PartitionChangeRecord(
                     partition_id=partition.index, topic_id=topic.topic_id, leader=node_id
                 )
+            elif partition.leader < 0 and node_id in partition.eligible_leader_replicas:
+                # Kafka's clean stop leaves nobody in sync, and remembers who was (KIP-966).
+                others = tuple(one for one in partition.eligible_leader_replicas if one != node_id)
+                yield schema.PartitionChangeRecord(
+                    partition_id=partition.index,
+                    topic_id=topic.topic_id,
+                    leader=node_id,
+                    isr=(node_id,),
+                    eligible_leader_replicas=others,
+                    last_known_elr=(),
+                )
 
 
 def records_of(image: Image) -> Iterator[MetadataRecord]:

@@ -35,9 +35,13 @@ class InconsistentMetadata(Exception):
     """A record speaks of something that does not exist: the log is not one that Kafka or we have written."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartitionState:
-    """One partition: who holds it, who leads it, since which epoch."""
+    """One partition: who holds it, who leads it, since which epoch.
+
+    A change makes a new one, so who holds one may keep it. (Not frozen: ten thousand are made at a start, and a frozen
+    one costs four times as much.)
+    """
 
     index: int
     replicas: tuple[int, ...]
@@ -142,11 +146,11 @@ class Image:
         """A topic whose name differs from others only in '.' and '_'."""
         return next(iter(self.names_by_unified.get(unified, ())), None)
 
-    def apply(self, record: AnyRecord, changes: Changes | None = None) -> None:
-        """Fold one record into the image; ``offset`` is for the caller to move."""
+    def apply(self, record: AnyRecord, changes: Changes) -> None:
+        """Fold one record into the image and note what it did; ``offset`` is for the caller to move."""
         fold = _FOLDS.get(type(record))
         if fold is not None:
-            fold(self, record, changes if changes is not None else Changes())
+            fold(self, record, changes)
         else:
             keep(self.kept, record)
 

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from broker.metadata.changes import records_of
 from broker.metadata.files import (
     voted_epoch,
     write_leader_epochs,
@@ -23,9 +25,13 @@ from broker.metadata.files import (
 from broker.metadata.framing import data_batch, leader_change
 from broker.metadata.image import Image
 from broker.metadata.replay import Replayed, replay
+from broker.metadata.snapshot import snapshots, write_snapshot
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 from storage.files import AppendFile, StorageError, sync_directory
+
+SNAPSHOT_FROM_BYTES: Final = 1024 * 1024
+SNAPSHOT_RATIO: Final = 2
 
 Apply = Callable[[Sequence[MetadataRecord], int], None]
 """Told the records of a commit, and the offset of the last."""
@@ -76,6 +82,8 @@ class MetadataLog:
         """Replay into the image, cut a torn tail, and begin a new epoch of leadership in the log."""
         directory.mkdir(exist_ok=True)
         replayed = replay(directory, image)
+        if _snapshot_is_due(replayed):
+            take_snapshot(directory, image, replayed, now_ms)
         epoch = max(replayed.epoch, voted_epoch(directory)) + 1
         file = _segment(directory, replayed)
         write_partition_metadata(directory)
@@ -165,6 +173,37 @@ class MetadataLog:
         for commit in group:
             if not commit.done.done():
                 commit.done.set_exception(MetadataLogFailed(str(self._failure)))
+
+
+def _snapshot_is_due(replayed: Replayed) -> bool:
+    """Every restart writes a record for each partition: without snapshots each start would be slower than the last.
+
+    A snapshot costs about what it saves, so one is taken when the log has outgrown the last one by a factor.
+    """
+    due = max(SNAPSHOT_FROM_BYTES, SNAPSHOT_RATIO * replayed.snapshot_bytes)
+    return replayed.log_bytes > due and replayed.held_back is None
+
+
+def take_snapshot(directory: Path, image: Image, replayed: Replayed, now_ms: int) -> None:
+    """Write all that was replayed into a snapshot, and let go of the files before it.
+
+    In this order a crash in between leaves both, and the next start reads the snapshot and skips the rest.
+    """
+    snapshot = write_snapshot(
+        directory,
+        records_of(image),
+        end_offset=replayed.next_offset,
+        epoch=replayed.epoch,
+        last_record_ms=replayed.last_record_ms,
+        now_ms=now_ms,
+    )
+    for path in (*directory.glob("*.log"), *directory.glob("*.index"), *directory.glob("*.timeindex")):
+        path.unlink()
+    for older in snapshots(directory):
+        if older.path != snapshot.path:
+            older.path.unlink()
+    replayed.segment, replayed.segment_bytes, replayed.epochs = None, 0, []
+    replayed.snapshot_epoch = snapshot.epoch
 
 
 def _segment(directory: Path, replayed: Replayed) -> AppendFile:

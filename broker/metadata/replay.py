@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.metadata.framing import CorruptMetadata, decoded, whole_batches
-from broker.metadata.image import AnyRecord, Image, InconsistentMetadata
+from broker.metadata.image import AnyRecord, Changes, Image, InconsistentMetadata
 from broker.metadata.snapshot import read_snapshot, snapshots
 from protocol.batch import CorruptBatch, RecordBatch
 from protocol.records import cluster_metadata as schema
@@ -79,8 +79,9 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
     state.log_bytes += batch.size
     if not batch.is_control:
         try:
+            changes = Changes()  # nobody follows yet
             for record in decoded(batch):
-                _fold_record(state, image, record)
+                _fold_record(state, image, record, changes)
         except (CorruptBatch, InconsistentMetadata, MalformedRecord) as error:
             # The checksum is right, so this was written like that: by a newer Kafka, or by a mistake.
             raise CorruptMetadata(
@@ -91,7 +92,7 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
     image.offset = batch.last_offset
 
 
-def _fold_record(state: Replayed, image: Image, record: AnyRecord) -> None:
+def _fold_record(state: Replayed, image: Image, record: AnyRecord, changes: Changes) -> None:
     """Records inside of a metadata transaction count when it ends, and not at all when it is aborted."""
     if isinstance(record, schema.BeginTransactionRecord):
         state.held_back = []
@@ -100,8 +101,8 @@ def _fold_record(state: Replayed, image: Image, record: AnyRecord) -> None:
     elif isinstance(record, schema.EndTransactionRecord):
         held_back, state.held_back = state.held_back or [], None
         for one in held_back:
-            image.apply(one)
+            image.apply(one, changes)
     elif state.held_back is not None:
         state.held_back.append(record)
     else:
-        image.apply(record)
+        image.apply(record, changes)

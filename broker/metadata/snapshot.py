@@ -21,7 +21,7 @@ from broker.metadata.framing import (
     snapshot_header,
     whole_batches,
 )
-from broker.metadata.image import Image
+from broker.metadata.image import Changes, Image
 from protocol.records.cluster_metadata import MetadataRecord
 from storage.files import replace_file
 
@@ -49,12 +49,13 @@ def snapshots(directory: Path) -> list[Snapshot]:
 def read_snapshot(snapshot: Snapshot, image: Image) -> None:
     """Fold a snapshot into an empty image."""
     finished = False
+    changes = Changes()
     for batch in whole_batches(snapshot.path.read_bytes(), snapshot.path.name):
         if batch.is_control:
             finished = ends_snapshot(batch)
             continue
         for record in decoded(batch):
-            image.apply(record)
+            image.apply(record, changes)
     if not finished:
         raise CorruptMetadata(f"{snapshot.path} has no end: restore it from a copy")
     image.offset = snapshot.end_offset - 1

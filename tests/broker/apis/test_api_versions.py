@@ -1,0 +1,85 @@
+"""ApiVersions tells what is served, and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.api import APIS, discover
+from broker.apis.api_versions import api_versions, unsupported_version_response
+from protocol.codec import client_codec, request_codec
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.records import cluster_metadata as schema
+from tests.broker.metadata.world import context_of
+
+
+def request(name: str = "client", version: str = "1.0") -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name=name, client_software_version=version)
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_it_lists_the_registry_in_order(cluster, version):
+    discover()
+    response = api_versions(request(), context_of(cluster, version))
+    assert response.error_code == 0
+    assert [one.api_key for one in response.api_keys] == sorted(APIS)
+    ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+    assert ranges[18] == (0, 4)
+    assert ranges[3] == (0, 13)
+    assert ranges == {key: (one.announced[0], one.announced[-1]) for key, one in APIS.items()}
+    encoded = b"".join(bytes(chunk) for chunk in request_codec(18, version).encode(response))
+    again = client_codec(18, version).decode(encoded, 0)
+    assert len(again.api_keys) == len(APIS)
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"),
+    [
+        (3, [("metadata.version", 7, 30)]),
+        (4, [("metadata.version", 7, 30), ("transaction.version", 0, 2)]),
+    ],
+)
+async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, version, supported):
+    response = api_versions(request(), context_of(cluster, version))
+    found = [(one.name, one.min_version, one.max_version) for one in response.supported_features]
+    assert found == supported
+    assert [
+        (one.name, one.min_version_level, one.max_version_level) for one in response.finalized_features
+    ] == [
+        ("metadata.version", 30, 30),
+        ("transaction.version", 2, 2),
+    ]
+    assert response.finalized_features_epoch == cluster.epoch
+    assert response.zk_migration_ready is False
+
+
+async def test_levels_of_what_is_not_built_are_not_told(cluster):
+    await cluster.update_features({"transaction.version": 0})
+    await cluster._commit([schema.FeatureLevelRecord(name="group.version", feature_level=1)])
+    response = api_versions(request(), context_of(cluster, 4))
+    assert [one.name for one in response.finalized_features] == ["metadata.version"]
+
+
+@pytest.mark.parametrize("bad", ["", "-a", "a-", "a b", "1+2", ".", "é", "a\n"])
+@pytest.mark.parametrize("version", [3, 4])
+async def test_software_without_a_name_is_refused(cluster, bad, version):
+    for asked in (request(name=bad), request(version=bad)):
+        response = api_versions(asked, context_of(cluster, version))
+        assert (response.error_code, list(response.api_keys)) == (ErrorCode.invalid_request, [])
+        assert list(response.finalized_features) == []
+
+
+@pytest.mark.parametrize("good", ["a", "A9", "1.0-SNAPSHOT", "apache-kafka-java"])
+async def test_good_names(cluster, good):
+    assert api_versions(request(good, good), context_of(cluster, 3)).error_code == 0
+
+
+async def test_old_versions_have_no_software(cluster):
+    assert api_versions(request("", ""), context_of(cluster, 2)).error_code == 0
+
+
+def test_an_unknown_version_is_told_the_known_ones():
+    response = unsupported_version_response()
+    assert b"".join(bytes(chunk) for chunk in request_codec(18, 0).encode(response)) == bytes.fromhex(
+        "0023 00000001 0012 0000 0004"
+    )

@@ -1,0 +1,295 @@
+"""DescribeConfigs: values, sources and synonyms as Kafka 4.3.1 tells them."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.apis.describe_configs import describe_configs
+from broker.metadata import NewTopic
+from protocol.codec import client_codec, request_codec
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tests.broker.metadata.world import context_of, open_cluster
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+def ask(cluster, *resources, version=4, keys=None, synonyms=True, documentation=False, **options):
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+            for kind, name in resources
+        ],
+        include_synonyms=synonyms,
+        include_documentation=documentation,
+    )
+    response = describe_configs(request, context_of(cluster, version, **options))
+    encoded = b"".join(bytes(chunk) for chunk in request_codec(32, version).encode(response))
+    return client_codec(32, version).decode(encoded, 0).results
+
+
+def settings(cluster, kind, name, **options):
+    [result] = ask(cluster, (kind, name), **options)
+    assert (result.error_code, result.error_message) == (0, "")
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return {one.name: one for one in result.configs}
+
+
+def places(entry):
+    return [(one.name, one.value, one.source) for one in entry.synonyms]
+
+
+# name: value, type, synonym (None: has none)
+DEFAULTS = {
+    "cleanup.policy": ("delete", 7, "log.cleanup.policy"),
+    "compression.gzip.level": ("-1", 3, "compression.gzip.level"),
+    "compression.lz4.level": ("9", 3, "compression.lz4.level"),
+    "compression.type": ("producer", 2, "compression.type"),
+    "compression.zstd.level": ("3", 3, "compression.zstd.level"),
+    "delete.retention.ms": ("86400000", 5, "log.cleaner.delete.retention.ms"),
+    "file.delete.delay.ms": ("60000", 5, "log.segment.delete.delay.ms"),
+    "flush.messages": ("9223372036854775807", 5, "log.flush.interval.messages"),
+    "flush.ms": ("9223372036854775807", 5, None),
+    "follower.replication.throttled.replicas": ("", 7, None),
+    "index.interval.bytes": ("4096", 3, "log.index.interval.bytes"),
+    "leader.replication.throttled.replicas": ("", 7, None),
+    "local.retention.bytes": ("-2", 5, "log.local.retention.bytes"),
+    "local.retention.ms": ("-2", 5, "log.local.retention.ms"),
+    "max.compaction.lag.ms": ("9223372036854775807", 5, "log.cleaner.max.compaction.lag.ms"),
+    "max.message.bytes": ("1048588", 3, "message.max.bytes"),
+    "message.timestamp.after.max.ms": ("3600000", 5, "log.message.timestamp.after.max.ms"),
+    "message.timestamp.before.max.ms": ("9223372036854775807", 5, "log.message.timestamp.before.max.ms"),
+    "message.timestamp.type": ("CreateTime", 2, "log.message.timestamp.type"),
+    "min.cleanable.dirty.ratio": ("0.5", 6, "log.cleaner.min.cleanable.ratio"),
+    "min.compaction.lag.ms": ("0", 5, "log.cleaner.min.compaction.lag.ms"),
+    "min.insync.replicas": ("1", 3, "min.insync.replicas"),
+    "preallocate": ("false", 1, "log.preallocate"),
+    "remote.log.copy.disable": ("false", 1, None),
+    "remote.log.delete.on.disable": ("false", 1, None),
+    "remote.storage.enable": ("false", 1, None),
+    "retention.bytes": ("-1", 5, "log.retention.bytes"),
+    "retention.ms": ("604800000", 5, None),
+    "segment.bytes": ("1073741824", 3, "log.segment.bytes"),
+    "segment.index.bytes": ("10485760", 3, "log.index.size.max.bytes"),
+    "segment.jitter.ms": ("0", 5, None),
+    "segment.ms": ("604800000", 5, None),
+    "unclean.leader.election.enable": ("false", 1, "unclean.leader.election.enable"),
+}
+
+
+async def test_all_33_settings_of_a_topic(cluster):
+    await cluster.create_topics([NewTopic("t")])
+    found = settings(cluster, TOPIC, "t")
+    assert list(found) == list(DEFAULTS)
+    for name, (value, kind, synonym) in DEFAULTS.items():
+        one = found[name]
+        assert (name, one.value, one.config_type) == (name, value, kind)
+        assert (one.config_source, one.read_only, one.is_sensitive) == (5, False, False)
+        assert places(one) == ([] if synonym is None else [(synonym, value, 5)])
+        assert one.documentation is None
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_a_topics_own_values_come_first(cluster, version):
+    await cluster.create_topics(
+        [NewTopic("t", configs={"retention.ms": " 77 ", "cleanup.policy": "compact, delete"})]
+    )
+    found = settings(cluster, TOPIC, "t", version=version)
+    assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("77", 1)
+    assert found["retention.ms"].config_type == (5 if version >= 3 else 0)
+    assert places(found["retention.ms"]) == [("retention.ms", "77", 1)]
+    assert places(found["cleanup.policy"]) == [
+        ("cleanup.policy", "compact,delete", 1),
+        ("log.cleanup.policy", "delete", 5),
+    ]
+
+
+async def test_settings_of_the_broker_stand_between_topic_and_default(tmp_path):
+    cluster = open_cluster(
+        tmp_path, log_segment_bytes="2000000", log_retention_hours="1", log_flush_interval_ms="9"
+    )
+    await cluster.create_topics([NewTopic("t")])
+    found = settings(cluster, TOPIC, "t")
+    assert (found["segment.bytes"].value, found["segment.bytes"].config_source) == ("2000000", 4)
+    assert places(found["segment.bytes"]) == [
+        ("log.segment.bytes", "2000000", 4),
+        ("log.segment.bytes", "1073741824", 5),
+    ]
+    # Hours are a synonym of the broker's milliseconds, but not of the topic's: so it is in Kafka.
+    assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("3600000", 5)
+    assert places(found["retention.ms"]) == []
+    assert found["flush.ms"].value == "9"
+    assert places(found["flush.ms"])[0] == ("log.flush.interval.ms", "9", 4)
+    await cluster.close()
+
+
+async def test_what_is_set_at_run_time_for_all_or_for_one_broker(cluster):
+    await cluster.create_topics([NewTopic("t")])
+    await cluster.change_config(BROKER, "", {"min.insync.replicas": "2", "log.retention.ms": "8"})
+    await cluster.change_config(BROKER, "1", {"log.retention.ms": "7"})
+    found = settings(cluster, TOPIC, "t")
+    assert (found["min.insync.replicas"].value, found["min.insync.replicas"].config_source) == ("2", 3)
+    assert places(found["min.insync.replicas"]) == [
+        ("min.insync.replicas", "2", 3),
+        ("min.insync.replicas", "1", 5),
+    ]
+    assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("7", 2)
+    assert places(found["retention.ms"])[:2] == [("log.retention.ms", "7", 2), ("log.retention.ms", "8", 3)]
+    broker = settings(cluster, BROKER, "1")
+    assert (broker["log.retention.ms"].value, broker["log.retention.ms"].config_source) == ("7", 2)
+    every = settings(cluster, BROKER, "")
+    assert {name: (one.value, one.config_source) for name, one in every.items()} == {
+        "log.retention.ms": ("8", 3),
+        "min.insync.replicas": ("2", 3),
+    }
+
+
+async def test_internal_settings_are_told_to_who_has_set_them(cluster):
+    await cluster.create_topics([NewTopic("t", configs={"internal.segment.bytes": "100"})])
+    found = settings(cluster, TOPIC, "t")
+    assert len(found) == 34
+    assert (found["internal.segment.bytes"].value, found["internal.segment.bytes"].config_source) == (
+        "100",
+        1,
+    )
+
+
+@pytest.mark.parametrize("keys", [None, []])
+async def test_no_keys_are_all_keys(cluster, keys):
+    await cluster.create_topics([NewTopic("t")])
+    assert len(settings(cluster, TOPIC, "t", keys=keys)) == 33
+
+
+async def test_keys_choose_and_unknown_ones_are_passed_over(cluster):
+    await cluster.create_topics([NewTopic("t")])
+    assert list(settings(cluster, TOPIC, "t", keys=["flush.ms", "nope"])) == ["flush.ms"]
+    assert list(settings(cluster, TOPIC, "t", keys=["nope"])) == []
+
+
+async def test_synonyms_and_documentation_only_for_those_who_ask(cluster):
+    await cluster.create_topics([NewTopic("t")])
+    plain = settings(cluster, TOPIC, "t", synonyms=False)["cleanup.policy"]
+    assert (list(plain.synonyms), plain.documentation) == ([], None)
+    told = settings(cluster, TOPIC, "t", documentation=True)
+    assert all(one.documentation for one in told.values())
+
+
+async def test_the_settings_of_a_broker(cluster):
+    found = settings(cluster, BROKER, "1", log_retention_minutes="5")
+    assert len(found) == 340
+    assert not any(name.startswith("odradek.") for name in found)
+    roll = found["log.retention.hours"]
+    assert (roll.value, roll.config_source, roll.config_type, roll.read_only) == ("168", 5, 3, True)
+    assert (found["log.retention.ms"].value, found["log.retention.ms"].read_only) == (None, False)
+    assert places(found["log.retention.ms"]) == []
+    factor = found["offsets.topic.replication.factor"]
+    assert (factor.value, factor.config_source, factor.config_type) == ("1", 4, 4)
+    assert places(factor) == [
+        ("offsets.topic.replication.factor", "1", 4),
+        ("offsets.topic.replication.factor", "3", 5),
+    ]
+    secret = found["ssl.keystore.password"]
+    assert (secret.value, secret.is_sensitive, secret.config_type) == (None, True, 9)
+
+
+async def test_secrets_are_told_to_nobody(tmp_path):
+    cluster = open_cluster(tmp_path, ssl_keystore_password="hush")
+    secret = settings(cluster, BROKER, "1")["ssl.keystore.password"]
+    assert (secret.value, secret.config_source) == (None, 4)
+    assert places(secret) == [("ssl.keystore.password", None, 4)]
+    await cluster.close()
+
+
+async def test_the_logger(cluster):
+    found = settings(cluster, LOGGER, "1", odradek_log_level="debug")
+    assert {name: (one.value, one.config_source) for name, one in found.items()} == {"root": ("DEBUG", 6)}
+    assert (found["root"].documentation, found["root"].config_type) == ("", 0)
+
+
+async def test_client_metrics(cluster):
+    found = settings(cluster, METRICS, "any")
+    assert {name: (one.value, one.config_source, one.config_type) for name, one in found.items()} == {
+        "interval.ms": ("300000", 5, 3),
+        "match": ("", 5, 7),
+        "metrics": ("", 5, 7),
+    }
+    await cluster.change_config(METRICS, "any", {"interval.ms": "1000"})
+    entry = settings(cluster, METRICS, "any")["interval.ms"]
+    assert (entry.value, entry.config_source, places(entry)) == ("1000", 7, [("interval.ms", "1000", 7)])
+
+
+async def test_groups(cluster):
+    found = settings(cluster, GROUP, "g")
+    assert len(found) == 17
+    entry = found["consumer.session.timeout.ms"]
+    assert (entry.value, entry.config_source, entry.config_type) == ("45000", 5, 3)
+    assert places(entry) == [("group.consumer.session.timeout.ms", "45000", 5)]
+    assert places(found["share.isolation.level"]) == [("share.isolation.level", "read_uncommitted", 5)]
+    await cluster.change_config(GROUP, "g", {"consumer.session.timeout.ms": "50000"})
+    entry = settings(cluster, GROUP, "g")["consumer.session.timeout.ms"]
+    assert (entry.value, entry.config_source) == ("50000", 8)
+    assert places(entry)[1] == ("group.consumer.session.timeout.ms", "45000", 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error", "message"),
+    [
+        (TOPIC, "nope", ErrorCode.unknown_topic_or_partition, ""),
+        (
+            TOPIC,
+            "",
+            ErrorCode.invalid_topic_exception,
+            "Topic name is invalid: the empty string is not allowed",
+        ),
+        (
+            BROKER,
+            "2",
+            ErrorCode.invalid_request,
+            "Unexpected broker id, expected 1 or empty string, but received 2",
+        ),
+        (BROKER, "x", ErrorCode.invalid_request, "Broker id must be an integer, but it is: x"),
+        (LOGGER, "", ErrorCode.invalid_request, "Broker id must not be empty"),
+        (LOGGER, "2", ErrorCode.invalid_request, "Unexpected broker id, expected 1 but received 2"),
+        (METRICS, "", ErrorCode.invalid_request, "Client metrics subscription name must not be empty"),
+        (GROUP, "", ErrorCode.invalid_request, "Group name must not be empty"),
+    ],
+)
+async def test_resources_that_are_not_there(cluster, kind, name, error, message):
+    await cluster.create_topics([NewTopic("t")])
+    bad, good = ask(cluster, (kind, name), (TOPIC, "t"))
+    assert (bad.error_code, bad.error_message, list(bad.configs)) == (error, message, [])
+    assert (bad.resource_type, bad.resource_name) == (kind, name)
+    assert good.error_code == 0
+
+
+async def test_an_unknown_kind_spoils_the_request(cluster):
+    await cluster.create_topics([NewTopic("t")])
+    results = ask(cluster, (7, "q"), (TOPIC, "t"))
+    assert [(one.resource_type, one.error_code) for one in results] == [(7, 42), (TOPIC, 42)]
+    assert all(one.error_message.startswith("This most likely occurs because") for one in results)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "denied", "error", "message"),
+    [
+        (TOPIC, "t", ("TOPIC", "t"), ErrorCode.topic_authorization_failed, "Topic authorization failed."),
+        (
+            BROKER,
+            "1",
+            ("CLUSTER", "kafka-cluster"),
+            ErrorCode.cluster_authorization_failed,
+            "Cluster authorization failed.",
+        ),
+        (
+            LOGGER,
+            "1",
+            ("CLUSTER", "kafka-cluster"),
+            ErrorCode.cluster_authorization_failed,
+            "Cluster authorization failed.",
+        ),
+        (GROUP, "g", ("GROUP", "g"), ErrorCode.group_authorization_failed, "Group authorization failed."),
+    ],
+)
+async def test_rights(cluster, kind, name, denied, error, message):
+    [result] = ask(cluster, (kind, name), denied={("DESCRIBE_CONFIGS", *denied)})
+    assert (result.error_code, result.error_message, list(result.configs)) == (error, message, [])

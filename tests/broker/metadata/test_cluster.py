@@ -1,0 +1,358 @@
+"""What exists, before and after everything that can happen to a node."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from broker.metadata import CreatedTopic, MorePartitions, NewTopic, Refused
+from broker.metadata.cluster import new_id
+from broker.metadata.features import UnsupportedFeature
+from broker.metadata.files import LOG_DIRECTORY, WrongDirectory
+from broker.metadata.framing import decoded
+from broker.metadata.log import MetadataLogFailed
+from protocol.batch import batches
+from protocol.errors import ErrorCode
+from protocol.records import cluster_metadata as schema
+from tests.broker.metadata.world import Gate, Recorder, open_cluster
+
+
+def epochs(cluster) -> list[int]:
+    return [partition.leader_epoch for topic in cluster.topics.values() for partition in topic.partitions]
+
+
+def states_but_epochs(cluster):
+    return {
+        name: (
+            topic.topic_id,
+            topic.configs,
+            [(one.replicas, one.isr, one.leader, one.directories) for one in topic.partitions],
+        )
+        for name, topic in cluster.topics.items()
+    }
+
+
+def records(directory):
+    path = directory / LOG_DIRECTORY / f"{0:020d}.log"
+    found = [batch for batch in batches(path.read_bytes()) if not batch.is_control]
+    return [record for batch in found for record in decoded(batch)]
+
+
+async def test_a_directory_reopened_has_the_same_topics_and_higher_epochs(tmp_path):
+    cluster = open_cluster(tmp_path)
+    await cluster.create_topics([NewTopic("a", 3, configs={"retention.ms": "5"}), NewTopic("b.c")])
+    await cluster.ensure_internal_topic("__consumer_offsets")
+    await cluster.create_partitions([MorePartitions("b.c", 2)])
+    before, cluster_id, ids = states_but_epochs(cluster), cluster.cluster_id, cluster.identity
+    assert set(epochs(cluster)) == {0}
+    await cluster.close()
+    for restart in (1, 2, 3):
+        again = open_cluster(tmp_path, seed=restart)
+        assert states_but_epochs(again) == before
+        assert set(epochs(again)) == {restart}
+        assert (again.cluster_id, again.identity) == (cluster_id, ids)
+        assert again.topic_by_id(before["a"][0]).name == "a"
+        again.abandon()  # as by a kill
+
+
+async def test_the_first_start_writes_levels_then_the_registration(tmp_path):
+    cluster = open_cluster(tmp_path)
+    await cluster.close()
+    levels, registration, block = records(tmp_path)[:2], *records(tmp_path)[2:]
+    assert levels == [
+        schema.FeatureLevelRecord(name="metadata.version", feature_level=30),
+        schema.FeatureLevelRecord(name="transaction.version", feature_level=2),
+    ]
+    assert isinstance(registration, schema.RegisterBrokerRecord)
+    assert registration.broker_epoch == 3  # its own offset, behind LeaderChange and the levels
+    assert registration.fenced is False
+    assert [(one.name, one.host, one.port) for one in registration.endpoints] == [
+        ("PLAINTEXT", "broker.example", 19092)
+    ]
+    assert block == schema.ProducerIdsRecord(broker_id=1, broker_epoch=3, next_producer_id=1000)
+    assert cluster.epoch == 4
+    assert cluster.brokers[1].epoch == 3
+
+
+async def test_each_start_registers_anew(tmp_path):
+    first = open_cluster(tmp_path)
+    await first.close()
+    second = open_cluster(tmp_path, seed=2)
+    assert second.brokers[1].epoch > first.brokers[1].epoch
+    assert second.brokers[1].incarnation_id != first.brokers[1].incarnation_id
+    await second.close()
+
+
+async def test_a_directory_of_another_node_is_refused(tmp_path):
+    await open_cluster(tmp_path).close()
+    with pytest.raises(WrongDirectory, match="belongs to node 1, not to node 7"):
+        open_cluster(tmp_path, node_id="7")
+
+
+@pytest.mark.parametrize(("level", "found"), [(0, None), (1, 1), (2, 2)])
+async def test_the_transaction_version_is_chosen_at_the_first_start(tmp_path, level, found):
+    cluster = open_cluster(tmp_path, features={"transaction.version": level})
+    assert cluster.features.get("transaction.version") == found
+    await cluster.close()
+    again = open_cluster(tmp_path)
+    assert again.features.get("transaction.version") == found
+    await again.close()
+
+
+async def test_a_level_that_is_asked_for_changes_an_old_cluster(tmp_path):
+    await open_cluster(tmp_path).close()
+    again = open_cluster(tmp_path, features={"transaction.version": 1})
+    assert dict(again.features) == {"metadata.version": 30, "transaction.version": 1}
+    await again.update_features({"transaction.version": 0})
+    assert dict(again.features) == {"metadata.version": 30}
+    await again.close()
+
+
+@pytest.mark.parametrize(
+    "levels", [{"transaction.version": 3}, {"group.version": 1}, {"metadata.version": 6}]
+)
+async def test_levels_that_are_not_there_are_refused(tmp_path, levels):
+    with pytest.raises(UnsupportedFeature):
+        open_cluster(tmp_path, features=levels)
+    cluster = open_cluster(tmp_path)
+    with pytest.raises(UnsupportedFeature):
+        await cluster.update_features(levels)
+    await cluster.close()
+
+
+async def test_results_come_in_the_order_of_the_request(tmp_path):
+    cluster = open_cluster(tmp_path)
+    good, bad, again = await cluster.create_topics([NewTopic("a", 2), NewTopic("b", 0), NewTopic("a")])
+    assert isinstance(good, CreatedTopic)
+    assert (good.name, good.partitions, good.replication_factor) == ("a", 2, 1)
+    assert good.topic_id == cluster.topic("a").topic_id
+    assert bad.error == ErrorCode.invalid_partitions
+    assert again.error == ErrorCode.invalid_request
+    assert list(cluster.topics) == ["a"]
+    await cluster.close()
+
+
+async def test_validation_alone_creates_nothing(tmp_path):
+    cluster = open_cluster(tmp_path)
+    epoch = cluster.epoch
+    [result] = await cluster.create_topics([NewTopic("a")], validate_only=True)
+    assert isinstance(result, CreatedTopic)
+    assert (dict(cluster.topics), cluster.epoch) == ({}, epoch)
+    await cluster.create_topics([NewTopic("a")])
+    assert await cluster.create_partitions([MorePartitions("a", 2)], validate_only=True) == [None]
+    assert len(cluster.topic("a").partitions) == 1
+    await cluster.close()
+
+
+async def test_of_two_that_want_one_name_at_once_one_gets_it(tmp_path):
+    cluster = open_cluster(tmp_path)
+    answers = await asyncio.gather(
+        *(cluster.create_topics([NewTopic(name)]) for name in ("a.b", "a_b", "a.b", "other"))
+    )
+    errors = [getattr(answer, "error", None) for [answer] in answers]
+    assert errors[0] is None
+    assert errors[1] == ErrorCode.invalid_topic_exception
+    assert errors[2] == ErrorCode.topic_already_exists
+    assert errors[3] is None
+    assert sorted(cluster.topics) == ["a.b", "other"]
+    await cluster.close()
+
+
+async def test_changes_of_one_topic_follow_each_other(tmp_path):
+    cluster = open_cluster(tmp_path)
+    await cluster.create_topics([NewTopic("a")])
+    first = cluster.topic("a").topic_id
+    grown, deleted, grown_late, created = await asyncio.gather(
+        cluster.create_partitions([MorePartitions("a", 2)]),
+        cluster.delete_topics([first]),
+        cluster.create_partitions([MorePartitions("a", 3)]),
+        cluster.create_topics([NewTopic("a")]),
+    )
+    assert (grown, deleted) == ([None], [None])
+    assert grown_late[0].error == ErrorCode.unknown_topic_or_partition
+    assert cluster.topic("a").topic_id == created[0].topic_id != first
+    await cluster.close()
+
+
+async def test_changes_of_different_topics_share_a_sync(tmp_path):
+    gate, held = Gate(), threading.Event()
+    held.set()
+
+    def sync(file):
+        held.wait()
+        gate(file)
+
+    cluster = open_cluster(tmp_path, sync=sync)
+    calls = gate.calls
+    held.clear()
+    tasks = [asyncio.ensure_future(cluster.create_topics([NewTopic(f"t{n}")])) for n in range(20)]
+    await asyncio.sleep(0.01)
+    assert dict(cluster.topics) == {}
+    held.set()
+    await asyncio.gather(*tasks)
+    assert len(cluster.topics) == 20
+    assert gate.calls - calls <= 2
+    await cluster.close()
+
+
+async def test_a_topic_is_deleted_once(tmp_path):
+    cluster = open_cluster(tmp_path)
+    await cluster.create_topics([NewTopic("a"), NewTopic("b")])
+    topic_id = cluster.topic("a").topic_id
+    first, second, unknown = await cluster.delete_topics([topic_id, topic_id, UUID(int=77)])
+    assert first is None
+    assert (second.error, unknown.error) == (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_id)
+    assert list(cluster.topics) == ["b"]
+    assert cluster.topic_by_id(topic_id) is None
+    await cluster.close()
+    again = open_cluster(tmp_path)
+    assert list(again.topics) == ["b"]
+    await again.close()
+
+
+async def test_an_internal_topic_is_made_once_however_many_ask(tmp_path):
+    cluster = open_cluster(tmp_path)
+    found = await asyncio.gather(*(cluster.ensure_internal_topic("__transaction_state") for _ in range(50)))
+    topic = cluster.topic("__transaction_state")
+    assert all(one is topic for one in found)
+    assert len(topic.partitions) == 50
+    assert topic.configs == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+    offsets = await cluster.ensure_internal_topic("__consumer_offsets")
+    assert offsets.configs == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+    with pytest.raises(ValueError, match="not a topic that a coordinator needs"):
+        await cluster.ensure_internal_topic("mine")
+    await cluster.close()
+
+
+async def test_sizes_of_internal_topics_are_settings(tmp_path):
+    cluster = open_cluster(
+        tmp_path,
+        offsets_topic_num_partitions="7",
+        transaction_state_log_num_partitions="3",
+        transaction_state_log_min_isr="1",
+        transaction_state_log_segment_bytes="2000000",
+    )
+    assert len((await cluster.ensure_internal_topic("__consumer_offsets")).partitions) == 7
+    topic = await cluster.ensure_internal_topic("__transaction_state")
+    assert (len(topic.partitions), topic.configs["segment.bytes"]) == (3, "2000000")
+    await cluster.close()
+
+
+async def test_kafkas_own_defaults_need_kafkas_own_cluster(tmp_path):
+    cluster = open_cluster(tmp_path, odradek_defaults="kafka")
+    with pytest.raises(Refused) as caught:
+        await cluster.ensure_internal_topic("__consumer_offsets")
+    assert caught.value.error == ErrorCode.invalid_replication_factor
+    await cluster.close()
+
+
+async def test_listeners_hear_of_each_commit_when_the_image_has_it(tmp_path):
+    cluster = open_cluster(tmp_path)
+    recorder = Recorder()
+    cluster.subscribe(recorder)
+    await cluster.create_topics([NewTopic("a", 2, configs={"flush.ms": "1"}), NewTopic("b")])
+    await cluster.create_partitions([MorePartitions("a", 4)])
+    await cluster.change_config(2, "a", {"flush.ms": None, "retention.ms": "3"})
+    await cluster.change_config(4, "", {"log.retention.ms": "9"})
+    await cluster.delete_topics([cluster.topic("a").topic_id])
+    assert recorder.events == [
+        ("created", "a", 2, {"flush.ms": "1"}),
+        ("created", "b", 1, {}),
+        ("grown", "a", 2, 4),
+        ("configured", 2, "a"),
+        ("configured", 4, ""),
+        ("deleted", "a"),
+    ]
+    await cluster.close()
+
+
+async def test_a_listener_hears_of_new_leaders(tmp_path):
+    cluster = open_cluster(tmp_path)
+    recorder = Recorder()
+    await cluster.create_topics([NewTopic("a", 2)])
+    cluster.subscribe(recorder)
+    topic_id = cluster.topic("a").topic_id
+    await cluster._commit([schema.PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=-1)])
+    assert recorder.events == [("led", "a", 1, -1, 1)]
+    await cluster.close()
+
+
+async def test_too_much_for_one_request_is_refused_as_a_whole(tmp_path):
+    cluster = open_cluster(tmp_path)
+    with pytest.raises(Refused, match="Excessively large number of partitions"):
+        await cluster.create_topics([NewTopic("a", 6000), NewTopic("b", 6000)])
+    with pytest.raises(Refused, match="excessively large batch operation"):
+        await cluster.create_topics([NewTopic("a", 10_000)])
+    await cluster.create_topics([NewTopic("a"), NewTopic("b")])
+    more = [MorePartitions("a", 6001), MorePartitions("b", 6001)]
+    first, second = await cluster.create_partitions(more)
+    assert first is None
+    assert second.error == ErrorCode.unknown_server_error
+    assert [len(topic.partitions) for topic in cluster.topics.values()] == [6001, 1]
+    await cluster.close()
+
+
+async def test_topics_that_nobody_waits_for_are_made_before_the_end(tmp_path):
+    cluster = open_cluster(tmp_path)
+    cluster.create_in_background([NewTopic("a"), NewTopic("b")])
+    cluster.create_in_background([NewTopic("a")])
+    await cluster.close()
+    again = open_cluster(tmp_path)
+    assert sorted(again.topics) == ["a", "b"]
+    await again.close()
+
+
+async def test_a_caller_that_goes_away_leaves_its_change_behind(tmp_path):
+    cluster = open_cluster(tmp_path)
+    task = asyncio.ensure_future(cluster.create_topics([NewTopic("a")]))
+    await asyncio.sleep(0)
+    task.cancel()
+    [answer] = await cluster.create_topics([NewTopic("a")])
+    assert answer.error == ErrorCode.topic_already_exists
+    await cluster.close()
+
+
+async def test_nothing_is_answered_when_the_disk_fails(tmp_path):
+    gate = Gate()
+    cluster = open_cluster(tmp_path, sync=gate)
+    gate.failure = OSError(5, "Input/output error")
+    with pytest.raises(MetadataLogFailed):
+        await cluster.create_topics([NewTopic("a")])
+    assert dict(cluster.topics) == {}
+    with pytest.raises(MetadataLogFailed):
+        await cluster.ensure_internal_topic("__consumer_offsets")
+    cluster.create_in_background([NewTopic("a")])
+    await cluster.close()
+
+
+async def test_ten_thousand_partitions_survive_restarts(tmp_path):
+    cluster = open_cluster(tmp_path)
+    for number in range(2):
+        await cluster.create_topics([NewTopic(f"t{number}", 5000)])
+    await cluster.close()
+    for restart in range(1, 5):
+        again = open_cluster(tmp_path)
+        assert set(epochs(again)) == {restart}
+        again.abandon()
+    assert list((tmp_path / LOG_DIRECTORY).glob("*.checkpoint"))
+
+
+def test_ids_do_not_look_like_options():
+    chance = Random(1)
+    drawn = iter((0xFB << 120, 0x12 << 120))
+    chance.getrandbits = lambda _: next(drawn)
+    assert new_id(chance).bytes[0] == 0x12

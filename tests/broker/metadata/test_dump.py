@@ -1,0 +1,73 @@
+"""Kafka's own tool reads what we write."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import broker.metadata.log as log_module
+from broker.metadata import MorePartitions, NewTopic
+from broker.metadata.files import LOG_DIRECTORY
+from tests.broker.metadata.world import open_cluster
+from tests.support.java import java, kafka_classpath
+
+pytestmark = pytest.mark.java
+
+
+async def fill(directory: Path) -> None:
+    cluster = open_cluster(directory)
+    await cluster.create_topics([NewTopic("a", 2, configs={"retention.ms": "5"}), NewTopic("b")])
+    await cluster.create_partitions([MorePartitions("a", 3)])
+    await cluster.ensure_internal_topic("__transaction_state")
+    await cluster.delete_topics([cluster.topic("b").topic_id])
+    await cluster.change_config(4, "", {"min.insync.replicas": "1"})
+    await cluster.update_features({"transaction.version": 1})
+    await cluster.close()
+
+
+def dumped(path: Path) -> tuple[str, list[dict]]:
+    command = [java(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", kafka_classpath()]
+    command += ["org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    payloads = re.findall(r"payload: (\{.*\})$", result.stdout, re.MULTILINE)
+    return result.stdout + result.stderr, [json.loads(payload) for payload in payloads]
+
+
+async def test_kafka_dumps_our_log(tmp_path):
+    await fill(tmp_path)
+    again = open_cluster(tmp_path)
+    again.abandon()
+    text, found = dumped(tmp_path / LOG_DIRECTORY / f"{0:020d}.log")
+    assert "Could not deserialize" not in text
+    assert "isvalid: false" not in text
+    assert text.count("LeaderChange") == 2
+    kinds = [payload["type"] for payload in found]
+    assert kinds[:4] == [
+        "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "REGISTER_BROKER_RECORD",
+        "PRODUCER_IDS_RECORD",
+    ]
+    assert kinds.count("PARTITION_RECORD") == 4 + 50
+    assert kinds.count("PARTITION_CHANGE_RECORD") == 3 + 50
+    topic = next(payload for payload in found if payload["type"] == "TOPIC_RECORD")
+    assert topic["data"]["name"] == "a"
+
+
+async def test_kafka_dumps_our_snapshot(tmp_path, monkeypatch):
+    await fill(tmp_path)
+    monkeypatch.setattr(log_module, "SNAPSHOT_FROM_BYTES", 0)
+    monkeypatch.setattr(log_module, "SNAPSHOT_RATIO", 0)
+    open_cluster(tmp_path).abandon()
+    [snapshot] = (tmp_path / LOG_DIRECTORY).glob("*.checkpoint")
+    text, found = dumped(snapshot)
+    assert "isvalid: false" not in text
+    assert "SnapshotHeader" in text
+    assert "SnapshotFooter" in text
+    kinds = [payload["type"] for payload in found]
+    assert kinds[0] == "FEATURE_LEVEL_RECORD"
+    assert (kinds.count("TOPIC_RECORD"), kinds.count("PARTITION_RECORD")) == (2, 53)

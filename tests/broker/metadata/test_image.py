@@ -1,0 +1,274 @@
+"""Records are folded into the image as Kafka folds them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from broker.metadata.changes import (
+    records_for_config_change,
+    records_for_new_partitions,
+    records_for_new_topic,
+    records_for_removed_topic,
+    records_for_restart,
+    records_of,
+)
+from broker.metadata.image import Changes, Image, InconsistentMetadata, PartitionState
+from protocol.records import cluster_metadata as schema
+from protocol.records.cluster_metadata import (
+    MetadataRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+)
+
+T, U, D = UUID(int=7), UUID(int=8), UUID(int=9)
+
+
+def fold(*records: MetadataRecord, image: Image | None = None) -> tuple[Image, Changes]:
+    """Fold records that have been written and read: what is in the image is what the bytes say."""
+    image = image or Image()
+    changes = Changes()
+    for record in records:
+        image.apply(decode_metadata_record(encode_metadata_record(record)), changes)
+    return image, changes
+
+
+def topic(name: str = "t", topic_id: UUID = T, partitions: int = 2, **configs: str) -> list[MetadataRecord]:
+    assignment = [(1,)] * partitions
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    return records_for_new_topic(topic_id, name, assignment, named, {1: D})
+
+
+def test_a_topic_comes_with_its_partitions_and_settings():
+    image, changes = fold(*topic(retention_ms="5"))
+    created = image.topics["t"]
+    assert created is image.topics_by_id[T]
+    assert created.configs == {"retention.ms": "5"}
+    assert created.partitions == [
+        PartitionState(index, (1,), (1,), 1, 0, 0, directories=(D,)) for index in (0, 1)
+    ]
+    assert created.replication_factor == 1
+    assert (list(changes.created), changes.grown, changes.configs, changes.leaders) == ([T], {}, set(), set())
+
+
+def test_the_records_of_a_topic_are_in_the_order_of_kafka():
+    kinds = [type(record).__name__ for record in topic(retention_ms="5")]
+    assert kinds == ["TopicRecord", "ConfigRecord", "PartitionRecord", "PartitionRecord"]
+
+
+def test_partitions_may_come_in_any_order():
+    first, second, third = topic(partitions=3)[1:]
+    image, _ = fold(topic()[0], third, first, second)
+    assert [partition.index for partition in image.topics["t"].partitions] == [0, 1, 2]
+    assert image.topics["t"].partition(3) is None
+    assert image.topics["t"].partition(-1) is None
+
+
+def test_a_topic_grows():
+    image, _ = fold(*topic())
+    _, changes = fold(*records_for_new_partitions(image.topics["t"], [(1,), (1,)], {1: D}), image=image)
+    assert len(image.topics["t"].partitions) == 4
+    assert changes.grown == {T: 2}
+
+
+def test_a_removed_topic_takes_everything_with_it():
+    image, _ = fold(*topic(retention_ms="5"))
+    _, changes = fold(*records_for_removed_topic(image.topics["t"]), image=image)
+    assert image == Image()
+    assert list(changes.deleted) == [T]
+
+
+def test_a_topic_that_was_made_and_removed_in_one_commit_never_was():
+    image, changes = fold(*topic(), schema.RemoveTopicRecord(topic_id=T))
+    assert image.topics == {}
+    assert (changes.created, changes.deleted) == ({}, {})
+
+
+def test_a_name_can_be_used_again_in_one_commit():
+    image, _ = fold(*topic())
+    _, changes = fold(schema.RemoveTopicRecord(topic_id=T), *topic(topic_id=U), image=image)
+    assert image.topics["t"].topic_id == U
+    assert (list(changes.created), list(changes.deleted)) == ([U], [T])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"leader": 1}, {"leader": 1, "leader_epoch": 1}),
+        ({"leader": 2}, {"leader": 2, "leader_epoch": 1}),
+        ({"leader": -1}, {"leader": -1, "leader_epoch": 1}),
+        ({"isr": (1,)}, {"isr": (1,), "leader_epoch": 0}),
+        ({"isr": ()}, {"isr": ()}),
+        ({"replicas": (2, 1)}, {"replicas": (2, 1)}),
+        ({"directories": (D,)}, {"directories": (D,)}),
+        ({"eligible_leader_replicas": (1,)}, {"eligible_leader_replicas": (1,)}),
+        ({"last_known_elr": (1,)}, {"last_known_eligible": (1,)}),
+        ({"leader_recovery_state": 1}, {"leader_recovery_state": 1}),
+        (
+            {"adding_replicas": (3,), "removing_replicas": (1,)},
+            {"adding_replicas": (3,), "removing_replicas": (1,)},
+        ),
+    ],
+)
+def test_a_partition_changes_only_in_what_the_record_names(change, expected):
+    image, _ = fold(*records_for_new_topic(T, "t", [(1, 2)], {}, {1: D, 2: D}))
+    before = image.topics["t"].partitions[0]
+    kept = {name: getattr(before, name) for name in PartitionState.__slots__}
+    _, changes = fold(schema.PartitionChangeRecord(partition_id=0, topic_id=T, **change), image=image)
+    after = image.topics["t"].partitions[0]
+    assert {name: getattr(after, name) for name in PartitionState.__slots__} == {
+        **kept,
+        "partition_epoch": 1,
+        **expected,
+    }
+    assert changes.leaders == {(T, 0)}
+    assert before.partition_epoch == 0
+
+
+def test_settings_are_set_and_unset():
+    image, _ = fold(*topic(retention_ms="5"))
+    _, changes = fold(
+        *records_for_config_change(2, "t", {"retention.ms": None, "flush.ms": "1"}), image=image
+    )
+    assert image.topics["t"].configs == {"flush.ms": "1"}
+    assert changes.configs == {(2, "t")}
+    fold(*records_for_config_change(4, "", {"min.insync.replicas": "2"}), image=image)
+    fold(*records_for_config_change(4, "1", {"log.retention.ms": "3"}), image=image)
+    assert image.cluster_configs == {"min.insync.replicas": "2"}
+    assert image.broker_configs(1) == {"log.retention.ms": "3"}
+    fold(*records_for_config_change(4, "1", {"log.retention.ms": None}), image=image)
+    assert image.broker_configs(1) == {}
+    assert set(image.configs) == {(4, "")}
+
+
+def test_a_feature_at_level_zero_is_none():
+    image, _ = fold(schema.FeatureLevelRecord(name="transaction.version", feature_level=2))
+    assert image.features == {"transaction.version": 2}
+    fold(schema.FeatureLevelRecord(name="transaction.version", feature_level=0), image=image)
+    assert image.features == {}
+
+
+def test_brokers_register_change_and_leave():
+    image, _ = fold(
+        schema.RegisterBrokerRecord(
+            broker_id=1,
+            broker_epoch=5,
+            incarnation_id=U,
+            endpoints=(schema.BrokerEndpoint(name="PLAINTEXT", host="h", port=9092),),
+            features=(schema.BrokerFeature(name="f", min_supported_version=1, max_supported_version=2),),
+            rack="r",
+            log_dirs=(D,),
+        )
+    )
+    broker = image.brokers[1]
+    assert (broker.fenced, broker.rack, broker.log_dirs, broker.features) == (True, "r", (D,), (("f", 1, 2),))
+    assert broker.endpoint("PLAINTEXT").port == 9092
+    assert broker.endpoint("SSL") is None
+    fold(schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1), image=image)
+    assert image.brokers[1].fenced is False
+    fold(
+        schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, in_controlled_shutdown=1),
+        image=image,
+    )
+    assert (image.brokers[1].in_controlled_shutdown, image.brokers[1].fenced) == (True, False)
+    fold(schema.FenceBrokerRecord(id=1), image=image)
+    assert image.brokers[1].fenced is True
+    fold(schema.UnfenceBrokerRecord(id=1), image=image)
+    assert image.brokers[1].fenced is False
+    fold(schema.UnregisterBrokerRecord(broker_id=1), image=image)
+    assert image.brokers == {}
+
+
+def test_producer_ids_only_rise():
+    image, _ = fold(schema.ProducerIdsRecord(next_producer_id=1000))
+    assert image.next_producer_id == 1000
+    with pytest.raises(InconsistentMetadata, match="back from 1000 to 999"):
+        fold(schema.ProducerIdsRecord(next_producer_id=999), image=image)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        schema.RemoveTopicRecord(topic_id=U),
+        schema.PartitionRecord(partition_id=0, topic_id=U),
+        schema.PartitionChangeRecord(partition_id=0, topic_id=U),
+        schema.PartitionChangeRecord(partition_id=5, topic_id=T),
+        schema.ConfigRecord(resource_type=2, resource_name="u", name="flush.ms", value="1"),
+        schema.TopicRecord(name="t", topic_id=U),
+        schema.FenceBrokerRecord(id=4),
+        schema.UnregisterBrokerRecord(broker_id=4),
+    ],
+)
+def test_a_record_about_nothing_is_refused(record):
+    image, _ = fold(*topic())
+    with pytest.raises(InconsistentMetadata):
+        fold(record, image=image)
+
+
+def test_what_is_not_served_is_kept_by_identity():
+    quota = schema.ClientQuotaRecord(
+        entity=(schema.EntityData(entity_type="user", entity_name="a"),), key="producer_byte_rate", value=1.0
+    )
+    removed = schema.ClientQuotaRecord(entity=quota.entity, key=quota.key, remove=True)
+    acl = schema.AccessControlEntryRecord(id=U, resource_name="t")
+    scram = schema.UserScramCredentialRecord(name="u", mechanism=1, iterations=4096)
+    image, _ = fold(quota, acl, scram, schema.NoOpRecord(), schema.ZkMigrationStateRecord())
+    assert list(image.kept.values()) == [quota, acl, scram]
+    fold(
+        removed,
+        schema.RemoveAccessControlEntryRecord(id=U),
+        schema.RemoveUserScramCredentialRecord(name="u", mechanism=1),
+        image=image,
+    )
+    assert image.kept == {}
+
+
+def test_names_that_differ_in_dot_and_underscore_are_found():
+    image, _ = fold(*topic("a.b_c"), *topic("plain", U))
+    assert image.colliding("a_b_c") == "a.b_c"
+    assert image.colliding("plain") is None
+    fold(schema.RemoveTopicRecord(topic_id=T), image=image)
+    assert image.names_by_unified == {}
+
+
+def test_an_image_written_as_records_is_the_same_image():
+    image, _ = fold(
+        *(schema.FeatureLevelRecord(name="metadata.version", feature_level=30),),
+        schema.RegisterBrokerRecord(broker_id=1, incarnation_id=U, log_dirs=(D,), cordoned_log_dirs=()),
+        *topic("a.b", retention_ms="5"),
+        *topic("u", U, partitions=3),
+        schema.PartitionChangeRecord(partition_id=1, topic_id=U, leader=1, eligible_leader_replicas=(1,)),
+        *records_for_config_change(4, "", {"min.insync.replicas": "1"}),
+        *records_for_config_change(32, "g", {"consumer.session.timeout.ms": "1"}),
+        schema.ProducerIdsRecord(next_producer_id=3000),
+        schema.AccessControlEntryRecord(id=D),
+    )
+    again, _ = fold(*records_of(image))
+    assert again == image
+
+
+@pytest.mark.parametrize(
+    ("state", "raised"),
+    [
+        (dict(leader=1, isr=(1,)), True),
+        (dict(leader=-1, isr=(1, 2)), True),
+        (dict(leader=-1, isr=(), eligible_leader_replicas=(1, 2)), True),
+        (dict(leader=-1, isr=(2,)), False),
+        (dict(leader=-1, isr=(), eligible_leader_replicas=(2,)), False),
+        (dict(leader=2, isr=(1, 2)), False),
+    ],
+)
+def test_a_restart_raises_the_epoch_of_what_this_broker_can_lead(state, raised):
+    image, _ = fold(
+        schema.TopicRecord(name="t", topic_id=T),
+        schema.PartitionRecord(
+            partition_id=0, topic_id=T, replicas=(1, 2), leader_epoch=4, partition_epoch=9, **state
+        ),
+    )
+    fold(*records_for_restart(image, 1), image=image)
+    partition = image.topics["t"].partitions[0]
+    assert (partition.leader, partition.leader_epoch) == ((1, 5) if raised else (state["leader"], 4))
+    if raised:
+        assert 1 in partition.isr
+        assert 1 not in partition.eligible_leader_replicas

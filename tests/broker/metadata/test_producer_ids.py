@@ -1,0 +1,134 @@
+"""No producer id is ever given out twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.metadata.producer_ids import BLOCK_SIZE, PREFETCH_FROM, ProducerIds, ProducerIdsExhausted
+from tests.broker.metadata.world import Gate, open_cluster
+
+
+class Claims:
+    """Blocks in a row; a test decides when they are durable."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.open = asyncio.Event()
+        self.open.set()
+        self.failure: Exception | None = None
+
+    async def __call__(self) -> int:
+        await self.open.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.made += 1
+        return (self.made - 1) * BLOCK_SIZE
+
+
+async def take(ids: ProducerIds, count: int) -> list[int]:
+    taken = []
+    for _ in range(count):
+        producer_id = ids.allocate()
+        taken.append(producer_id if isinstance(producer_id, int) else await producer_id)
+    return taken
+
+
+async def test_ids_are_given_out_in_order_across_blocks():
+    ids = ProducerIds(Claims())
+    assert await take(ids, 3 * BLOCK_SIZE) == list(range(3 * BLOCK_SIZE))
+
+
+async def test_an_id_is_there_at_once_while_the_block_lasts():
+    ids = ProducerIds(Claims())
+    ids.own(5000)
+    assert [ids.allocate() for _ in range(PREFETCH_FROM)] == list(range(5000, 5000 + PREFETCH_FROM))
+
+
+async def test_the_next_block_is_asked_for_at_nine_tenths_and_once():
+    claims = Claims()
+    ids = ProducerIds(claims)
+    ids.own(0)
+    claims.made = 1
+    await take(ids, PREFETCH_FROM - 1)
+    await asyncio.sleep(0)
+    assert claims.made == 1
+    await take(ids, 5)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert claims.made == 2
+    rest = [ids.allocate() for _ in range(BLOCK_SIZE - PREFETCH_FROM)]
+    assert all(isinstance(producer_id, int) for producer_id in rest)
+
+
+async def test_many_that_wait_for_one_block_get_different_ids():
+    claims = Claims()
+    claims.open.clear()
+    ids = ProducerIds(claims)
+    waiting = [asyncio.ensure_future(ids.allocate()) for _ in range(2500)]
+    await asyncio.sleep(0)
+    claims.open.set()
+    taken = await asyncio.gather(*waiting)
+    assert sorted(taken) == list(range(2500))
+
+
+async def test_a_caller_that_gives_up_does_not_take_the_block_with_it():
+    claims = Claims()
+    claims.open.clear()
+    ids = ProducerIds(claims)
+    first, second = asyncio.ensure_future(ids.allocate()), asyncio.ensure_future(ids.allocate())
+    await asyncio.sleep(0)
+    first.cancel()
+    claims.open.set()
+    assert await second == 0
+    assert claims.made == 1
+
+
+async def test_a_block_that_cannot_be_had_is_asked_for_again():
+    claims = Claims()
+    claims.failure = ProducerIdsExhausted()
+    ids = ProducerIds(claims)
+    with pytest.raises(ProducerIdsExhausted):
+        await ids.allocate()
+    claims.failure = None
+    assert await ids.allocate() == 0
+
+
+async def test_a_failed_prefetch_is_nobodys_error():
+    claims = Claims()
+    claims.failure = ProducerIdsExhausted()
+    ids = ProducerIds(claims)
+    ids.own(0)
+    assert await take(ids, BLOCK_SIZE) == list(range(BLOCK_SIZE))
+    with pytest.raises(ProducerIdsExhausted):
+        await ids.allocate()
+
+
+async def test_ids_never_repeat_across_kills(tmp_path):
+    seen: set[int] = set()
+    for taken in (1, 950, 1000, 1001, 3, 0, 2500):
+        cluster = open_cluster(tmp_path)
+        for _ in range(taken):
+            producer_id = cluster.allocate_producer_id()
+            producer_id = producer_id if isinstance(producer_id, int) else await producer_id
+            assert producer_id not in seen
+            seen.add(producer_id)
+        cluster.abandon()
+    assert len(seen) == 5455
+
+
+async def test_a_block_is_durable_before_its_first_id_is_given_out(tmp_path):
+    gate = Gate()
+    cluster = open_cluster(tmp_path, sync=gate)
+    at_start = gate.calls
+    first = cluster.allocate_producer_id()
+    assert (first, gate.calls) == (0, at_start)  # the start itself has made the first block durable
+    for _ in range(BLOCK_SIZE - 1):
+        cluster.allocate_producer_id()
+    later = cluster.allocate_producer_id()
+    assert not isinstance(later, int)
+    assert await later == 1000
+    assert gate.calls == at_start + 1
+    assert cluster.image.next_producer_id == 2000
+    await cluster.close()

@@ -1,0 +1,121 @@
+"""Cluster metadata in a temporary directory, under a clock and a chance that only tests move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from broker.clock import Domain
+from broker.config import broker_config
+from broker.context import RequestContext
+from broker.metadata import Broker, ClusterMetadata, Endpoint, MetadataListener, PartitionState, Topic
+from broker.node import Listener
+from storage.files import AppendFile
+
+NOW_MS = 1_700_000_000_000
+LISTENER = Listener("PLAINTEXT", "0.0.0.0", 9092, "broker.example", 19092)
+
+
+class FixedClock:
+    """Time stands still; the metadata sets no timers."""
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Any:
+        raise AssertionError("no timer is expected here")
+
+
+def open_cluster(
+    directory: Path,
+    *,
+    seed: int = 1,
+    features: Mapping[str, int] | None = None,
+    sync: Callable[[AppendFile], None] = AppendFile.sync,
+    **settings: str,
+) -> ClusterMetadata:
+    """Open the directory as a node's start does. Settings are Kafka's, with underscores."""
+    overrides = {name.replace("_", "."): value for name, value in settings.items()}
+    return ClusterMetadata.open(
+        directory,
+        config=broker_config(overrides),
+        clock=FixedClock(),
+        random=Random(seed),
+        endpoints=[Endpoint("PLAINTEXT", "broker.example", 19092)],
+        features=features,
+        sync=sync,
+    )
+
+
+class Recorder(MetadataListener):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+
+    def on_topic_created(self, topic: Topic) -> None:
+        self.events.append(("created", topic.name, len(topic.partitions), dict(topic.configs)))
+
+    def on_partitions_added(self, topic: Topic, first_new: int) -> None:
+        self.events.append(("grown", topic.name, first_new, len(topic.partitions)))
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        self.events.append(("deleted", topic.name))
+
+    def on_config_changed(self, resource_type: int, resource_name: str) -> None:
+        self.events.append(("configured", resource_type, resource_name))
+
+    def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
+        self.events.append(("led", topic.name, partition.index, partition.leader, partition.leader_epoch))
+
+
+class Gate:
+    """An fsync that a test lets through, counts, or spoils."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.failure: Exception | None = None
+
+    def __call__(self, file: AppendFile) -> None:
+        self.calls += 1
+        if self.failure is not None:
+            raise self.failure
+        file.sync()
+
+
+def context_of(
+    cluster: ClusterMetadata,
+    api_version: int,
+    *,
+    denied: Collection[tuple[str, str, str]] = (),
+    **settings: str,
+) -> RequestContext:
+    """What a handler gets. ``denied`` are (operation, resource type, name) that the principal may not do."""
+    overrides = {name.replace("_", "."): value for name, value in settings.items()}
+    node = SimpleNamespace(
+        node_id=cluster.identity.node_id, metadata=cluster, config=broker_config(overrides)
+    )
+    context = Restricted(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
+    context.denied = set(denied)
+    return context
+
+
+class Restricted(RequestContext):
+    """A principal with some rights taken away."""
+
+    denied: set[tuple[str, str, str]]
+
+    def authorize(self, operation: str, resource_type: str, resource_name: str) -> bool:
+        return (operation, resource_type, resource_name) not in self.denied
+
+
+def away(cluster: ClusterMetadata, node_id: int = 2, *, fenced: bool = True) -> Broker:
+    """Another broker, as the log of a larger cluster would have it."""
+    known = cluster.image.brokers[cluster.identity.node_id]
+    other = replace(known, node_id=node_id, fenced=fenced, endpoints=(Endpoint("PLAINTEXT", "other", 1),))
+    cluster.image.brokers[node_id] = other
+    return other
