@@ -5,7 +5,8 @@ No version has changed anything but the encoding.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from asyncio import Future
+from collections.abc import Sequence
 
 from broker.api import api
 from broker.context import RequestContext
@@ -21,7 +22,7 @@ from protocol.messages.delete_groups import (
 @api(key=42, versions=range(3))
 def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
-) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+) -> DeleteGroupsResponse | Future[DeleteGroupsResponse]:
     names = list(dict.fromkeys(request.groups_names))
     allowed = [name for name in names if context.authorize("DELETE", "GROUP", name)]
     refused = [name for name in names if name not in allowed]

@@ -7,7 +7,7 @@ static members; KIP-559 (v7) tells the protocol's type, and its name may be null
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from asyncio import Future
 from typing import Final
 
 from broker.api import api
@@ -22,7 +22,7 @@ NULL_PROTOCOL_NAME_SINCE: Final = 7
 @api(key=11, versions=range(10))
 def join_group(
     request: JoinGroupRequest, context: RequestContext
-) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+) -> JoinGroupResponse | Future[JoinGroupResponse]:
     if not context.authorize("READ", "GROUP", request.group_id):
         return _spell(JoinGroupResponse(error_code=ErrorCode.group_authorization_failed), context)
     response = context.node.groups.join(request, context.client_id, context.peer, context.api_version)

@@ -6,7 +6,7 @@ one member's result is the answer's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from asyncio import Future
 from typing import Final
 
 from broker.api import api
@@ -21,7 +21,7 @@ MANY_MEMBERS_SINCE: Final = 3
 @api(key=13, versions=range(6))
 def leave_group(
     request: LeaveGroupRequest, context: RequestContext
-) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
     if not context.authorize("READ", "GROUP", request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.group_authorization_failed)
     if context.api_version >= MANY_MEMBERS_SINCE:

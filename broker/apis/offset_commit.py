@@ -6,7 +6,8 @@ epochs; KIP-345 (v7) static members; KIP-848 (v9) member epochs and GROUP_ID_NOT
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from asyncio import Future
+from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
@@ -29,7 +30,7 @@ TOPIC_IDS_SINCE: Final = 10
 @api(key=8, versions=range(2, 11))
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+) -> OffsetCommitResponse | Future[OffsetCommitResponse]:
     answer = _Answer()
     if not context.authorize("READ", "GROUP", request.group_id):
         for topic in request.topics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from asyncio import Future
 
 from broker.api import api
 from broker.context import RequestContext
@@ -21,7 +21,7 @@ from protocol.messages.offset_delete import (
 @api(key=47, versions=range(1))
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
-) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse | Future[OffsetDeleteResponse]:
     if not context.authorize("DELETE", "GROUP", request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.group_authorization_failed)
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}

@@ -6,7 +6,8 @@ KIP-709 (v8) many groups; KIP-848 (v9) member ids and epochs, which classic grou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from asyncio import Future
+from collections.abc import Sequence
 from typing import Final
 
 from broker.api import api
@@ -36,7 +37,7 @@ _Group = OffsetFetchResponseGroup
 @api(key=9, versions=range(1, 11))
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+) -> OffsetFetchResponse | Future[OffsetFetchResponse]:
     if context.api_version >= MANY_GROUPS_SINCE:
         answers = [_fetch(group, request.require_stable, context) for group in request.groups]
         return all_of(answers, lambda groups: OffsetFetchResponse(groups=groups))
@@ -47,7 +48,7 @@ def offset_fetch(
 
 def _fetch(
     group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
-) -> _Group | Awaitable[_Group]:
+) -> _Group | Future[_Group]:
     if not context.authorize("DESCRIBE", "GROUP", group.group_id):
         return _Group(group_id=group.group_id, error_code=ErrorCode.group_authorization_failed)
     if group.topics is None:

@@ -6,7 +6,7 @@ answer waits for the leader.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from asyncio import Future
 from typing import Final
 
 from broker.api import api
@@ -20,7 +20,7 @@ PROTOCOL_SINCE: Final = 5
 @api(key=14, versions=range(6))
 def sync_group(
     request: SyncGroupRequest, context: RequestContext
-) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+) -> SyncGroupResponse | Future[SyncGroupResponse]:
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.inconsistent_group_protocol)

@@ -65,7 +65,8 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, token: object, now_ms: 
     if member.syncing is not None:
         out.append(Answer(member.syncing, sync_error(ErrorCode.rebalance_in_progress)))
     member.syncing = token
-    if member.member_id == group.leader:
+    if member.member_id == group.leader and group.assigned_generation != group.generation:
+        group.assigned_generation = group.generation
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
         # Whom the leader forgot gets nothing, and no error.
         assignments = {each.member_id: given.get(each.member_id, NO_ASSIGNMENT) for each in group.members}
@@ -251,6 +252,8 @@ def stored(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -
     """An append has been committed, or has failed with an error that is meant for clients."""
     if error is ErrorCode.none:
         group.written = append.value
+        # An older append may be committed after a newer one was refused.
+        group.unwritten = group.unwritten and append.value.generation != group.generation
     if group.state is State.DEAD:
         return []
     out: Out = []
@@ -258,13 +261,14 @@ def stored(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -
         case Created() if error is not ErrorCode.none:
             # Whoever waits in a group that does not exist has to come again.
             return bury(group, error, now_ms)
+        case Emptied() if error is not ErrorCode.none:
+            # After a restart the last generation is there again, without anybody in it who lives: its sessions end it.
+            group.unwritten = True
         case Assigned() as assigned:
             _assigned(group, assigned, error, now_ms, out)
         case Replaced() as replaced:
             joining.replacement_stored(group, replaced, error, out)
         case Created() | Emptied():
-            # If an Empty group fails to be written, its last generation comes back with the next start, without
-            # anybody in it who lives: it ends by its sessions.
             pass
     return out
 

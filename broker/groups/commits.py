@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from asyncio import Future
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from broker.deferred import Deferred
 from broker.groups import classic
 from broker.groups.group import State
 from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, Found, Spot
 from broker.groups.shard import NO_PRODUCER, LogRecord, Producer, Shard
-from broker.groups.waiting import Reply
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -54,7 +55,7 @@ Errors = list[ErrorCode]
 
 def commit(
     shard: Shard, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
-) -> Errors | Awaitable[Errors]:
+) -> Errors | Future[Errors]:
     """OffsetCommit."""
     group = shard.memory.groups.get(who.group_id)
     if group is None:
@@ -74,7 +75,7 @@ def commit(
 
 def commit_transactional(
     shard: Shard, who: Committer, offsets: Sequence[OffsetToCommit], producer: Producer
-) -> Errors | Awaitable[Errors]:
+) -> Errors | Future[Errors]:
     """TxnOffsetCommit, once the transaction coordinator has agreed."""
     group = shard.memory.groups.get(who.group_id)
     if group is None:
@@ -92,7 +93,7 @@ def commit_transactional(
 
 def _write(
     shard: Shard, group_id: str, offsets: Sequence[OffsetToCommit], retention_ms: int, producer: Producer
-) -> Errors | Awaitable[Errors]:
+) -> Errors | Future[Errors]:
     now_ms = shard.clock.now_ms()
     has_expiry = retention_ms != NO_RETENTION_OF_ITS_OWN
     metadata_max = shard.config().offset_metadata_max_bytes
@@ -116,13 +117,13 @@ def _write(
         records.append(LogRecord(key, value, VALUE_VERSION_WITH_EXPIRY if has_expiry else VALUE_VERSION))
     if not records:
         return errors
-    reply: Reply[Errors] = Reply()
+    reply: Deferred[Errors] = Deferred()
 
     def committed(error: ErrorCode) -> None:
-        reply.give(errors if error is ErrorCode.none else [error] * len(offsets))
+        reply.resolve(errors if error is ErrorCode.none else [error] * len(offsets))
 
     shard.write(records, committed, producer=producer)
-    return reply.result()
+    return reply.outcome()
 
 
 def _java_length(text: str) -> int:
@@ -132,7 +133,7 @@ def _java_length(text: str) -> int:
 
 def fetch(
     shard: Shard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
-) -> OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]:
+) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
     """OffsetFetch for one group, once everything that was taken in before is committed."""
 
     def answer(error: ErrorCode) -> OffsetFetchResponseGroup:
@@ -202,7 +203,7 @@ def fetched(index: int, found: Found) -> OffsetFetchResponsePartitions:
 
 def delete_offsets(
     shard: Shard, group_id: str, spots: Sequence[Spot]
-) -> tuple[ErrorCode, Errors] | Awaitable[tuple[ErrorCode, Errors]]:
+) -> tuple[ErrorCode, Errors] | Future[tuple[ErrorCode, Errors]]:
     """OffsetDelete: (an error for the whole group, an error for each spot)."""
     group = shard.memory.groups.get(group_id)
     error = ErrorCode.group_id_not_found if group is None else classic.offsets_deletable(group)
@@ -215,23 +216,23 @@ def delete_offsets(
         errors.append(ErrorCode.group_subscribed_to_topic if subscribed else ErrorCode.none)
         if not subscribed and shard.memory.offsets.exists(group_id, (topic, partition)):
             doomed.append(OffsetCommitKey(group_id, topic, partition))
-    reply: Reply[tuple[ErrorCode, Errors]] = Reply()
+    reply: Deferred[tuple[ErrorCode, Errors]] = Deferred()
     shard.write_tombstones(
-        doomed, lambda failure: reply.give((failure, errors if failure is ErrorCode.none else []))
+        doomed, lambda failure: reply.resolve((failure, errors if failure is ErrorCode.none else []))
     )
-    return reply.result()
+    return reply.outcome()
 
 
-def delete_group(shard: Shard, group_id: str) -> ErrorCode | Awaitable[ErrorCode]:
+def delete_group(shard: Shard, group_id: str) -> ErrorCode | Future[ErrorCode]:
     """DeleteGroups: the group with all its offsets, pending ones included."""
     group = shard.memory.groups.get(group_id)
     error = ErrorCode.group_id_not_found if group is None else classic.deletable(group)
     if error is not ErrorCode.none:
         return error
     spots = shard.memory.offsets.all_spots(group_id)
-    reply: Reply[ErrorCode] = Reply()
-    shard.write_tombstones([*_keys(group_id, spots), GroupMetadataKey(group_id)], reply.give)
-    return reply.result()
+    reply: Deferred[ErrorCode] = Deferred()
+    shard.write_tombstones([*_keys(group_id, spots), GroupMetadataKey(group_id)], reply.resolve)
+    return reply.outcome()
 
 
 def expire(shard: Shard, retention_ms: int) -> int:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from asyncio import Future
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain, Timer
+from broker.deferred import Deferred
 from broker.groups import classic, commits
 from broker.groups.commits import Committer, Errors, OffsetToCommit
 from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
 from broker.groups.offsets import Spot
 from broker.groups.shard import Producer, Shard
-from broker.groups.waiting import Reply
 from broker.logging import get_logger
 from broker.metadata.listeners import MetadataListener
 from broker.partition import Partition
@@ -156,7 +157,7 @@ class GroupCoordinator(MetadataListener):
 
     def join(
         self, request: JoinGroupRequest, client_id: str | None, client_host: str, api_version: int
-    ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    ) -> JoinGroupResponse | Future[JoinGroupResponse]:
         config = self._config
         session_timeout_ms = request.session_timeout_ms
         lower, upper = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
@@ -178,20 +179,20 @@ class GroupCoordinator(MetadataListener):
             group, effects = classic.create(request.group_id, shard.memory.rules, now_ms)
             shard.memory.groups[request.group_id] = group
         joiner = classic.Joiner.of(request, client_id, client_host, api_version, str(self._new_uuid()))
-        reply: Reply[JoinGroupResponse] = Reply()
+        reply: Deferred[JoinGroupResponse] = Deferred()
         shard.run(group, [*effects, *classic.join(group, joiner, reply, now_ms)])
-        return reply.result()
+        return reply.outcome()
 
-    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Future[SyncGroupResponse]:
         found = self._group_of(request.group_id)
         if isinstance(found, ErrorCode):
             return SyncGroupResponse(error_code=found)
         shard, group = found
         if group is None:
             return SyncGroupResponse(error_code=ErrorCode.unknown_member_id)
-        reply: Reply[SyncGroupResponse] = Reply()
+        reply: Deferred[SyncGroupResponse] = Deferred()
         shard.run(group, classic.sync(group, request, reply, self._clock.now_ms()))
-        return reply.result()
+        return reply.outcome()
 
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
@@ -211,7 +212,7 @@ class GroupCoordinator(MetadataListener):
 
     def leave(
         self, group_id: str, members: Sequence[MemberIdentity]
-    ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    ) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
         found = self._group_of(group_id)
         if isinstance(found, ErrorCode):
             return LeaveGroupResponse(error_code=found)
@@ -227,9 +228,9 @@ class GroupCoordinator(MetadataListener):
                     for member in members
                 ]
             )
-        reply: Reply[LeaveGroupResponse] = Reply()
+        reply: Deferred[LeaveGroupResponse] = Deferred()
         shard.run(group, classic.leave(group, members, reply, self._clock.now_ms()))
-        return reply.result()
+        return reply.outcome()
 
     def _group_of(self, group_id: str) -> tuple[Shard, ClassicGroup | None] | ErrorCode:
         if not group_id:
@@ -253,7 +254,7 @@ class GroupCoordinator(MetadataListener):
             return ErrorCode.coordinator_load_in_progress
         return [group for shard in shards for group in shard.memory.groups.values()]
 
-    def delete(self, group_id: str) -> ErrorCode | Awaitable[ErrorCode]:
+    def delete(self, group_id: str) -> ErrorCode | Future[ErrorCode]:
         shard = self._shard_of(group_id)
         return shard if isinstance(shard, ErrorCode) else commits.delete_group(shard, group_id)
 
@@ -261,7 +262,7 @@ class GroupCoordinator(MetadataListener):
 
     def commit(
         self, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
-    ) -> Errors | Awaitable[Errors]:
+    ) -> Errors | Future[Errors]:
         shard = self._shard_of(who.group_id)
         if isinstance(shard, ErrorCode):
             return [shard] * len(offsets)
@@ -280,7 +281,7 @@ class GroupCoordinator(MetadataListener):
         *,
         guard: VerificationGuard | None = None,
         verified: bool = False,
-    ) -> Errors | Awaitable[Errors]:
+    ) -> Errors | Future[Errors]:
         """The group's part of TxnOffsetCommit, after the producer was checked: one error for each offset.
 
         ``guard`` and ``verified`` are for the append (``Partition.append_internal``).
@@ -304,7 +305,7 @@ class GroupCoordinator(MetadataListener):
 
     def fetch(
         self, wanted: OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]:
+    ) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
         shard = self._shard_of(wanted.group_id)
         if isinstance(shard, ErrorCode):
             return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=shard)
@@ -312,7 +313,7 @@ class GroupCoordinator(MetadataListener):
 
     def delete_offsets(
         self, group_id: str, spots: Sequence[Spot]
-    ) -> tuple[ErrorCode, Errors] | Awaitable[tuple[ErrorCode, Errors]]:
+    ) -> tuple[ErrorCode, Errors] | Future[tuple[ErrorCode, Errors]]:
         shard = self._shard_of(group_id) if group_id else ErrorCode.invalid_group_id
         return (shard, []) if isinstance(shard, ErrorCode) else commits.delete_offsets(shard, group_id, spots)
 

@@ -66,6 +66,8 @@ class ClassicGroup:
     pending_joins: dict[str, None] = field(default_factory=dict)
     """Ids that were given out with MEMBER_ID_REQUIRED, in order."""
     pending_syncs: set[str] = field(default_factory=set)
+    assigned_generation: int = -1
+    """The generation whose assignments are in the log, or on their way there: the leader is heard once."""
     new_member_added: bool = False
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
@@ -73,6 +75,8 @@ class ClassicGroup:
     """What the members of this generation subscribe to, unparsed; None when that is not for us to know."""
     written: GroupMetadataValue | None = None
     """The last record of this group in the log: what a rebuilt memory would start from."""
+    unwritten: bool = False
+    """It is Empty, and the log does not say so: that record was refused. A restart brings its last members back."""
 
     def move_to(self, state: State, now_ms: int) -> None:
         assert self.state in LEGAL_ORIGINS[state], f"{self.group_id}: {self.state} -> {state}"
@@ -116,18 +120,16 @@ class ClassicGroup:
     def start_generation(self, now_ms: int) -> None:
         self.generation += 1
         self.protocol_name = self.members.select_protocol() if self.members else None
-        self.subscriptions = self._subscriptions()
+        self.note_subscriptions()
         self.pending_syncs.clear()
         self.move_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
 
-    def _subscriptions(self) -> tuple[bytes, ...] | None:
-        if not self.speaks_consumer_protocol:
-            return None
-        if not self.members:
-            return ()
-        if self.protocol_name is None:
-            return None
-        return tuple(member.metadata(self.protocol_name) for member in self.members)
+    def note_subscriptions(self) -> None:
+        """Remember what the members subscribe to under the protocol that was chosen."""
+        if not self.speaks_consumer_protocol or (self.members and self.protocol_name is None):
+            self.subscriptions = None
+        else:
+            self.subscriptions = tuple(member.metadata(self.protocol_name or "") for member in self.members)
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """The topics of the current generation; None if they are unknown.
@@ -217,7 +219,7 @@ class ClassicGroup:
             )
         if group.members and group.leader not in group.members:
             group.leader = next(member.member_id for member in group.members)
-        group.subscriptions = group._subscriptions()
+        group.note_subscriptions()
         return group
 
 

@@ -205,6 +205,7 @@ def _replace_static(
     _update_member(group, new, joiner, token, out)
     rearm_session(new, out)
     if group.state is State.STABLE and group.members.select_protocol() == group.protocol_name:
+        group.note_subscriptions()
         purpose = Replaced(old, new_id, old_leader, joiner.api_version)
         out.append(Append(group.record(), purpose))
     elif group.state is State.PREPARING_REBALANCE:
@@ -241,6 +242,7 @@ def replacement_stored(group: ClassicGroup, replaced: Replaced, error: ErrorCode
         response.error_code = error
         rebalance.answer_join(group, member, response, out)
         _swap_member(group, replaced.new_id, replaced.old, out)
+        group.note_subscriptions()
         rearm_session(replaced.old, out)
         return
     if replaced.api_version >= SKIP_ASSIGNMENT_SINCE:

@@ -102,7 +102,7 @@ class Memory:
 
 def _image_of(group: ClassicGroup) -> dict[str, object]:
     """A group at rest as it is, one in a rebalance as its last record says, since that is what a restart goes back to."""
-    if group.state not in (State.EMPTY, State.STABLE):
+    if group.unwritten or group.state not in (State.EMPTY, State.STABLE):
         if group.written is None:
             group = ClassicGroup(group.group_id, group.rules)
         else:

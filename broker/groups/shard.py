@@ -6,21 +6,22 @@ once it is committed; should that never be, the node leads the partition no more
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from asyncio import Future
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
 from broker.crash import crash_point
+from broker.deferred import Deferred
 from broker.groups import classic
 from broker.groups.effects import Answer, Append, Arm, Assigned, Cancel, Effect, Timer
 from broker.groups.group import ClassicGroup, Rules, State
 from broker.groups.memory import Memory
-from broker.groups.waiting import Reply
 from broker.logging import get_logger
 from broker.partition import Partition
-from protocol.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch
+from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch
 from protocol.errors import ErrorCode
 from protocol.records.group_log import GroupMetadataKey
 from protocol.schema import Key, Value
@@ -171,13 +172,14 @@ class Shard:
         committed: Callable[[ErrorCode], None],
         *,
         producer: Producer = NO_PRODUCER,
+        patient: bool = False,
     ) -> None:
         """Append one batch and take it into memory; ``committed`` is called once, with an error meant for clients."""
         error, end_offset = self._append(records, producer)
         if error is not ErrorCode.none:
             committed(CLIENT_ERRORS.get(error, error))
             return
-        self.when_committed(end_offset, committed)
+        self.when_committed(end_offset, committed, patient=patient)
 
     def _append(self, records: Sequence[LogRecord], producer: Producer) -> tuple[ErrorCode, int]:
         """The only way into the log: (error, offset after the last record)."""
@@ -216,7 +218,7 @@ class Shard:
 
     def write_tombstones(self, keys: Sequence[Key], committed: Callable[[ErrorCode], None]) -> None:
         """Delete what these keys stand for, in as many batches as it takes; the last one is waited for."""
-        room = self.partition.log.config.max_message_bytes // 2
+        room = self.partition.log.config.max_message_bytes - HEADER_BYTES
         pieces: list[list[LogRecord]] = [[]]
         size = 0
         for key in keys:
@@ -234,29 +236,36 @@ class Shard:
                 return
         self.when_committed(end_offset, committed)
 
-    def when_committed(self, end_offset: int, then: Callable[[ErrorCode], None]) -> None:
-        """Once the high watermark is there; at once, as a rule: then there is neither timer nor register."""
+    def when_committed(
+        self, end_offset: int, then: Callable[[ErrorCode], None], *, patient: bool = False
+    ) -> None:
+        """Once the high watermark is there; at once, as a rule: then there is neither timer nor register.
+
+        A client is not kept waiting for longer than ``offsets.commit.timeout.ms``; what it is then told as an error may
+        come true all the same. The state machine of a group (``patient``) must not go by such a guess.
+        """
         commit = _Commit(then)
         self.partition.on_committed(end_offset, commit.finish)
         if commit.done:
             return
         self._commits[commit] = None
         commit.then = partial(self._finished, commit, then)
-        commit.timer = self.clock.call_later_ms(
-            self.config().offsets_commit_timeout_ms,
-            partial(commit.finish, ErrorCode.request_timed_out),
-            Domain.GROUPS,
-        )
+        if not patient:
+            commit.timer = self.clock.call_later_ms(
+                self.config().offsets_commit_timeout_ms,
+                partial(commit.finish, ErrorCode.request_timed_out),
+                Domain.GROUPS,
+            )
 
     def _finished(self, commit: _Commit, then: Callable[[ErrorCode], None], error: ErrorCode) -> None:
         self._commits.pop(commit, None)
         then(error)
 
-    def read(self, answer: Callable[[ErrorCode], T]) -> T | Awaitable[T]:
+    def read(self, answer: Callable[[ErrorCode], T]) -> T | Future[T]:
         """Answer from memory, once all that is in it is committed: nobody may see what could be taken back."""
-        reply: Reply[T] = Reply()
-        self.when_committed(self.partition.log_end_offset, lambda error: reply.give(answer(error)))
-        return reply.result()
+        reply: Deferred[T] = Deferred()
+        self.when_committed(self.partition.log_end_offset, lambda error: reply.resolve(answer(error)))
+        return reply.outcome()
 
     # -- effects ------------------------------------------------------------------------------------------------
 
@@ -276,16 +285,16 @@ class Shard:
                 case Answer() if append is not None:
                     held.append(effect)
                 case Answer(token, response):
-                    cast("Reply[object]", token).give(response)
+                    cast("Deferred[object]", token).resolve(response)
         if append is not None:
             record = LogRecord(GroupMetadataKey(group.group_id), append.value, GROUP_METADATA_VERSION)
-            self.write([record], partial(self._stored, group, append, held))
+            self.write([record], partial(self._stored, group, append, held), patient=True)
 
     def _stored(self, group: ClassicGroup, append: Append, held: Sequence[Answer], error: ErrorCode) -> None:
         self.run(group, classic.stored(group, append, error, self.clock.now_ms()))
         for answer in held:
             response = answer.response if error is ErrorCode.none else type(answer.response)(error_code=error)
-            cast("Reply[object]", answer.token).give(response)
+            cast("Deferred[object]", answer.token).resolve(response)
         if group.state is State.DEAD and self.memory.groups.get(group.group_id) is group:
             del self.memory.groups[group.group_id]
         elif isinstance(append.purpose, Assigned) and group.state is State.STABLE:

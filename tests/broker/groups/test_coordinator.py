@@ -1,0 +1,488 @@
+"""The shell: persist, then answer; loading and unloading; time; limits of one batch."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from broker.crash import on_passage
+from broker.groups import shard as shard_module
+from broker.groups.commits import OffsetToCommit
+from broker.metadata.image import PartitionState, Topic
+from broker.topics import CONSUMER_OFFSETS
+from protocol.batch import RecordBatch
+from protocol.errors import ErrorCode as E
+from protocol.hashing import partition_for
+from protocol.messages.leave_group import MemberIdentity
+from protocol.records.group_log import OffsetCommitKey, OffsetCommitValue, decode_key, decode_value
+from tests.broker.groups.world import World, settled, turn
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+def written(world: World) -> list[tuple[object, object]]:
+    return [
+        (key := decode_key(record.key), decode_value(key, record.value))
+        for batch in world.partition.log.batches()
+        for record in batch.records()
+    ]
+
+
+def last_batch(world: World) -> RecordBatch:
+    return list(world.partition.log.batches())[-1]
+
+
+def commit_transactional(world: World, offset: int = 7, producer_id: int = 1, **changes):
+    fields = {
+        "group_id": "g",
+        "member_id": "",
+        "generation_id": -1,
+        "group_instance_id": None,
+        "producer_id": producer_id,
+        "producer_epoch": 0,
+        "offsets": [OffsetToCommit("t", 0, offset, topic_id=world.topic.topic_id)],
+        "api_version": 3,
+        "verified": True,
+    }
+    return world.groups.commit_transactional(**fields | changes)
+
+
+# -- persist, then answer -------------------------------------------------------------------------------------------
+
+
+async def test_a_commit_is_answered_when_it_is_committed(world: World):
+    world.partition.hold = True
+    answer = world.commit(5)
+    await turn()
+    assert not answer.done()
+    assert world.partition.log_end_offset == 1
+    world.partition.release()
+    assert await answer is E.none
+
+
+async def test_and_at_once_if_that_is_at_once(world: World):
+    assert world.commit(5) is E.none
+    assert world.fetch() == (5, E.none)
+
+
+async def test_nobody_is_shown_what_is_not_committed_yet(world: World):
+    world.commit(5)
+    world.partition.hold = True
+    committing = world.commit(6)
+    fetching = world.fetch()
+    await turn()
+    assert not fetching.done()
+    world.partition.release()
+    assert await fetching == (6, E.none)
+    assert await committing is E.none
+
+
+async def test_a_transactional_commit_under_way_makes_a_stable_fetch_wait_and_then_says_88(world: World):
+    world.partition.hold = True
+    committing = asyncio.ensure_future(commit_transactional(world))
+    fetching = world.fetch(stable=True)
+    world.partition.release()
+    assert await committing == [E.none]
+    assert await fetching == (-1, E.unstable_offset_commit)
+
+
+async def test_a_sync_is_answered_when_the_assignment_is_committed(world: World):
+    joining = world.join(version=3)
+    world.clock.advance(0)
+    member = (await joining).member_id
+    world.partition.hold = True
+    sync = world.sync(member, {member: b"all"})
+    await turn()
+    assert not sync.done()
+    world.partition.release()
+    assert (await sync).assignment == b"all"
+
+
+async def test_the_id_of_a_new_member_is_told_when_its_group_is_committed(world: World):
+    world.partition.hold = True
+    joining = world.join()
+    await turn()
+    assert not joining.done()
+    world.partition.release()
+    assert (await joining).error_code == E.member_id_required
+
+
+async def test_the_empty_group_is_written_before_its_last_member_may_go(world: World):
+    member = await world.member()
+    world.partition.hold = True
+    leaving = world.ask("leave_group", 3, group_id="g", members=[MemberIdentity(member_id=member)])
+    await turn()
+    assert not leaving.done()
+    world.partition.release()
+    assert (await leaving).members[0].error_code == E.none
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [
+        (E.not_enough_replicas, E.coordinator_not_available),
+        (E.unknown_topic_or_partition, E.coordinator_not_available),
+        (E.not_leader_or_follower, E.not_coordinator),
+        (E.kafka_storage_error, E.not_coordinator),
+        (E.message_too_large, E.unknown_server_error),
+        (E.invalid_producer_epoch, E.invalid_producer_epoch),
+    ],
+)
+async def test_a_refused_append_is_told_in_words_that_clients_know(world: World, refusal: E, error: E):
+    member = await world.member(group="h")
+    world.partition.refuse = refusal
+    assert world.commit(5) is error
+    assert commit_transactional(world) == [error]
+    assert world.join().error_code == error
+    leaving = world.ask("leave_group", 3, group_id="h", members=[MemberIdentity(member_id=member)])
+    assert leaving.error_code == error
+    assert world.ask("delete_groups", 1, groups_names=["h"]).results[0].error_code == error
+    world.partition.refuse = E.none
+    assert world.fetch() == (-1, E.none)
+    assert "g" not in {group.group_id for group in world.groups.all_groups()}
+
+
+async def test_a_commit_that_takes_too_long_is_given_up_but_may_still_come_true(world: World):
+    world.partition.hold = True
+    answer = world.commit(5)
+    world.clock.advance(4_999)
+    await turn()
+    assert not answer.done()
+    world.clock.advance(1)
+    assert await answer is E.coordinator_not_available
+    world.partition.release()
+    assert world.fetch() == (5, E.none)
+
+
+async def test_a_client_that_has_gone_hurts_nobody(world: World):
+    joining = world.join(version=3)
+    joining.cancel()
+    await turn()
+    world.clock.advance(0)
+    assert world.partition.log_end_offset == 1
+    world.clock.advance(10_000)
+    world.clock.advance(60_000)
+    assert world.groups.find("g").state == "Empty"
+
+
+# -- what is written ------------------------------------------------------------------------------------------------
+
+
+async def test_a_plain_commit_is_version_4_with_the_topic_s_id(world: World):
+    world.commit(5, metadata="m")
+    assert written(world) == [
+        (
+            OffsetCommitKey("g", "t", 0),
+            OffsetCommitValue(5, -1, "m", world.clock.now, -1, world.topic.topic_id),
+        )
+    ]
+    batch = last_batch(world)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, 0)
+    assert not batch.is_transactional
+
+
+async def test_one_with_a_retention_of_its_own_is_version_1(world: World):
+    world.commit(5, version=3, retention_time_ms=1_000)
+    (record,) = last_batch(world).records()
+    assert record.value[:2] == b"\0\1"
+    assert decode_value(decode_key(record.key), record.value).expire_timestamp_ms == world.clock.now + 1_000
+
+
+async def test_a_transactional_one_has_its_producer_and_sequence_0(world: World):
+    commit_transactional(world)
+    batch = last_batch(world)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (1, 0, 0)
+    assert batch.is_transactional
+    (record,) = batch.records()
+    assert len(record.value) == 24  # without metadata and without a topic id
+
+
+async def test_many_offsets_of_one_request_are_one_batch(world: World):
+    offsets = [OffsetToCommit("t", index, index) for index in range(3)]
+    assert commit_transactional(world, offsets=offsets) == [E.none] * 3
+    assert last_batch(world).record_count == 3
+
+
+async def test_a_commit_that_no_batch_can_hold_is_refused(world: World):
+    world.partition.log.config = type(world.partition.log.config)(max_message_bytes=200)
+    assert world.commit(5) is E.none
+    assert world.commit(5, metadata="x" * 200) is E.unknown_server_error
+    assert world.fetch() == (5, E.none)
+
+
+async def test_a_deletion_takes_as_many_batches_as_it_needs(world: World):
+    world.partition.log.config = type(world.partition.log.config)(max_message_bytes=400)
+    for partition in range(3):
+        for group in ("a", "b"):
+            world.commit(5, partition=partition, group=group)
+    before = world.partition.log_end_offset
+    world.groups.on_topic_deleted(world.topic)
+    assert world.partition.log_end_offset == before + 6
+    assert max(batch.record_count for batch in world.partition.log.batches()) > 1
+    assert last_batch(world).size <= 400
+    assert world.fetch(group="a") == world.fetch(group="b") == (-1, E.none)
+
+
+async def test_the_points_of_a_crash_lie_around_the_append(world: World):
+    passed: list[tuple[str, int]] = []
+    with on_passage(lambda name: passed.append((name, world.partition.log_end_offset))):
+        world.commit(5)
+    assert passed == [("group.append.before", 0), ("group.append.after", 1)]
+
+
+# -- transactions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("committed", "offset"), [(True, 7), (False, 3)])
+async def test_a_marker_decides_when_it_is_committed(world: World, committed: bool, offset: int):
+    world.commit(3)
+    commit_transactional(world)
+    world.partition.hold = True
+    world.marker(1, committed)
+    assert world.groups.memory()[0]["pending"]
+    world.partition.release()
+    assert world.fetch(stable=True) == (offset, E.none)
+
+
+async def test_a_transaction_outlives_a_restart(world: World):
+    commit_transactional(world)
+    world.restart()
+    assert world.fetch(stable=True) == (-1, E.unstable_offset_commit)
+    world.marker(1, True)
+    assert world.fetch(stable=True) == (7, E.none)
+    world.restart()
+    assert world.fetch(stable=True) == (7, E.none)
+
+
+@pytest.mark.parametrize(
+    ("fields", "errors"),
+    [
+        ({}, [E.none]),
+        ({"generation_id": 1}, [E.illegal_generation]),
+        ({"group_id": ""}, [E.invalid_group_id]),
+        (
+            {"offsets": [OffsetToCommit("t", 0, 1, metadata="x" * 4097), OffsetToCommit("t", 1, 1)]},
+            [E.offset_metadata_too_large, E.none],
+        ),
+        ({"offsets": [OffsetToCommit("t", 0, 1, metadata="é" * 4096)]}, [E.none]),
+        ({"offsets": [OffsetToCommit("t", 0, 1, metadata="😀" * 2049)]}, [E.offset_metadata_too_large]),
+    ],
+)
+async def test_transactional_commits_to_a_group_that_nobody_knows(
+    world: World, fields: dict, errors: list[E]
+):
+    assert commit_transactional(world, **fields) == errors
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(1, E.coordinator_not_available), (2, E.coordinator_load_in_progress)]
+)
+async def test_old_producers_are_not_told_of_loading(world: World, version: int, error: E):
+    world.groups._shards[0].loading = True
+    assert commit_transactional(world, api_version=version) == [error]
+
+
+# -- loading --------------------------------------------------------------------------------------------------------
+
+
+async def test_everything_is_there_after_a_restart(world: World):
+    member = await world.member()
+    world.commit(5, generation_id_or_member_epoch=1, member_id=member)
+    before = world.groups.memory()
+    world.restart()
+    assert world.groups.memory() == before
+    assert world.heartbeat(member) is E.none
+    assert world.fetch() == (5, E.none)
+    world.clock.advance(10_000)
+    assert world.heartbeat(member) is E.unknown_member_id
+
+
+async def test_a_long_log_is_loaded_in_turns_and_answers_14_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shard_module, "LOAD_TURN_RECORDS", 2)
+    for offset in range(10):
+        world.commit(offset)
+    world.restart()
+    assert world.commit(99) is E.coordinator_load_in_progress
+    assert world.fetch() == (-1, E.coordinator_load_in_progress)
+    assert world.join().error_code == E.coordinator_load_in_progress
+    assert world.heartbeat("m") is E.none  # nobody can have expired yet
+    assert world.ask("list_groups", 4).error_code == E.coordinator_load_in_progress
+    assert (
+        world.ask("delete_groups", 1, groups_names=["g"]).results[0].error_code
+        == E.coordinator_load_in_progress
+    )
+    assert world.groups.memory() == {}
+    # What is written meanwhile is read as well: a marker, say.
+    world.marker(1, True)
+    await world.groups._loads[0]
+    assert world.fetch() == (9, E.none)
+    assert world.groups._loads == {}
+
+
+async def test_loading_ends_with_the_leadership(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shard_module, "LOAD_TURN_RECORDS", 1)
+    for offset in range(10):
+        world.commit(offset)
+    world.restart()
+    task = world.groups._loads[0]
+    world.groups.unload(0)
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    monkeypatch.undo()
+    assert world.fetch() == (9, E.none)  # it leads after all, and loads again
+    world.groups.close()
+
+
+async def test_a_partition_is_loaded_when_it_is_first_needed():
+    world = World(offsets_partitions=4)
+    world.groups.close()
+    world.commit(5)
+    assert list(world.groups.memory()) == [partition_for("g", 4)]
+
+
+async def test_a_group_lives_where_the_hash_of_its_name_says():
+    world = World(offsets_partitions=4)
+    assert world.groups.partition_for("g") == partition_for("g", 4)
+    world.metadata.topics.pop(CONSUMER_OFFSETS)
+    assert world.groups.partition_for("g") == partition_for("g", 50)
+
+
+async def test_somebody_else_s_groups_are_not_served(world: World):
+    world.partition.leader_id = 2
+    assert world.commit(5) is E.not_coordinator
+    assert world.fetch() == (-1, E.not_coordinator)
+    assert world.join().error_code == E.not_coordinator
+    assert world.sync("m").error_code == E.not_coordinator
+    assert world.heartbeat("m") is E.not_coordinator
+    assert world.ask("leave_group", 3, group_id="g").error_code == E.not_coordinator
+    assert world.ask("describe_groups", 5, groups=["g"]).groups[0].error_code == E.not_coordinator
+    assert world.ask("offset_delete", 0, group_id="g").error_code == E.not_coordinator
+    assert commit_transactional(world) == [E.not_coordinator]
+    assert world.ask("list_groups", 4).error_code == E.none
+
+
+async def test_who_waits_when_the_leadership_goes_is_sent_to_the_new_coordinator(world: World):
+    member = await world.member(group="h")
+    joining = world.join(version=3)
+    world.partition.hold = True
+    committing, fetching = world.commit(5, group="i"), world.fetch(group="i")
+    leaving = world.ask("leave_group", 3, group_id="h", members=[MemberIdentity(member_id=member)])
+    await turn()
+    world.partition.leader_id = 2
+    state = PartitionState(0, (1, 2), (1, 2), 2, 1, 1)
+    world.groups.on_leader_changed(world.metadata.topics[CONSUMER_OFFSETS], state)
+    assert (await joining).error_code == E.not_coordinator
+    assert await committing is E.not_coordinator
+    assert await fetching == (-1, E.not_coordinator)
+    assert (await leaving).error_code == E.not_coordinator
+    assert len(world.clock.armed) == 1  # the expiry
+    world.partition.resign(E.not_leader_or_follower)  # comes too late to matter
+
+
+async def test_a_new_leader_epoch_of_the_same_node_reads_the_log_again(world: World):
+    world.commit(5)
+    shard = world.groups._shards[0]
+    world.partition.leader_epoch = 3
+    world.groups.on_leader_changed(
+        world.metadata.topics[CONSUMER_OFFSETS], world.metadata.topics[CONSUMER_OFFSETS].partitions[0]
+    )
+    assert world.groups._shards[0] is not shard
+    assert world.fetch() == (5, E.none)
+
+
+async def test_close_leaves_no_timer_and_nobody_waiting(world: World):
+    await world.member()
+    joining = world.join(version=3)
+    await turn()
+    world.groups.close()
+    assert world.clock.armed == []
+    assert (await joining).error_code == E.not_coordinator
+
+
+async def test_without_its_topic_there_is_no_coordinator(world: World):
+    world.metadata.topics.pop(CONSUMER_OFFSETS)
+    world.partitions.clear()
+    world.restart()
+    assert world.join().error_code == E.not_coordinator
+
+
+# -- topics and time ------------------------------------------------------------------------------------------------
+
+
+async def test_the_offsets_of_a_deleted_topic_go_with_it(world: World):
+    world.commit(5)
+    world.groups.on_topic_deleted(Topic("t", uuid.UUID(int=9)))
+    assert world.fetch() == (5, E.none)  # that was another topic of this name
+    commit_transactional(world)
+    world.groups.on_topic_deleted(world.topic)
+    assert world.fetch(stable=True) == (-1, E.none)
+    world.marker(1, True)
+    assert world.fetch() == (-1, E.none)
+
+
+async def test_if_the_broker_dies_in_between_they_go_at_the_next_start(world: World):
+    world.commit(5)
+    world.metadata.topics["t"] = Topic("t", uuid.UUID(int=9), world.topic.partitions)
+    world.restart()
+    assert world.fetch() == (-1, E.none)
+
+
+async def test_a_deleted_offsets_topic_takes_everything_with_it(world: World):
+    world.commit(5)
+    topic = world.metadata.topics.pop(CONSUMER_OFFSETS)
+    world.partitions.clear()
+    world.groups.on_topic_deleted(topic)
+    assert world.groups.all_groups() == []
+
+
+async def test_offsets_and_empty_groups_expire_at_the_next_look():
+    world = World(offsets_retention_minutes=20, offsets_retention_check_interval_ms=10 * MINUTE_MS)
+    world.commit(5)
+    world.clock.advance(19 * MINUTE_MS)
+    assert world.fetch() == (5, E.none)
+    world.clock.advance(1 * MINUTE_MS)
+    assert world.fetch() == (-1, E.none)
+    assert world.groups.all_groups() == []
+    world.restart()
+    assert world.groups.all_groups() == []
+
+
+async def test_the_offsets_of_a_group_with_members_stay():
+    world = World(offsets_retention_minutes=20, offsets_retention_check_interval_ms=10 * MINUTE_MS)
+    member = await world.member()
+    world.commit(5, generation_id_or_member_epoch=1, member_id=member)
+    for _ in range(40 * MINUTE_MS // 5_000):
+        world.clock.advance(5_000)
+        assert world.heartbeat(member) is E.none
+    assert world.fetch() == (5, E.none)
+    world.clock.advance(10_000)  # the session ends, and the retention begins
+    world.clock.advance(19 * MINUTE_MS)
+    assert world.fetch() == (5, E.none)
+    world.clock.advance(11 * MINUTE_MS)
+    assert world.fetch() == (-1, E.none)
+    assert world.groups.all_groups() == []
+
+
+async def test_expiry_looks_at_one_partition_a_turn():
+    world = World(offsets_partitions=3, offsets_retention_minutes=1)
+    for group in "abcdef":
+        world.commit(5, group=group)
+    world.clock.advance(600_000)
+    assert world.groups.all_groups() == []
+    assert len(world.clock.armed) == 1
+
+
+async def test_a_group_that_is_deleted_forgets_who_was_about_to_join(world: World):
+    pending = world.join().member_id
+    (deleted,) = world.ask("delete_groups", 1, groups_names=["g"]).results
+    assert deleted.error_code == E.none
+    assert world.join(pending).error_code == E.unknown_member_id
+    assert len(world.clock.armed) == 1
+    assert (await settled(world.join())).error_code == E.member_id_required

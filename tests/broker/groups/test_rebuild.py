@@ -1,0 +1,254 @@
+"""Dropping a coordinator's memory and rebuilding it from its log gives the same memory, field by field."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from broker.groups.commits import Committer, OffsetToCommit
+from broker.groups.group import ClassicGroup, State
+from protocol.errors import ErrorCode as E
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.leave_group import MemberIdentity
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.broker.groups.world import World, subscription
+
+HISTORIES = 1_000
+BATCH = 50
+EVENTS = 40
+GROUPS = ("a", "b", "c")
+PRODUCERS = (1, 2, 3)
+
+
+class History:
+    """Random events at one coordinator with two partitions; some appends wait, some leaders change."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.world = World(
+            offsets_partitions=2,
+            group_initial_rebalance_delay_ms=self.chance.choice((0, 3_000)),
+            group_max_size=self.chance.choice((2, 2**31 - 1)),
+            offsets_retention_minutes=1,
+        )
+        self.futures: list[asyncio.Future] = []
+        self.ending: set[int] = set()
+        self.events: list[tuple[Callable[[], object], int]] = [
+            (self.join, 30),
+            (self.sync, 15),
+            (self.behave, 15),
+            (self.heartbeat, 5),
+            (self.leave, 5),
+            (self.commit, 15),
+            (self.commit_transactional, 15),
+            (self.marker, 10),
+            (self.delete_offsets, 4),
+            (self.delete_group, 3),
+            (self.delete_topic, 1),
+            (self.pass_time, 15),
+            (self.hold, 4),
+            (self.release, 6),
+            (self.refuse, 2),
+            (self.change_leader, 1),
+        ]
+
+    def run(self) -> None:
+        happen, weights = zip(*self.events, strict=True)
+        for event in self.chance.choices(happen, weights, k=EVENTS):
+            outcome = event()
+            self.futures += waiting(outcome)
+        self.release()
+
+    # -- whom it is about ---------------------------------------------------------------------------------------
+
+    @property
+    def groups(self):
+        return self.world.groups
+
+    def group(self) -> tuple[str, ClassicGroup | None]:
+        group_id = self.chance.choice(GROUPS)
+        found = self.groups.find(group_id)
+        return group_id, found if isinstance(found, ClassicGroup) else None
+
+    def member(self, group: ClassicGroup | None) -> tuple[str, str | None]:
+        """A member, a pending id, nobody, or an instance with or without its id."""
+        members = [] if group is None else list(group.members)
+        known = [(each.member_id, each.group_instance_id) for each in members]
+        pending = [] if group is None else [(member_id, None) for member_id in group.pending_joins]
+        return self.chance.choice(
+            [*known, *known, *pending, ("", None), ("nobody", None), ("", "i"), ("nobody", "j")]
+        )
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def join(self):
+        group_id, group = self.group()
+        member_id, instance_id = self.member(group)
+        return self.join_as(group_id, member_id, instance_id or self.chance.choice((None, None, "i", "j")))
+
+    def join_as(self, group_id: str, member_id: str, instance_id: str | None):
+        names = self.chance.choice((["range"], ["range", "roundrobin"], ["roundrobin", "range"]))
+        metadata = self.chance.choice((subscription("t"), subscription("t", "u"), b"garbage"))
+        request = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=self.chance.choice((6_000, 30_000)),
+            rebalance_timeout_ms=self.chance.choice((5_000, 60_000)),
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=self.chance.choice(("consumer", "consumer", "consumer", "connect")),
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name in names],
+        )
+        return self.groups.join(request, "client", "/127.0.0.1", self.chance.choice((0, 3, 5, 9)))
+
+    def behave(self):
+        """Clients do what is expected of them: everybody joins, and the leader assigns."""
+        group_id, group = self.group()
+        if group is None:
+            return
+        for member_id in list(group.pending_joins):
+            self.futures += waiting(self.join_as(group_id, member_id, None))
+        if group.state is State.PREPARING_REBALANCE:
+            for member in group.members:
+                if member.joining is None and member.member_id in group.members:
+                    self.futures += waiting(
+                        self.join_as(group_id, member.member_id, member.group_instance_id)
+                    )
+            self.world.clock.advance(self.chance.choice((0, 3_000)))
+        if group.state is State.COMPLETING_REBALANCE:
+            self.futures += waiting(self.sync_as(group_id, group, group.leader, None))
+
+    def sync(self):
+        group_id, group = self.group()
+        return None if group is None else self.sync_as(group_id, group, *self.member(group))
+
+    def sync_as(self, group_id: str, group: ClassicGroup, member_id: str, instance_id: str | None):
+        return self.groups.sync(
+            SyncGroupRequest(
+                group_id=group_id,
+                generation_id=group.generation,
+                member_id=member_id,
+                group_instance_id=instance_id,
+                assignments=[
+                    SyncGroupRequestAssignment(member_id=each.member_id, assignment=self.chance.randbytes(3))
+                    for each in group.members
+                    if self.chance.random() < 0.8
+                ],
+            )
+        )
+
+    def heartbeat(self):
+        group_id, group = self.group()
+        member_id, instance_id = self.member(group)
+        self.groups.heartbeat(group_id, member_id, instance_id, 1 if group is None else group.generation)
+
+    def leave(self):
+        group_id, group = self.group()
+        leaving = [self.member(group) for _ in range(self.chance.randint(1, 3))]
+        identities = [
+            MemberIdentity(member_id=each, group_instance_id=instance) for each, instance in leaving
+        ]
+        return self.groups.leave(group_id, identities)
+
+    def offsets(self) -> list[OffsetToCommit]:
+        topic_id = self.chance.choice((None, self.world.topic.topic_id))
+        return [
+            OffsetToCommit("t", self.chance.randrange(3), self.chance.randrange(100), 0, "m", topic_id)
+            for _ in range(self.chance.randint(1, 3))
+        ]
+
+    def commit(self):
+        group_id, group = self.group()
+        who = Committer(group_id)
+        if group is not None and group.members:
+            member_id, instance_id = self.member(group)
+            who = Committer(group_id, member_id, group.generation, instance_id)
+        retention_ms = self.chance.choice((-1, -1, 30_000))
+        return self.groups.commit(who, self.offsets(), retention_ms, 8)
+
+    def commit_transactional(self):
+        group_id, _ = self.group()
+        producer = self.chance.choice(PRODUCERS)
+        if producer in self.ending:
+            return (
+                None  # its coordinator lets no transaction begin before the last one's markers are committed
+            )
+        return self.groups.commit_transactional(
+            group_id, "", -1, None, producer, 0, self.offsets(), 3, verified=True
+        )
+
+    def marker(self):
+        producer, committed = self.chance.choice(PRODUCERS), self.chance.random() < 0.6
+        for index, partition in self.world.partitions.items():
+            self.world.marker(producer, committed, partition=index)
+            if partition.hold:
+                self.ending.add(producer)
+
+    def delete_offsets(self):
+        group_id, _ = self.group()
+        return self.groups.delete_offsets(group_id, [("t", self.chance.randrange(3))])
+
+    def delete_group(self):
+        return self.groups.delete(self.group()[0])
+
+    def delete_topic(self):
+        self.groups.on_topic_deleted(self.world.topic)
+
+    def pass_time(self):
+        self.world.clock.advance(self.chance.choice((0, 0, 1_000, 1_000, 6_000, 30_000, 700_000)))
+
+    def hold(self):
+        self.chance.choice(self.world.partitions).hold = True
+
+    def release(self):
+        for partition in self.world.partitions.values():
+            partition.refuse = E.none
+            partition.release()
+        self.ending.clear()
+
+    def refuse(self):
+        self.chance.choice(self.world.partitions).refuse = E.not_enough_replicas
+
+    def change_leader(self):
+        partition = self.chance.choice(self.world.partitions)
+        partition.leader_epoch += 1
+        topic = self.world.metadata.topics[partition.topic]
+        self.groups.on_leader_changed(topic, topic.partitions[partition.index])
+
+
+def waiting(outcome: object) -> list[asyncio.Future]:
+    return [outcome] if isinstance(outcome, asyncio.Future) else []
+
+
+@pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))
+async def test_a_rebuilt_memory_is_the_same(first: int):
+    for seed in range(first, first + BATCH):
+        history = History(seed)
+        history.run()
+        world = history.world
+        before = world.groups.memory()
+        world.groups.close()
+        assert world.clock.armed == [], f"seed {seed}: a timer was left behind"
+        world.restart()
+        assert world.groups.memory() == before, f"seed {seed}"
+        await asyncio.sleep(0)
+        assert all(future.done() for future in history.futures), f"seed {seed}: somebody is still waiting"
+        world.groups.close()
+
+
+async def test_the_histories_are_worth_their_name():
+    """They reach every state, wait, fail, and leave something behind."""
+    states: set[State] = set()
+    waited = left = pending = members = 0
+    for seed in range(100):
+        history = History(seed)
+        history.run()
+        image = history.world.groups.memory().values()
+        states |= {group.state for group in history.world.groups.all_groups()}
+        waited += len(history.futures)
+        left += sum(len(each["committed"]) for each in image)
+        pending += sum(len(each["pending"]) for each in image)
+        members += sum(len(group["members"]) for each in image for group in each["groups"].values())
+        history.world.groups.close()
+    assert states == set(State) - {State.DEAD}
+    assert min(waited, left, pending, members) > 20, (waited, left, pending, members)

@@ -1,0 +1,405 @@
+"""A node in small: real partitions over logs in memory, the real coordinator and handlers, a clock that only tests move.
+
+Requests and answers go through the codec of their version, so that a handler gets what a client can send and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+from broker.api import APIS, discover
+from broker.clock import Domain
+from broker.context import RequestContext
+from broker.groups.coordinator import GroupCoordinator
+from broker.metadata.image import PartitionState, Topic
+from broker.partition import AppendResult, Partition
+from broker.topics import CONSUMER_OFFSETS
+from protocol.batch import EndTxnMarker, RecordBatch, patched_header
+from protocol.codec import client_codec, request_codec
+from protocol.errors import ErrorCode
+from protocol.records.consumer_protocol import Subscription
+from storage.config import LogConfig
+from storage.producers import Producers
+
+NODE_ID = 1
+NOW_MS = 1_700_000_000_000
+KEYS = {
+    "offset_commit": 8,
+    "offset_fetch": 9,
+    "join_group": 11,
+    "heartbeat": 12,
+    "leave_group": 13,
+    "sync_group": 14,
+    "describe_groups": 15,
+    "list_groups": 16,
+    "delete_groups": 42,
+    "offset_delete": 47,
+}
+
+
+class FakeTimer:
+    def __init__(self, due_ms: float, callback: Callable[[], object]) -> None:
+        self.due_ms = due_ms
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeClock:
+    """Time stands still until a test moves it; then timers fire in their order."""
+
+    def __init__(self) -> None:
+        self.now = NOW_MS
+        self._timers: list[FakeTimer] = []
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> FakeTimer:
+        assert domain is Domain.GROUPS
+        timer = FakeTimer(self.now + delay_ms, callback)
+        self._timers.append(timer)
+        return timer
+
+    @property
+    def armed(self) -> list[FakeTimer]:
+        self._timers = [timer for timer in self._timers if not timer.cancelled]
+        return self._timers
+
+    def advance(self, by_ms: int) -> None:
+        end_ms = self.now + by_ms
+        while due := [timer for timer in self.armed if timer.due_ms <= end_ms]:
+            timer = min(due, key=lambda each: each.due_ms)
+            self._timers.remove(timer)
+            self.now = max(self.now, int(timer.due_ms))
+            timer.callback()
+        self.now = end_ms
+
+
+class MemoryLog:
+    """As much of a ``Log`` as a partition and a loader want."""
+
+    def __init__(self, topic_id: uuid.UUID) -> None:
+        self.topic_id = topic_id
+        self.config = LogConfig()
+        self.producers = Producers()
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.flushed_offset = 0
+        self._batches: list[bytes] = []
+
+    def append_data(self, batch: RecordBatch, leader_epoch: int, now_ms: int, timestamp_ms: int) -> int:
+        base_offset = self.log_end_offset
+        data = bytes(batch.data)
+        header = patched_header(data, base_offset, leader_epoch)
+        self._batches.append(header + data[len(header) :])
+        self.log_end_offset = base_offset + batch.last_offset_delta + 1
+        return base_offset
+
+    def append_marker(
+        self,
+        batch: RecordBatch,
+        marker: EndTxnMarker,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int,
+    ) -> int:
+        return self.append_data(batch, leader_epoch, now_ms, batch.max_timestamp)
+
+    def batches(self, offset: int | None = None) -> Iterator[RecordBatch]:
+        for data in list(self._batches):
+            batch = RecordBatch.parse(data)
+            if batch.last_offset >= (offset or 0):
+                yield batch
+
+
+class MemoryPartition(Partition):
+    """``hold`` keeps appends from being committed until ``release``; ``refuse`` makes them fail."""
+
+    def __init__(self, index: int, topic_id: uuid.UUID, clock: FakeClock) -> None:
+        self.hold = False
+        self.refuse = ErrorCode.none
+        super().__init__(
+            CONSUMER_OFFSETS,
+            index,
+            MemoryLog(topic_id),  # type: ignore[arg-type]
+            clock,
+            leader_id=NODE_ID,
+            leader_epoch=0,
+            replicas=[NODE_ID],
+            isr=[NODE_ID],
+        )
+
+    def append_internal(self, records: bytes, **options: Any) -> AppendResult:
+        if self.refuse is not ErrorCode.none:
+            return AppendResult(self.refuse)
+        return super().append_internal(records, **options)
+
+    def advance_high_watermark(self) -> None:
+        if not self.hold:
+            super().advance_high_watermark()
+
+    def release(self) -> None:
+        self.hold = False
+        self.advance_high_watermark()
+
+
+class FakeMetadata:
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+
+    def add(self, name: str, partitions: int) -> Topic:
+        states = [PartitionState(index, (NODE_ID,), (NODE_ID,), NODE_ID, 0, 0) for index in range(partitions)]
+        topic = self.topics[name] = Topic(name, uuid.uuid5(uuid.NAMESPACE_DNS, name), states)
+        return topic
+
+    def topic(self, name: str) -> Topic | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
+        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def subscribe(self, listener: object) -> None:
+        pass
+
+
+class FakeReplicas:
+    def __init__(self, partitions: dict[int, MemoryPartition]) -> None:
+        self.partitions = partitions
+
+    def leader(self, topic: str, index: int) -> Partition | ErrorCode:
+        assert topic == CONSUMER_OFFSETS
+        partition = self.partitions.get(index)
+        if partition is None:
+            return ErrorCode.unknown_topic_or_partition
+        return partition if partition.leader_id == NODE_ID else ErrorCode.not_leader_or_follower
+
+
+class World:
+    """One broker with an offsets topic; ``call`` is a client."""
+
+    def __init__(self, *, offsets_partitions: int = 1, **settings: Any) -> None:
+        discover()
+        self.clock = FakeClock()
+        self.config = SimpleNamespace(
+            **{
+                "group_initial_rebalance_delay_ms": 0,
+                "group_min_session_timeout_ms": 6_000,
+                "group_max_session_timeout_ms": 1_800_000,
+                "group_max_size": 2**31 - 1,
+                "offset_metadata_max_bytes": 4_096,
+                "offsets_commit_timeout_ms": 5_000,
+                "offsets_retention_check_interval_ms": 600_000,
+                "offsets_retention_minutes": 10_080,
+                "offsets_topic_compression_codec": 0,
+                "offsets_topic_num_partitions": 50,
+            }
+            | settings
+        )
+        self.metadata = FakeMetadata()
+        self.topic = self.metadata.add("t", 3)
+        offsets = self.metadata.add(CONSUMER_OFFSETS, offsets_partitions)
+        self.partitions = {
+            index: MemoryPartition(index, offsets.topic_id, self.clock) for index in range(offsets_partitions)
+        }
+        self.replicas = FakeReplicas(self.partitions)
+        self.node = SimpleNamespace(config=self.config, clock=self.clock, metadata=self.metadata)
+        self.denied: set[tuple[str, str, str]] = set()
+        self._uuids = count(1)
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything but the logs."""
+        self.node.groups = self.groups = GroupCoordinator(
+            self.config,  # type: ignore[arg-type]
+            self.clock,
+            self.metadata,  # type: ignore[arg-type]
+            self.replicas,  # type: ignore[arg-type]
+            lambda: f"u{next(self._uuids)}",
+        )
+        self.groups.start()
+
+    @property
+    def partition(self) -> MemoryPartition:
+        return self.partitions[0]
+
+    # -- a client -----------------------------------------------------------------------------------------------
+
+    def ask(self, api: str, version: int, **fields: Any) -> Any:
+        """The answer, or an awaitable of it."""
+        key = KEYS[api]
+        client, server = client_codec(key, version), request_codec(key, version)
+        message = __import__(f"protocol.messages.{api}", fromlist=["*"])
+        request = getattr(message, "".join(part.capitalize() for part in api.split("_")) + "Request")(
+            **fields
+        )
+        frame = b"".join(bytes(chunk) for chunk in client.encode(request))
+        context = _Context(
+            node=self.node,
+            listener=None,
+            api_key=key,
+            api_version=version,
+            client_id="client",
+            peer="/127.0.0.1",
+        )
+        context.denied = self.denied
+        outcome = APIS[key].handler(server.decode(frame, 0), context)
+
+        def seen_by_client(response: Any) -> Any:
+            return client.decode(b"".join(bytes(chunk) for chunk in server.encode(response)), 0)
+
+        if isinstance(outcome, Awaitable):
+            return asyncio.ensure_future(_map(outcome, seen_by_client))
+        return seen_by_client(outcome)
+
+    # -- shorter ------------------------------------------------------------------------------------------------
+
+    def join(self, member_id: str = "", *, version: int = 5, group: str = "g", **changes: Any) -> Any:
+        fields: dict[str, Any] = {
+            "group_id": group,
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "member_id": member_id,
+            "protocol_type": "consumer",
+            "protocols": [offer("range", subscription("t"))],
+        }
+        if version < 1:
+            del fields["rebalance_timeout_ms"]
+        return self.ask("join_group", version, **fields | changes)
+
+    async def member(self, *, group: str = "g", version: int = 5, **changes: Any) -> str:
+        """A member alone in a Stable group: its id."""
+        first = self.join(group=group, version=version, **changes)
+        joining = (
+            first
+            if isinstance(first, Awaitable)
+            else self.join(first.member_id, group=group, version=version, **changes)
+        )
+        self.clock.advance(self.config.group_initial_rebalance_delay_ms)
+        answer = await joining
+        assert answer.error_code == 0
+        await settled(
+            self.sync(
+                answer.member_id, {answer.member_id: b"all"}, group=group, generation=answer.generation_id
+            )
+        )
+        return answer.member_id
+
+    def sync(
+        self,
+        member_id: str,
+        given: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        generation: int = 1,
+        version: int = 3,
+        **changes: Any,
+    ) -> Any:
+        from protocol.messages.sync_group import SyncGroupRequestAssignment as Assignment
+
+        assignments = [Assignment(member_id=each, assignment=data) for each, data in (given or {}).items()]
+        fields = {
+            "group_id": group,
+            "generation_id": generation,
+            "member_id": member_id,
+            "assignments": assignments,
+        }
+        return self.ask("sync_group", version, **fields | changes)
+
+    def heartbeat(
+        self, member_id: str, generation: int = 1, *, group: str = "g", version: int = 3
+    ) -> ErrorCode:
+        answer = self.ask("heartbeat", version, group_id=group, generation_id=generation, member_id=member_id)
+        return ErrorCode(answer.error_code)
+
+    def commit(
+        self, offset: int, *, version: int = 8, group: str = "g", partition: int = 0, **changes: Any
+    ) -> Any:
+        """The code of the one partition, or an awaitable of it."""
+        from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+
+        metadata = changes.pop("metadata", "")
+        rows = [
+            OffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_metadata=metadata
+            )
+        ]
+        named = {"topic_id": self.topic.topic_id} if version >= 10 else {"name": changes.pop("topic", "t")}
+        topics = [OffsetCommitRequestTopic(**named, partitions=rows)]
+        outcome = self.ask("offset_commit", version, **{"group_id": group, "topics": topics} | changes)
+        if isinstance(outcome, Awaitable):
+            return asyncio.ensure_future(_map(outcome, _only_error))
+        return _only_error(outcome)
+
+    def fetch(self, *, group: str = "g", version: int = 7, stable: bool = False, partition: int = 0) -> Any:
+        """(offset, code) of the one partition, or an awaitable of it."""
+        from protocol.messages.offset_fetch import OffsetFetchRequestTopic
+
+        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[partition])]
+        fields = {"group_id": group, "topics": topics} | ({"require_stable": True} if stable else {})
+        outcome = self.ask("offset_fetch", version, **fields)
+        if isinstance(outcome, Awaitable):
+            return asyncio.ensure_future(_map(outcome, _only_offset))
+        return _only_offset(outcome)
+
+    def marker(self, producer_id: int, committed: bool, *, partition: int = 0) -> None:
+        """End a transaction as the transaction coordinator does."""
+        where = self.partitions[partition]
+        result = where.append_marker(producer_id, 0, EndTxnMarker(committed, 0), 0)
+        assert result.error is ErrorCode.none
+
+        def told(error: ErrorCode) -> None:
+            assert error is ErrorCode.none
+            self.groups.on_marker(partition, producer_id, 0, committed, result.base_offset)
+
+        where.on_committed(result.last_offset + 1, told)
+
+
+class _Context(RequestContext):
+    denied: set[tuple[str, str, str]]
+
+    def authorize(self, operation: str, resource_type: str, resource_name: str) -> bool:
+        return (operation, resource_type, resource_name) not in self.denied
+
+
+def offer(name: str, metadata: bytes) -> Any:
+    from protocol.messages.join_group import JoinGroupRequestProtocol
+
+    return JoinGroupRequestProtocol(name=name, metadata=metadata)
+
+
+def subscription(*topics: str) -> bytes:
+    return Subscription(topics=topics).encode(0)
+
+
+def _only_error(response: Any) -> ErrorCode:
+    ((partition,),) = [topic.partitions for topic in response.topics]
+    return ErrorCode(partition.error_code)
+
+
+def _only_offset(response: Any) -> tuple[int, ErrorCode]:
+    if response.error_code:
+        return -1, ErrorCode(response.error_code)
+    ((partition,),) = [topic.partitions for topic in response.topics]
+    return partition.committed_offset, ErrorCode(partition.error_code)
+
+
+async def _map(awaitable: Awaitable[Any], function: Callable[[Any], Any]) -> Any:
+    return function(await awaitable)
+
+
+async def settled(outcome: Any) -> Any:
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+async def turn() -> None:
+    """Let everything that is ready run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
