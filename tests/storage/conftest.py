@@ -1,0 +1,29 @@
+"""A log in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storage.config import LogConfig
+from storage.log import Log
+from tests.storage.logs import TOPIC_ID
+
+MakeLog = Callable[..., Log]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "topic-with-dashes-0"
+
+
+@pytest.fixture
+def make_log(directory: Path) -> MakeLog:
+    """A log that begins empty, with the given settings."""
+
+    def make(**settings: object) -> Log:
+        return Log(directory, TOPIC_ID, LogConfig(**settings))  # type: ignore[arg-type]
+
+    return make

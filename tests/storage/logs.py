@@ -1,0 +1,150 @@
+"""Logs for tests: made of the fewest words, and read back with nothing but `struct` and the layout of the specs."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.batch import EndTxnMarker, RecordBatch, build_batch, end_txn_marker
+from storage.config import LogConfig
+from storage.log import Log
+from storage.recovery import OpenOptions, Recovered, open_log
+
+TOPIC_ID = uuid.UUID("a7ad32e0-e8b6-4c0a-9471-0dfd971c20a9")
+NOW_MS = 1_700_000_000_000
+HEADER = struct.Struct(">qiibIhiqqqhii")
+
+
+def options(clean: bool = True, **changes: object) -> OpenOptions:
+    given = {"topic_id": TOPIC_ID, "config": LogConfig(), "now_ms": NOW_MS, "clean": clean} | changes
+    return OpenOptions(**given)  # type: ignore[arg-type]
+
+
+def reopen(log: Log, *, clean: bool = True, **changes: object) -> Recovered:
+    """Open the same folder again; the log given is left as a killed process leaves it, or closed before."""
+    return open_log(log.directory, options(clean, config=log.config, **changes))
+
+
+def data(
+    count: int = 1,
+    *,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    timestamp_ms: int = NOW_MS,
+    transactional: bool = False,
+    value: bytes = b"value",
+    compression: int = 0,
+) -> RecordBatch:
+    """A batch of ``count`` records; ``producer`` is (id, epoch, base sequence)."""
+    records = [(timestamp_ms, b"key", value) for _ in range(count)]
+    producer_id, epoch, sequence = producer
+    return RecordBatch.parse(
+        build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+            compression=compression,
+        )
+    )
+
+
+def append(log: Log, count: int = 1, *, leader_epoch: int = 0, now_ms: int = NOW_MS, **batch: object) -> int:
+    """Append one batch (see ``data``); returns its base offset."""
+    made = data(count, **batch)  # type: ignore[arg-type]
+    return log.append_data(made, leader_epoch, now_ms, made.max_timestamp)
+
+
+def end(
+    log: Log,
+    producer_id: int,
+    *,
+    committed: bool,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    leader_epoch: int = 0,
+    now_ms: int = NOW_MS,
+) -> int:
+    """Append the marker that ends a producer's transaction; returns its offset."""
+    marker = EndTxnMarker(committed, coordinator_epoch)
+    made = end_txn_marker(
+        producer_id, epoch, committed=committed, coordinator_epoch=coordinator_epoch, timestamp_ms=now_ms
+    )
+    return log.append_marker(RecordBatch.parse(made), marker, leader_epoch, now_ms, 0)
+
+
+class Stored(NamedTuple):
+    """One batch of a `.log` file."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    producer_id: int
+    attributes: int
+
+
+def stored(content: bytes) -> Iterator[Stored]:
+    """The batches of a whole `.log` file."""
+    position = 0
+    while position < len(content):
+        offset, length, _, magic, _, attributes, delta, _, latest, producer, *_ = HEADER.unpack_from(
+            content, position
+        )
+        assert magic == 2
+        yield Stored(position, length + 12, offset, offset + delta, latest, producer, attributes)
+        position += length + 12
+    assert position == len(content)
+
+
+@dataclass
+class Indexes:
+    """What the index files of a segment must hold, by storage.md §4 and §5."""
+
+    offsets: bytes
+    times: bytes
+
+
+def indexes(content: bytes, base_offset: int, interval_bytes: int, *, sealed: bool = True) -> Indexes:
+    offsets: list[bytes] = []
+    times: list[tuple[int, int]] = []
+    since, latest, latest_offset = 0, -1, base_offset
+    for batch in stored(content):
+        if batch.max_timestamp_ms > latest:
+            latest, latest_offset = batch.max_timestamp_ms, batch.last_offset
+        if since > interval_bytes:
+            offsets.append(struct.pack(">ii", batch.last_offset - base_offset, batch.position))
+            if latest > (times[-1][0] if times else -1):
+                times.append((latest, latest_offset))
+            since = 0
+        since += batch.size
+    if sealed and latest > (times[-1][0] if times else -1):
+        times.append((latest, latest_offset))
+    return Indexes(
+        b"".join(offsets), b"".join(struct.pack(">qi", time, offset - base_offset) for time, offset in times)
+    )
+
+
+def aborted(content: bytes) -> list[tuple[int, int, int, int]]:
+    """(producer id, first offset, last offset, last stable offset) of a `.txnindex` file."""
+    entries = list(struct.iter_unpack(">hqqqq", content))
+    assert all(entry[0] == 0 for entry in entries)
+    return [entry[1:] for entry in entries]
+
+
+def contents(directory: Path, suffix: str) -> dict[int, bytes]:
+    """The files of one kind by their offset."""
+    return {int(path.stem): path.read_bytes() for path in sorted(directory.glob(f"*.{suffix}"))}
+
+
+def assert_indexes_match_the_log(log: Log) -> None:
+    """All indexes on the disk are what a reader of the `.log` files alone would compute."""
+    for base, content in contents(log.directory, "log").items():
+        expected = indexes(content, base, log.config.index_interval_bytes)
+        assert (log.directory / f"{base:020d}.index").read_bytes() == expected.offsets
+        assert (log.directory / f"{base:020d}.timeindex").read_bytes() == expected.times
