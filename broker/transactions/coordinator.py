@@ -382,7 +382,7 @@ class TransactionCoordinator:
 
         def arrived(future: asyncio.Future[int]) -> None:
             if future.cancelled() or future.exception() is not None:
-                failed(Answer(ErrorCode.coordinator_not_available))
+                failed(Answer(ErrorCode.coordinator_load_in_progress))
             else:
                 got(future.result())
 
