@@ -106,7 +106,7 @@ def log():
     return Log()
 
 
-# -- repeats ------------------------------------------------------------------------------------------------------
+# -- repeats ------------------------------------------------------------------------------------------------
 
 
 def test_a_repeat_gets_its_old_offset_and_is_not_appended(log):
@@ -150,7 +150,7 @@ def test_what_was_refused_changes_nothing(log):
     assert log.send(1) == 1
 
 
-# -- epochs and sequences -------------------------------------------------------------------------------------------
+# -- epochs and sequences -----------------------------------------------------------------------------------
 
 
 def test_a_producer_id_that_was_never_handed_out_is_accepted(log):
@@ -242,7 +242,7 @@ def test_the_sequence_is_checked_before_the_kind_of_the_batch(log):
     assert log.send(9) is OUT_OF_ORDER
 
 
-# -- verification ---------------------------------------------------------------------------------------------------
+# -- verification -------------------------------------------------------------------------------------------
 
 
 def test_without_a_guard_no_transaction_opens(log):
@@ -369,7 +369,7 @@ def test_a_marker_leaves_the_guards_of_others_alone(log):
     assert log.producers.is_guard_current(OTHER, guard)
 
 
-# -- markers --------------------------------------------------------------------------------------------------------
+# -- markers ------------------------------------------------------------------------------------------------
 
 
 # open transaction?, marker epoch against the entry's epoch 5, expected with version 1 and with version 2
@@ -457,7 +457,7 @@ def test_a_second_marker_changes_nothing_but_the_time(log):
     assert log.unstable is None
 
 
-# -- the stable offset and the aborted index --------------------------------------------------------------------------
+# -- the stable offset and the aborted index ----------------------------------------------------------------
 
 
 def test_nothing_is_unstable_without_a_transaction(log):
@@ -526,7 +526,7 @@ def test_a_commit_is_not_indexed(log):
     assert log.mark(committed=True) is None
 
 
-# -- time -----------------------------------------------------------------------------------------------------------
+# -- time ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("now_ms", "is_gone"), [(NOW + 99, False), (NOW + 100, True), (NOW + 101, True)])
@@ -562,7 +562,7 @@ def test_a_question_that_was_never_answered_expires_by_the_clock(log, now_ms, is
     assert log.producers.is_guard_current(ME, guard) is not is_gone
 
 
-# -- snapshots ------------------------------------------------------------------------------------------------------
+# -- snapshots ----------------------------------------------------------------------------------------------
 
 
 def restored(log: Log, now_ms: int = NOW, expiration_ms: int = 100) -> Log:

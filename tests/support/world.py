@@ -68,6 +68,8 @@ PRODUCER_ID_BLOCK = 1000
 TRANSACTION_STATE = "__transaction_state"
 CONSUMER_OFFSETS = "__consumer_offsets"
 LISTENER = Listener("PLAINTEXT", "", 9092, "localhost", 9092)
+# A sealed segment is synced in a thread, which needs a loop.
+NEVER_ROLL = {"log.roll.ms": str(10**15)}
 
 Settings = Mapping[str, str]
 
@@ -165,7 +167,7 @@ class World:
         seed: int = 0,
     ) -> None:
         self.path = path
-        self.config = broker_config(settings or {})
+        self.config = broker_config({**NEVER_ROLL, **(settings or {})})
         self.clock = FakeClock()
         self.cluster = Cluster(self.config, transaction_version)
         self.random = random.Random(seed)

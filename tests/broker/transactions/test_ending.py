@@ -185,7 +185,7 @@ def test_an_abort_with_nothing_added_has_no_partitions():
     assert complete(after, NOW).state is State.COMPLETE_ABORT
 
 
-# -- the last epoch -----------------------------------------------------------------------------------------------
+# -- the last epoch -----------------------------------------------------------------------------------------
 
 
 @BOTH_VERDICTS
