@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.metadata import changes as records_of_changes
+from broker.metadata.changing import Changing
 from broker.metadata.configs import Settings
 from broker.metadata.creation import (
     RECORDS_PER_REQUEST_MAX,
@@ -28,7 +29,7 @@ from broker.metadata.creation import (
     check_total,
 )
 from broker.metadata.features import check_levels
-from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify
+from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
 from broker.metadata.image import Broker, Changes, Endpoint, Image, Topic
 from broker.metadata.internal_topics import internal_topic
 from broker.metadata.listeners import MetadataListener, tell
@@ -36,7 +37,6 @@ from broker.metadata.log import MetadataLog, MetadataLogFailed, Sync
 from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds, ProducerIdsExhausted
 from broker.metadata.results import CreatedTopic
 from broker.metadata.startup import startup_commits
-from broker.topics import unified_name
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
 from storage.files import AppendFile
@@ -62,7 +62,7 @@ class ClusterMetadata:
         self._random = random
         self._log: MetadataLog
         self._listeners: list[MetadataListener] = []
-        self._changing: dict[str, asyncio.Future[None]] = {}
+        self._changing = Changing()
         self._ensuring: dict[str, asyncio.Task[Topic]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._producer_ids = ProducerIds(self._claim_producer_ids)
@@ -163,7 +163,7 @@ class ClusterMetadata:
         """
         defaults = self._topic_defaults
         check_total(wanted, defaults)
-        await self._settled(new.name for new in wanted)
+        await self._changing.settled(new.name for new in wanted)
         results: list[CreatedTopic | Refused] = []
         records: list[MetadataRecord] = []
         names: set[str] = set()
@@ -196,7 +196,9 @@ class ClusterMetadata:
 
     async def delete_topics(self, topic_ids: Sequence[uuid.UUID]) -> list[Refused | None]:
         """Delete topics; None for each one that is gone now."""
-        await self._settled(topic.name for topic in map(self.topic_by_id, topic_ids) if topic is not None)
+        await self._changing.settled(
+            topic.name for topic in map(self.topic_by_id, topic_ids) if topic is not None
+        )
         results: list[Refused | None] = []
         doomed: dict[uuid.UUID, Topic] = {}
         for topic_id in topic_ids:
@@ -221,7 +223,7 @@ class ClusterMetadata:
         self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> list[Refused | None]:
         """Grow topics; None for each one that has its partitions now."""
-        await self._settled(more.name for more in wanted)
+        await self._changing.settled(more.name for more in wanted)
         results: list[Refused | None] = []
         records: list[MetadataRecord] = []
         for more in wanted:
@@ -289,15 +291,6 @@ class ClusterMetadata:
     def _directories(self) -> Mapping[int, uuid.UUID]:
         return {broker.node_id: broker.log_dirs[0] for broker in self._image.brokers.values()}
 
-    async def _settled(self, names: Iterable[str]) -> None:
-        """Wait until no change of these topics is on its way to the disk: the image does not show it yet.
-
-        Names that collide are one: of "a.b" and "a_b", asked for at once, one must be refused.
-        """
-        keys = [unified_name(name) for name in names]
-        while waiting := {self._changing[key] for key in keys if key in self._changing}:
-            await asyncio.wait(waiting)
-
     async def _commit(self, records: Sequence[MetadataRecord], topics: Iterable[str] = ()) -> None:
         """Make the records durable; ``topics`` are settled again once the image shows them.
 
@@ -306,19 +299,9 @@ class ClusterMetadata:
         if len(records) > RECORDS_PER_REQUEST_MAX:
             raise Refused(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
         done = self._log.commit(records, self._clock.now_ms())
-        for name in topics:
-            key = unified_name(name)
-            self._changing[key] = done
-            done.add_done_callback(self._forgetting(key))
+        self._changing.mark(topics, done)
         # A caller that goes away must not take the commit with it: it is on its way.
         await asyncio.shield(done)
-
-    def _forgetting(self, key: str) -> Callable[[asyncio.Future[None]], None]:
-        def forget(done: asyncio.Future[None]) -> None:
-            if self._changing.get(key) is done:
-                del self._changing[key]
-
-        return forget
 
     async def _create_and_log(self, wanted: Sequence[NewTopic]) -> None:
         try:
@@ -358,11 +341,3 @@ class ClusterMetadata:
         self._image.offset = last_offset
         for listener in self._listeners:
             tell(listener, self._image, changes)
-
-
-def new_id(random: Random) -> uuid.UUID:
-    """A random uuid. Kafka's own never begin with a dash in text, which command lines take for an option."""
-    while True:
-        candidate = uuid.UUID(int=random.getrandbits(128), version=4)
-        if candidate.bytes[0] >> 2 != 0b111110:
-            return candidate

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from storage.checkpoints import format_rows, parse_topic_id, topic_id_text
@@ -35,6 +36,14 @@ class DirectoryIdentity:
     cluster_id: str
     node_id: int
     directory_id: uuid.UUID
+
+
+def new_id(random: Random) -> uuid.UUID:
+    """A random uuid. Kafka's own never begin with a dash in text, which command lines take for an option."""
+    while True:
+        candidate = uuid.UUID(int=random.getrandbits(128), version=4)
+        if candidate.bytes[0] >> 2 != 0b111110:
+            return candidate
 
 
 def identify(

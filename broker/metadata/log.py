@@ -31,7 +31,7 @@ from protocol.records.cluster_metadata import MetadataRecord
 from storage.files import AppendFile, StorageError, sync_directory
 
 SNAPSHOT_FROM_BYTES: Final = 1024 * 1024
-SNAPSHOT_RATIO: Final = 2
+SNAPSHOT_RATIO: Final = 1
 
 Apply = Callable[[Sequence[MetadataRecord], int], None]
 """Told the records of a commit, and the offset of the last."""

@@ -10,9 +10,8 @@ from uuid import UUID
 import pytest
 
 from broker.metadata import CreatedTopic, MorePartitions, NewTopic, Refused
-from broker.metadata.cluster import new_id
 from broker.metadata.features import UnsupportedFeature
-from broker.metadata.files import LOG_DIRECTORY, WrongDirectory
+from broker.metadata.files import LOG_DIRECTORY, WrongDirectory, new_id
 from broker.metadata.framing import decoded
 from broker.metadata.log import MetadataLogFailed
 from protocol.batch import batches
