@@ -133,7 +133,7 @@ class Partition:
     ) -> AppendResult:
         """Append what a client sent: every check of Kafka's LogValidator and of the producer state applies."""
         if required_acks == -1 and not self._has_enough_replicas():
-            return AppendResult(ErrorCode.not_enough_replicas)
+            return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
         now_ms = self._clock.now_ms()
         valid = validate(batch, self.log.config, now_ms)
         if isinstance(valid, Invalid):
@@ -261,7 +261,7 @@ class Partition:
             self.notify()
 
     def on_committed(self, end_offset: int, callback: Committed) -> None:
-        """Call back once the high watermark has reached ``end_offset``: at once if it has, with an error if it never will."""
+        """Call back once the high watermark has reached ``end_offset``: at once if it has, else later."""
         if self.high_watermark >= end_offset:
             callback(ErrorCode.none)
         else:
