@@ -57,8 +57,8 @@ def open_log(directory: Path, options: OpenOptions) -> Recovered:
         _remove_leftovers(directory)
         segments = _segments(directory, options)
         checked = _check_segments(segments, options, recovered)
-        _load_end(segments, options, recovered, checked)
-        recovered.log = _assemble(directory, segments, options)
+        end_offset = _load_end(segments, options, recovered, checked)
+        recovered.log = _assemble(directory, segments, end_offset, options)
         _load_producers(recovered.log, options, checked)
         if read_partition_metadata(directory) is None:
             write_partition_metadata(directory, options.topic_id)
@@ -236,23 +236,23 @@ def _problem(batch: RecordBatch, base_offset: int, previous: int) -> str | None:
     return None
 
 
-def _load_end(segments: list[Segment], options: OpenOptions, recovered: Recovered, checked: set[int]) -> None:
+def _load_end(segments: list[Segment], options: OpenOptions, recovered: Recovered, checked: set[int]) -> int:
     """Where the log ends. A last segment that does not end with a whole batch is checked after all.
 
     A clean stop leaves none such; a partition folder copied from a running broker may be one.
     """
     if not segments:
-        return
+        return options.log_start_offset
     last = segments[-1]
     try:
-        last.load_end()
+        return last.load_end()
     except CorruptBatch:
         _check_segment(last, options, recovered)
         checked.add(last.base_offset)
+        return last.load_end()
 
 
-def _assemble(directory: Path, segments: list[Segment], options: OpenOptions) -> Log:
-    end = segments[-1].load_end() if segments else options.log_start_offset
+def _assemble(directory: Path, segments: list[Segment], end: int, options: OpenOptions) -> Log:
     if end < options.log_start_offset:
         # Everything was deleted before the crash: begin again where the deletion ended.
         for segment in segments:
@@ -298,6 +298,9 @@ def _load_producers(log: Log, options: OpenOptions, checked: set[int]) -> None:
             log.take_snapshot(segment.base_offset)
         _replay(segment, offset, log)
     log.take_snapshot()
+    if checked:
+        # Kafka goes on from the snapshot that it has just taken: the last batch of each producer, not the last five.
+        log.restore_producers(_restored(log.producers.snapshot(), options), log.log_end_offset)
 
 
 def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int) -> int:
@@ -323,6 +326,10 @@ def _read_snapshot(path: Path, options: OpenOptions) -> Producers | None:
     except producer_snapshot.MalformedSnapshot:
         path.unlink()
         return None
+    return _restored(entries, options)
+
+
+def _restored(entries: list[producer_snapshot.ProducerSnapshotEntry], options: OpenOptions) -> Producers:
     return Producers.restore(entries, options.now_ms, options.producer_id_expiration_ms)
 
 
