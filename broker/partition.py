@@ -121,7 +121,10 @@ class Partition:
         unstable = self.log.producers.first_unstable_offset(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
-        return max(unstable, self.log.log_start_offset)
+        if unstable < self.log.log_start_offset:
+            # DeleteRecords has moved the log start into the transaction: Kafka names the batch that it lies in.
+            return self.log.base_offset_at(self.log.log_start_offset)
+        return unstable
 
     def _read_end(self, *, read_committed: bool) -> int:
         return self.last_stable_offset if read_committed else self.high_watermark
@@ -137,13 +140,13 @@ class Partition:
         now_ms = self._clock.now_ms()
         valid = validate(batch, self.log.config, now_ms)
         if isinstance(valid, Invalid):
+            self._say_refused(valid.error, valid.message)
             log_start = self.log.log_start_offset if valid.tells_log_start else -1
             return AppendResult(
                 valid.error,
                 log_start_offset=log_start,
-                message=valid.message
-                if valid.record_errors or valid.error is ErrorCode.invalid_record
-                else None,
+                # Kafka explains single records only; what is wrong with the batch stands in our log.
+                message=valid.message if valid.record_errors else None,
                 record_errors=valid.record_errors,
             )
         if batch.producer_id >= 0:
@@ -190,14 +193,13 @@ class Partition:
         refused = producers.check(batch, origin, guard, verification_enabled=self._verification_enabled())
         if refused is None:
             return None
-        log_events.info(
-            "batch refused",
-            topic=self.topic,
-            partition=self.index,
-            error=refused.error.name,
-            reason=refused.message,
-        )
+        self._say_refused(refused.error, refused.message)
         return AppendResult(refused.error, log_start_offset=self.log.log_start_offset)
+
+    def _say_refused(self, error: ErrorCode, reason: str) -> None:
+        log_events.info(
+            "batch refused", topic=self.topic, partition=self.index, error=error.name, reason=reason
+        )
 
     def _append(self, batch: RecordBatch, now_ms: int, log_append_time_ms: int) -> AppendResult:
         if self.offline is not None:
@@ -328,7 +330,7 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Is the client's view of the leader ours? -1 means that it has none (KIP-320)."""
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+        if current_leader_epoch in (-1, self.leader_epoch):
             return ErrorCode.none
         if current_leader_epoch < self.leader_epoch:
             return ErrorCode.fenced_leader_epoch

@@ -67,11 +67,7 @@ class Produce:
         self._context = context
         self._left = 0
         self.finished = finished
-        self.items = [
-            Item(topic.name, topic.topic_id, data.index)
-            for topic in request.topic_data
-            for data in topic.partition_data
-        ]
+        self.items: list[Item] = []
 
     def run(self) -> None:
         transactional = self._look()
@@ -86,18 +82,17 @@ class Produce:
 
     def _look(self) -> list[Item]:
         """Parse every batch and find its partition; returns the items with transactional batches."""
-        transactional = []
-        items = iter(self.items)
+        # A partition that is named twice gets the last of its batches, as on Kafka.
+        items: dict[tuple[str, UUID | None, int], Item] = {}
         for topic in self._request.topic_data:
             for data in topic.partition_data:
-                item = next(items)
+                item = Item(topic.name, topic.topic_id, data.index)
+                items[topic.name, topic.topic_id, data.index] = item
                 self._locate(item)
                 if item.result is None:
                     self._parse(item, data.records)
-                batch = item.batch
-                if batch is not None and batch.is_transactional:
-                    transactional.append(item)
-        return transactional
+        self.items = list(items.values())
+        return [item for item in self.items if item.batch is not None and item.batch.is_transactional]
 
     def _locate(self, item: Item) -> None:
         """Resolve the topic; whether this node leads it is asked later, as in Kafka."""
@@ -118,17 +113,15 @@ class Produce:
         try:
             batch = RecordBatch.parse(records or b"")
         except CorruptBatch as error:
-            code = ErrorCode.invalid_record
             if error.reason is Reason.SIZE or (error.reason is Reason.MAGIC and _magic(records) > MAGIC):
-                code = ErrorCode.corrupt_message
-            item.result = AppendResult(code, message=str(error))
+                item.result = AppendResult(ErrorCode.corrupt_message, message=str(error))
+            else:
+                item.result = AppendResult(ErrorCode.invalid_record)
             return
         if batch.compression == compression.ZSTD and self._context.api_version < FIRST_VERSION_WITH_ZSTD:
-            item.result = AppendResult(
-                ErrorCode.unsupported_compression_type, message="zstd needs version 7 of Produce"
-            )
+            item.result = AppendResult(ErrorCode.unsupported_compression_type)
         elif records is not None and len(records) > batch.size and _has_batch(records, batch.size):
-            item.result = AppendResult(ErrorCode.invalid_record, message="a partition takes one batch")
+            item.result = AppendResult(ErrorCode.invalid_record)
         else:
             item.batch = batch
 
@@ -136,7 +129,9 @@ class Produce:
         """A transactional batch without an id, or batches of two producers, refuse every partition."""
         error = ErrorCode.none
         producers = {
-            (item.batch.producer_id, item.batch.producer_epoch) for item in transactional if item.batch is not None
+            (item.batch.producer_id, item.batch.producer_epoch)
+            for item in transactional
+            if item.batch is not None
         }
         if self._request.transactional_id is None:
             error = ErrorCode.transactional_id_authorization_failed
@@ -144,8 +139,9 @@ class Produce:
             error = ErrorCode.invalid_producer_id_mapping
         if error is ErrorCode.none:
             return False
+        message = "a request carries the batches of one producer" if len(producers) > 1 else None
         for item in self.items:
-            item.result = AppendResult(error)
+            item.result = AppendResult(error, message=message)
         return True
 
     # -- verifying ----------------------------------------------------------------------------------------------
@@ -184,13 +180,15 @@ class Produce:
 
     def _verification_result(self, error: ErrorCode) -> AppendResult:
         version = self._context.api_version
+        answer = _VERIFICATION_ERRORS.get(error, error)
         if error is ErrorCode.transaction_abortable and version < FIRST_VERSION_WITH_ABORTABLE:
-            error = ErrorCode.invalid_txn_state
+            answer = ErrorCode.invalid_txn_state
         elif error is ErrorCode.concurrent_transactions and version < FIRST_VERSION_WITH_IMPLICIT_ADD:
-            error = ErrorCode.not_enough_replicas
-        else:
-            error = _VERIFICATION_ERRORS.get(error, error)
-        return AppendResult(error)
+            answer = ErrorCode.not_enough_replicas
+        # A code that stands for another one says so, as on Kafka.
+        explained = answer in (ErrorCode.invalid_txn_state, ErrorCode.not_enough_replicas)
+        message = f"The transaction could not be verified: {error.name.upper()}" if explained else None
+        return AppendResult(answer, message=message)
 
     # -- appending ----------------------------------------------------------------------------------------------
 
@@ -265,9 +263,10 @@ class Produce:
             return
         self._left = 0
         for item in waiting:
-            if item.partition is not None and item.result is not None:
-                if item.partition.high_watermark <= item.result.last_offset:
-                    item.result = AppendResult(ErrorCode.request_timed_out)
+            assert item.partition is not None
+            assert item.result is not None
+            if item.partition.high_watermark <= item.result.last_offset:
+                item.result = AppendResult(ErrorCode.request_timed_out)
         self.finished(self.items)
 
 

@@ -23,6 +23,7 @@ class Reason(StrEnum):
     MAGIC = "magic"  # another record format
     COMPRESSION = "compression"
     RECORDS = "records"
+    COUNT = "count"  # the records are sound, and more or fewer than the header says
 
 
 class CorruptBatch(ValueError):
@@ -58,6 +59,8 @@ def decode_records(
         raise CorruptBatch(Reason.RECORDS, f"a batch cannot hold {count} records")
     position = 0
     for _ in range(count):
+        if position == len(body):
+            raise CorruptBatch(Reason.COUNT, f"fewer records than the promised {count}")
         try:
             offset_delta, timestamp_delta, key, value, headers, position = _decode_record(body, position)
         except IndexError:
@@ -73,7 +76,7 @@ def decode_records(
             NO_SEQUENCE if base_sequence < 0 else (base_sequence + offset_delta) & SEQUENCE_MASK,
         )
     if position != len(body):
-        raise CorruptBatch(Reason.RECORDS, f"{len(body) - position} bytes follow the last of {count} records")
+        raise CorruptBatch(Reason.COUNT, f"{len(body) - position} bytes follow the last of {count} records")
 
 
 def _decode_record(

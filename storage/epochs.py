@@ -58,7 +58,7 @@ class LeaderEpochs:
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) for OffsetForLeaderEpoch; UNDEFINED when we cannot know."""
-        if epoch < 0 or not self._epochs or epoch > self.latest:
+        if epoch == -1 or not self._epochs or epoch > self.latest:
             return UNDEFINED
         if epoch == self.latest:
             return epoch, log_end_offset

@@ -288,6 +288,13 @@ class Log:
             return segment.size
         return place.position
 
+    def base_offset_at(self, offset: int) -> int:
+        """The base offset of the batch that holds ``offset``; ``offset`` itself where there is none."""
+        place = self.locate(offset)
+        if place is None:
+            return offset
+        return int.from_bytes(place.segment.log.read(place.position, 8), "big")
+
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """How many bytes a reader at ``offset`` could get; an upper bound where batches are cut."""
         if offset >= end_offset:

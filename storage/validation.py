@@ -11,6 +11,7 @@ from typing import NamedTuple
 from protocol import compression as codecs
 from protocol.batch import (
     CorruptBatch,
+    Reason,
     RecordBatch,
     recompress,
     with_log_append_time,
@@ -47,14 +48,17 @@ def validate(batch: RecordBatch, config: LogConfig, now_ms: int) -> Valid | Inva
         return problem
     log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
     if log_append_time and batch.is_log_append_time:
-        return Invalid(ErrorCode.invalid_timestamp, "producers may not send batches of LogAppendTime")
+        reason = "producers may not send batches of LogAppendTime"
+        return Invalid(ErrorCode.invalid_timestamp, reason, record_errors=[(0, reason)])
     try:
         problem = _check_records(batch, config, now_ms, log_append_time=log_append_time)
         if problem is not None:
             return problem
         batch = _rewrite(batch, config, now_ms, log_append_time=log_append_time)
     except CorruptBatch as error:
-        return Invalid(ErrorCode.invalid_record, str(error))
+        # Kafka foresees a wrong count only; what else can be wrong inside surprises it.
+        foreseen = error.reason is Reason.COUNT
+        return Invalid(ErrorCode.invalid_record if foreseen else ErrorCode.unknown_server_error, str(error))
     if batch.size > config.max_message_bytes:
         return Invalid(ErrorCode.message_too_large, _too_large(batch, config), tells_log_start=False)
     if batch.size > config.segment_bytes:
@@ -78,7 +82,7 @@ def _check_header(batch: RecordBatch, config: LogConfig) -> Invalid | None:
     if not batch.has_valid_crc():
         return Invalid(ErrorCode.corrupt_message, "the CRC does not match", tells_log_start=False)
     if batch.compression > codecs.ZSTD:
-        return Invalid(ErrorCode.invalid_record, f"codec {batch.compression} is not known")
+        return Invalid(ErrorCode.unknown_server_error, f"nobody has defined codec {batch.compression}")
     count = batch.last_offset_delta + 1
     if count <= 0 or batch.record_count <= 0 or count != batch.record_count:
         return Invalid(

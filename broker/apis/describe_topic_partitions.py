@@ -33,7 +33,10 @@ def describe_topic_partitions(
     asked = [topic.name for topic in request.topics]
     wanted = {name for name in asked or context.node.metadata.topics if name >= after}
     if cursor is not None and (cursor.partition_index < 0 or (asked and after not in wanted)):
-        return _refusal(asked)
+        return _refusal(asked, ErrorCode.invalid_request)
+    if any(invalid_topic_name(name) is not None for name in asked):
+        # One name that cannot be fails the whole request on Kafka, which has not foreseen it here.
+        return _refusal(asked, ErrorCode.unknown_server_error)
     allowed = sorted(name for name in wanted if context.authorize("DESCRIBE", "TOPIC", name))
     room = max(min(context.node.config.max_request_partition_size_limit, request.response_partition_limit), 1)
     first = {after: cursor.partition_index} if cursor is not None else {}
@@ -100,9 +103,8 @@ def _partition(
 
 
 def _missing(context: RequestContext, name: str) -> DescribeTopicPartitionsResponseTopic:
-    invalid = invalid_topic_name(name) is not None
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition,
+        error_code=ErrorCode.unknown_topic_or_partition,
         name=name,
         is_internal=is_internal(name),
         topic_authorized_operations=authorized_operations(context, "TOPIC", name),
@@ -113,11 +115,8 @@ def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.topic_authorization_failed, name=name)
 
 
-def _refusal(asked: list[str]) -> DescribeTopicPartitionsResponse:
-    """A cursor that makes no sense: Kafka has no other place for the error than the topics."""
+def _refusal(asked: list[str], error: ErrorCode) -> DescribeTopicPartitionsResponse:
+    """A request that makes no sense: Kafka has no other place for the error than the topics."""
     return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.invalid_request, name=name)
-            for name in asked
-        ]
+        topics=[DescribeTopicPartitionsResponseTopic(error_code=error, name=name) for name in asked]
     )

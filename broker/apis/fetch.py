@@ -16,11 +16,21 @@ from broker.delayed import Delayed
 from broker.fetch_reading import TOPIC_IDS_SINCE, FetchReading, Outcome, replica_id, topic_name
 from broker.fetch_sessions import Answers, Key, Opened, Wanted
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, NodeEndpoint
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+
+ISOLATION_LEVELS = (0, 1)
 
 
 @api(key=1, versions=range(4, 19))
 def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return _impossible(request)
     opened = _open(request, context)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened)
@@ -42,6 +52,27 @@ def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awa
         reading.ready,
         lambda: respond(reading.read()),
     ).future
+
+
+def _impossible(request: FetchRequest) -> FetchResponse:
+    """An isolation level that there is not: Kafka fails as a whole, and says so everywhere."""
+    error = ErrorCode.unknown_server_error
+    return FetchResponse(
+        error_code=error,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=asked.partition, error_code=error, high_watermark=-1, records=b""
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
 
 
 def _open(request: FetchRequest, context: RequestContext) -> Opened | ErrorCode:

@@ -22,6 +22,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
 
@@ -83,6 +84,8 @@ def _find(
     partition = context.node.replicas.leader(name, asked.partition_index)
     if isinstance(partition, ErrorCode):
         return TimestampOffset(partition)
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return TimestampOffset(ErrorCode.unknown_server_error)
     error = partition.check_epoch(asked.current_leader_epoch)
     if error is not ErrorCode.none:
         return TimestampOffset(error)

@@ -1,7 +1,7 @@
 """TxnOffsetCommit: a group's offsets, visible if and only if the transaction commits.
 
-KIP-98. v2 leader epochs; v3 is flexible and carries the member (KIP-447); v4 knows TRANSACTION_ABORTABLE; v5 adds the offsets
-partition to the transaction by itself (KIP-890).
+KIP-98. v2 leader epochs; v3 is flexible and carries the member (KIP-447); v4 knows TRANSACTION_ABORTABLE; v5 adds the
+offsets partition to the transaction by itself (KIP-890).
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class TxnOffsetCommit:
         )
 
 
-@api(key=28, versions=range(0, 6))
+@api(key=28, versions=range(6))
 def txn_offset_commit(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:

@@ -38,7 +38,7 @@ def write_txn_markers(
         for topic in marker.topics
         for index in topic.partition_indexes
     ]
-    results: Results = {marker.producer_id: {} for marker in request.markers}
+    results: Results = {marker.producer_id: {} for marker in request.markers if marker.topics}
     left = len(wanted)
 
     def note(marker: WritableTxnMarker, key: TopicPartition) -> Callable[[ErrorCode, int], None]:

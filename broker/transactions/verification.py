@@ -64,6 +64,10 @@ class Verifier:
         producer's previous transaction is being completed.
         """
         open_questions = [check for check in checks if self._is_asked(check, adds=adds)]
+        if open_questions and not transactional_id:
+            for check in open_questions:
+                check.error = ErrorCode.invalid_request
+            open_questions = []
         if not open_questions:
             then()
         elif adds:
