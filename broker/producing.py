@@ -58,7 +58,7 @@ class Item:
 class Produce:
     """One request under way; ``finished`` is called once, with every item's result in place."""
 
-    __slots__ = ("_context", "_left", "_request", "finished", "items")
+    __slots__ = ("_context", "_has_refused_transactional", "_left", "_request", "finished", "items")
 
     def __init__(
         self, request: ProduceRequest, context: RequestContext, finished: Callable[[Sequence[Item]], object]
@@ -66,12 +66,14 @@ class Produce:
         self._request = request
         self._context = context
         self._left = 0
+        # The name is asked for before anything else, so a batch that is refused on its own counts as well.
+        self._has_refused_transactional = False
         self.finished = finished
         self.items: list[Item] = []
 
     def run(self) -> None:
         transactional = self._look()
-        if transactional and self._refuse_as_a_whole(transactional):
+        if (transactional or self._has_refused_transactional) and self._refuse_as_a_whole(transactional):
             self.finished(self.items)
         elif transactional:
             self._verify(transactional)
@@ -91,6 +93,8 @@ class Produce:
                 self._locate(item)
                 if item.result is None:
                     self._parse(item, data.records)
+                if item.result is not None:
+                    self._has_refused_transactional |= _is_transactional(data.records)
         self.items = list(items.values())
         return [item for item in self.items if item.batch is not None and item.batch.is_transactional]
 
@@ -268,6 +272,13 @@ class Produce:
             if item.partition.high_watermark <= item.result.last_offset:
                 item.result = AppendResult(ErrorCode.request_timed_out)
         self.finished(self.items)
+
+
+def _is_transactional(records: bytes | memoryview | None) -> bool:
+    try:
+        return RecordBatch.parse(records or b"").is_transactional
+    except CorruptBatch:
+        return False
 
 
 def _magic(records: bytes | memoryview | None) -> int:

@@ -66,7 +66,9 @@ def _write(
 ) -> None:
     partition = context.node.replicas.leader(*key)
     if not isinstance(partition, Partition):
-        written(partition, -1)
+        # Kafka looks among its online partitions only.
+        offline = partition is ErrorCode.kafka_storage_error
+        written(ErrorCode.unknown_topic_or_partition if offline else partition, -1)
         return
     write_marker(
         context.node.groups,
