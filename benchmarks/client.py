@@ -123,17 +123,35 @@ def fetch_frame(topic: str, offset: int) -> bytes:
     )
 
 
-def create_topic(client: Client, name: str, partitions: int = 1) -> None:
+def create_topic_frame(name: str, partitions: int = 1) -> bytes:
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    answer = client.ask(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    return frame(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+
+
+def create_topic(client: Client, name: str, partitions: int = 1) -> None:
+    client.send(create_topic_frame(name, partitions))
+    answer = parse(CREATE_TOPICS, bytes(client.receive()))
     if answer.topics[0].error_code:
         raise WrongAnswer(f"CreateTopics: error {answer.topics[0].error_code}")
 
 
+def init_producer_id_frame(transactional_id: str | None = None) -> bytes:
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    return frame(INIT_PRODUCER_ID, request)
+
+
 def init_producer_id(client: Client, transactional_id: str | None = None) -> int:
     """A producer id; the first with a transactional id brings ``__transaction_state`` into being."""
-    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-    return int(_insist(client, INIT_PRODUCER_ID, request).producer_id)
+    deadline = time.monotonic() + 30
+    while True:
+        client.send(init_producer_id_frame(transactional_id))
+        answer = parse(INIT_PRODUCER_ID, bytes(client.receive()))
+        if not answer.error_code:
+            return int(answer.producer_id)
+        if time.monotonic() > deadline:
+            raise WrongAnswer(f"InitProducerId: error {answer.error_code}")
+        # The target is only getting ready.
+        time.sleep(0.05)
 
 
 def find_group_coordinator(client: Client, group: str) -> None:
@@ -145,18 +163,6 @@ def find_group_coordinator(client: Client, group: str) -> None:
             if time.monotonic() > deadline:
                 raise WrongAnswer("no coordinator within 30 s")
             time.sleep(0.05)
-
-
-def _insist(client: Client, api: Api, request: Any) -> Any:
-    """Ask again while the target is only getting ready."""
-    deadline = time.monotonic() + 30
-    while True:
-        answer = client.ask(api, request)
-        if not answer.error_code:
-            return answer
-        if time.monotonic() > deadline:
-            raise WrongAnswer(f"API {api[0]}: error {answer.error_code}")
-        time.sleep(0.05)
 
 
 def in_turn(client: Client, frames: Sequence[bytes]) -> list[bytes]:

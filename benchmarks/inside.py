@@ -1,0 +1,145 @@
+"""Where the broker's own time goes: requests handed to a connection of a broker in this process, without a socket.
+
+``python -m benchmarks.inside produce-small`` prints the CPU time per request, of all rounds the least (so that a busy
+machine does not matter much); with ``--profile`` the functions that it went to. System calls on the log are in it,
+those on sockets are not: `benchmarks.run` measures the whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Any, Final
+
+import uvloop
+
+from benchmarks.client import INIT_PRODUCER_ID as INIT
+from benchmarks.client import (
+    SIZE,
+    create_topic_frame,
+    fetch_frame,
+    init_producer_id_frame,
+    large_batch,
+    parse,
+    produce_frame,
+    small_batch,
+)
+from broker.connection import Connection
+from broker.options import parse as parse_options
+from broker.runtime import Runtime
+
+ROUNDS: Final = 7
+TOPIC: Final = "inside"
+
+
+class Transport:
+    """Takes what the connection writes, and forgets all but the last answer."""
+
+    def __init__(self) -> None:
+        self.last: list[bytes] = []
+        self.answered = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        self.writelines([data])
+
+    def writelines(self, chunks: Iterable[bytes]) -> None:
+        self.last = list(chunks)
+        self.answered.set()
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class Inside:
+    """A connection that is fed by hand, in pieces as large as a socket gives."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._connection = Connection(runtime.connections, runtime.listeners[0])
+        self._transport = Transport()
+        self._connection.connection_made(self._transport)  # type: ignore[arg-type]
+
+    def feed(self, data: bytes) -> None:
+        position, connection = 0, self._connection
+        while position < len(data):
+            buffer = connection.get_buffer(65536)
+            length = min(len(buffer), len(data) - position)
+            buffer[:length] = data[position : position + length]
+            position += length
+            connection.buffer_updated(length)
+
+    async def ask(self, data: bytes) -> bytes:
+        self._transport.answered.clear()
+        self.feed(data)
+        await asyncio.wait_for(self._transport.answered.wait(), 30)
+        return b"".join(bytes(chunk) for chunk in self._transport.last)[SIZE.size :]
+
+    def close(self) -> None:
+        self._connection.connection_lost(None)
+
+
+async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
+    if kind == "produce-small":
+        return [produce_frame(TOPIC, small_batch())] * number
+    if kind == "produce-idempotent":
+        producer_id = parse(INIT, await inside.ask(init_producer_id_frame())).producer_id
+        sequences = count()
+        return [produce_frame(TOPIC, small_batch(producer_id, next(sequences))) for _ in range(number)]
+    large = produce_frame(TOPIC, large_batch())
+    if kind == "produce-large":
+        return [large] * (number // 40)
+    await inside.ask(large)
+    return [fetch_frame(TOPIC, 0)] * (number // 10)
+
+
+async def measure(kind: str, profile: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        runtime = Runtime(parse_options(["--port", "0", "--data-dir", directory]))
+        await runtime.start()
+        inside = Inside(runtime)
+        await inside.ask(create_topic_frame(TOPIC))
+        frames = await frames_of(kind, inside, ROUNDS * 2000)
+        size = len(frames) // ROUNDS
+        if profile:
+            profiler = cProfile.Profile()
+            profiler.runcall(round_us, inside, frames)
+            pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
+        else:
+            least = min(round_us(inside, frames[at * size : (at + 1) * size]) for at in range(ROUNDS))
+            print(f"{kind}: {least:.1f} us per request", flush=True)
+        inside.close()
+        await runtime.stop()
+
+
+def round_us(inside: Inside, frames: Sequence[bytes]) -> float:
+    start = time.process_time()
+    for each in frames:
+        inside.feed(each)
+    return (time.process_time() - start) / len(frames) * 1e6
+
+
+KINDS: Final = ("produce-small", "produce-idempotent", "produce-large", "fetch-large")
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.inside", description=__doc__.splitlines()[0])
+    parser.add_argument("kind", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; default: all")
+    parser.add_argument("--profile", action="store_true", help="show where the time goes")
+    options = parser.parse_args(arguments)
+    for kind in options.kind or KINDS:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(measure(kind, options.profile))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
