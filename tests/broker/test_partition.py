@@ -623,9 +623,7 @@ def test_after_a_restart_the_last_batch_is_still_a_repeat(bench, clean):
         bench.append(idempotent(sequence))
     bench.reopen(clean=clean)
     assert bench.append(idempotent(2)).duplicate
-    expected = bench.append(idempotent(1))
-    if clean:
-        assert expected.error is ErrorCode.out_of_order_sequence_number
+    assert bench.append(idempotent(1)).error is ErrorCode.out_of_order_sequence_number
     assert bench.append(idempotent(3)).base_offset == 3
 
 
