@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
@@ -63,6 +65,41 @@ def used_by(pid: int) -> Iterator[Usage]:
     usage.target_cpu_s = cpu_seconds(pid) - target
     others = _machine_cpu_seconds() - everybody - usage.target_cpu_s - own
     usage.other_cpu = max(others, 0.0) / usage.wall_s
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one request costs the target. Medians of several rounds, for other work on the machine comes and goes."""
+
+    cpu_s: float
+    least_cpu_s: float
+    most_cpu_s: float
+    per_second: float
+    other_cpu: float
+
+
+def cost_of(
+    pid: int,
+    rounds: int,
+    requests: int,
+    work: Callable[[], object],
+    before: Callable[[], object] = lambda: None,
+) -> Cost:
+    """``work`` sends ``requests`` requests, and so it does ``rounds`` times; what is done ``before`` does not count."""
+    usages: list[Usage] = []
+    for _ in range(rounds):
+        before()
+        with used_by(pid) as usage:
+            work()
+        usages.append(usage)
+    cpu = [usage.target_cpu_s / requests for usage in usages]
+    return Cost(
+        median(cpu),
+        min(cpu),
+        max(cpu),
+        requests / median(usage.wall_s for usage in usages),
+        median(usage.other_cpu for usage in usages),
+    )
 
 
 def others_at_rest(seconds: float = 1.0) -> float:

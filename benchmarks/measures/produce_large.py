@@ -18,58 +18,54 @@ from benchmarks.client import (
 )
 from benchmarks.figures import WARM_UP_S, Figure, Run
 from benchmarks.plain import Plain
-from benchmarks.process import used_by
-from benchmarks.targets import Running
+from benchmarks.process import Cost, cost_of
+from benchmarks.targets import Target
 
 TOPIC: Final = "large"
-# The data stays on the disk until the run ends, so the warm-up paces itself.
+# The data stays on the disk until the target ends, so the warm-up paces itself.
 WARM_UP_REQUESTS: Final = 200
-BLOCK: Final = 100
-"""Requests between two looks at memory."""
+REQUESTS: Final = 100
+"""Per round: few, so that the memory that was touched before is still there when it is wanted."""
 SPARE: Final = 20
 
 
 def measure(run: Run) -> Iterator[Figure]:
-    request = produce_frame(TOPIC, large_batch())
-    blocks = run.scaled(15, 10)
-    count = blocks * BLOCK
-    with run.target.running(run.scratch / "produce-large") as target:
-        client = Client(target.connect())
-        create_topic(client, TOPIC)
-        broker = Push(target, client, request, run.scratch / "touch", blocks)
-        check_produced(broker.answers)
-        client.close()
-    with Plain().running(run.scratch / "produce-large-plain") as target:
-        client = Client(target.connect())
-        plain = Push(target, client, request, run.scratch / "touch", blocks)
-        client.close()
+    broker = push(run, run.target)
+    plain = push(run, Plain())
     yield Figure(
         "CPU per Produce of 1 MiB",
-        broker.cpu_s / count * 1000,
+        broker.cpu_s * 1000,
         "ms",
         limit=1.0,
-        baseline=f"receive and plain write {plain.cpu_s / count * 1000:.2f} ms",
-        note=f"{count * LARGE_BATCH_BYTES / broker.wall_s / 1e6:.0f} MB/s, one connection, one in flight",
+        baseline=f"receive and plain write {plain.cpu_s * 1000:.2f} ms",
+        note=f"{broker.least_cpu_s * 1000:.2f} to {broker.most_cpu_s * 1000:.2f};"
+        f" {broker.per_second * LARGE_BATCH_BYTES / 1e6:.0f} MB/s, one in flight",
         other_cpu=broker.other_cpu,
     )
 
 
-class Push:
-    """A warm-up and then so many blocks of requests, one in flight."""
-
-    def __init__(self, target: Running, client: Client, request: bytes, scratch: Path, blocks: int) -> None:
-        self.answers: list[bytes] = []
-        self.cpu_s = self.wall_s = self.other_cpu = 0.0
+def push(run: Run, kind: Target) -> Cost:
+    request = produce_frame(TOPIC, large_batch())
+    answers: list[bytes] = []
+    with kind.running(run.scratch / f"produce-large-{kind.name}") as target:
+        client = Client(target.connect())
+        if kind is run.target:
+            create_topic(client, TOPIC)
         for _ in range(WARM_UP_REQUESTS):
             in_turn(client, [request])
             time.sleep(WARM_UP_S / WARM_UP_REQUESTS)
-        for _ in range(blocks):
-            touch_memory(scratch, (BLOCK + SPARE) * LARGE_BATCH_BYTES)
-            with used_by(target.pid) as usage:
-                self.answers += in_turn(client, [request] * BLOCK)
-            self.cpu_s += usage.target_cpu_s
-            self.wall_s += usage.wall_s
-            self.other_cpu += usage.other_cpu / blocks
+
+        costs = cost_of(
+            target.pid,
+            run.scaled(20, 10),
+            REQUESTS,
+            lambda: answers.extend(in_turn(client, [request] * REQUESTS)),
+            before=lambda: touch_memory(run.scratch / "touch", (REQUESTS + SPARE) * LARGE_BATCH_BYTES),
+        )
+        client.close()
+    if kind is run.target:
+        check_produced(answers)
+    return costs
 
 
 def touch_memory(path: Path, size: int) -> None:

@@ -18,49 +18,51 @@ from benchmarks.client import (
 )
 from benchmarks.figures import WARM_UP_S, Figure, Run
 from benchmarks.plain import Plain
-from benchmarks.process import Usage, used_by
+from benchmarks.process import Cost, cost_of
 from benchmarks.targets import Running
 
 TOPIC: Final = "small"
 CONNECTIONS: Final = 64
 LIMIT_US: Final = 60
-CHUNK: Final = 500
 
 Frames = Callable[[int], Sequence[bytes]]
 """Makes the next so many requests."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
-    count = run.scaled(20_000, 5_000)
     same = produce_frame(TOPIC, small_batch())
+
+    def plainly(number: int) -> Sequence[bytes]:
+        return [same] * number
+
     with Plain().running(run.scratch / "produce-small-plain") as target:
-        plain, _ = one_connection(target, lambda number: [same] * number, count)
-    baseline = f"plain echo {plain.target_cpu_s / count * 1e6:.0f} us"
+        plain, _ = one_connection(run, target, plainly)
+    baseline = f"plain echo {plain.cpu_s * 1e6:.0f} us"
     with run.target.running(run.scratch / "produce-small") as target:
         client = Client(target.connect())
         create_topic(client, TOPIC, CONNECTIONS)
         producer_id = init_producer_id(client)
         client.close()
-        usage, answers = one_connection(target, lambda number: [same] * number, count)
+        cost, answers = one_connection(run, target, plainly)
         check_produced(answers)
-        yield figure("CPU per small Produce, one connection", usage, count, baseline)
-        usage, answers = one_connection(target, idempotent(producer_id), count)
+        yield figure("CPU per small Produce, one connection", cost, baseline)
+        cost, answers = one_connection(run, target, idempotent(producer_id))
         check_produced(answers)
-        yield figure("CPU per small idempotent Produce, one connection", usage, count, baseline)
-        usage, answers = many_connections(target, count)
+        yield figure("CPU per small idempotent Produce, one connection", cost, baseline)
+        cost, answers = many_connections(run, target)
         check_produced(answers)
-        yield figure(f"CPU per small Produce, {CONNECTIONS} connections", usage, count, baseline)
+        yield figure(f"CPU per small Produce, {CONNECTIONS} connections", cost, baseline)
 
 
-def figure(name: str, usage: Usage, count: int, baseline: str) -> Figure:
+def figure(name: str, cost: Cost, baseline: str) -> Figure:
     return Figure(
         name,
-        usage.target_cpu_s / count * 1e6,
+        cost.cpu_s * 1e6,
         "us",
         limit=LIMIT_US,
         baseline=baseline,
-        note=f"{count / usage.wall_s:,.0f} requests/s",
-        other_cpu=usage.other_cpu,
+        note=f"{cost.least_cpu_s * 1e6:.0f} to {cost.most_cpu_s * 1e6:.0f}; {cost.per_second:,.0f} requests/s",
+        other_cpu=cost.other_cpu,
     )
 
 
@@ -71,34 +73,43 @@ def idempotent(producer_id: int) -> Frames:
     ]
 
 
-def one_connection(target: Running, frames: Frames, count: int) -> tuple[Usage, list[bytes]]:
+def one_connection(run: Run, target: Running, frames: Frames) -> tuple[Cost, list[bytes]]:
     """One request in flight."""
     client = Client(target.connect())
+    answers: list[bytes] = []
+    ready: list[Sequence[bytes]] = []
+    requests = run.scaled(10_000, 5_000)
     warm = time.monotonic() + WARM_UP_S
     while time.monotonic() < warm:
-        in_turn(client, frames(CHUNK))
-    ready = frames(count)
-    with used_by(target.pid) as usage:
-        answers = in_turn(client, ready)
+        in_turn(client, frames(500))
+    cost = cost_of(
+        target.pid,
+        run.scaled(8, 3),
+        requests,
+        lambda: answers.extend(in_turn(client, ready.pop())),
+        before=lambda: ready.append(frames(requests)),
+    )
     client.close()
-    return usage, answers
+    return cost, answers
 
 
-def many_connections(target: Running, count: int) -> tuple[Usage, list[bytes]]:
+def many_connections(run: Run, target: Running) -> tuple[Cost, list[bytes]]:
     """One request in flight on each connection, to a partition of its own; all are sent before any is awaited."""
     clients = [Client(target.connect()) for _ in range(CONNECTIONS)]
     frames = [produce_frame(TOPIC, small_batch(), index) for index in range(CONNECTIONS)]
+    answers: list[bytes] = []
+    turns = run.scaled(10_000, 5_000) // CONNECTIONS
 
-    def one_round() -> list[bytes]:
-        for client, each in zip(clients, frames, strict=True):
-            client.send(each)
-        return [bytes(client.receive()) for client in clients]
+    def work() -> None:
+        for _ in range(turns):
+            for client, each in zip(clients, frames, strict=True):
+                client.send(each)
+            answers.extend(bytes(client.receive()) for client in clients)
 
     warm = time.monotonic() + WARM_UP_S
     while time.monotonic() < warm:
-        one_round()
-    with used_by(target.pid) as usage:
-        answers = [answer for _ in range(count // CONNECTIONS) for answer in one_round()]
+        work()
+    cost = cost_of(target.pid, run.scaled(8, 3), turns * CONNECTIONS, work)
     for client in clients:
         client.close()
-    return usage, answers
+    return cost, answers
