@@ -34,8 +34,8 @@ def describe_topic_partitions(
     wanted = {name for name in asked or context.node.metadata.topics if name >= after}
     if cursor is not None and (cursor.partition_index < 0 or (asked and after not in wanted)):
         return _refusal(asked, ErrorCode.invalid_request)
-    if any(invalid_topic_name(name) is not None for name in asked):
-        # One name that cannot be fails the whole request on Kafka, which has not foreseen it here.
+    if cursor is None and "" in asked:
+        # Kafka takes the empty name for that of the cursor that is not there, and falls over it.
         return _refusal(asked, ErrorCode.unknown_server_error)
     allowed = sorted(name for name in wanted if context.authorize("DESCRIBE", "TOPIC", name))
     room = max(min(context.node.config.max_request_partition_size_limit, request.response_partition_limit), 1)
@@ -103,8 +103,9 @@ def _partition(
 
 
 def _missing(context: RequestContext, name: str) -> DescribeTopicPartitionsResponseTopic:
+    invalid = invalid_topic_name(name) is not None
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.unknown_topic_or_partition,
+        error_code=ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition,
         name=name,
         is_internal=is_internal(name),
         topic_authorized_operations=authorized_operations(context, "TOPIC", name),

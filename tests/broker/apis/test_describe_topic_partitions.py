@@ -92,6 +92,12 @@ async def test_cursors(cluster):
     assert page(ask(cluster, cursor=("b", 1))) == ([("c", 0, [0])], None)
 
 
+async def test_an_empty_name_is_more_than_kafka_can_bear(cluster):
+    await cluster.create_topics([NewTopic("a")])
+    failed = ErrorCode.unknown_server_error
+    assert page(ask(cluster, "a", "")) == ([("a", failed, []), ("", failed, [])], None)
+
+
 async def test_rights(cluster):
     await cluster.create_topics([NewTopic("a"), NewTopic("b")])
     denied = {("DESCRIBE", "TOPIC", "a")}
