@@ -154,7 +154,7 @@ def test_an_index_that_is_off_by_one_would_be_noticed(dump: Dump, log: Log, tmp_
         content = bytearray(path.read_bytes())
         content[3 if suffix == "index" else entry - 1] ^= 1  # the last byte of the first entry's offset
         path.write_bytes(content)
-        with pytest.raises(AssertionError, match="ismatch|not found"):
+        with pytest.raises(AssertionError, match=r"ismatch|not found"):
             dump([path])
 
 
