@@ -225,6 +225,19 @@ def test_between_the_answer_and_complete_everybody_has_to_come_again(kafka, vers
     assert kafka.add("tx", producer_id, epoch_after, ("t", 0)) == {("t", 0): OK}
 
 
+def test_until_complete_is_written_not_even_strangers_hear_anything_else(kafka):
+    """What is pending comes before producer ids, epochs and verdicts."""
+    producer_id, epoch = kafka.init()
+    send(kafka, producer_id, epoch)
+    kafka.end("tx", producer_id, epoch, committed=True)
+    concurrent = ErrorCode.concurrent_transactions
+    assert kafka.add("tx", producer_id + 9, epoch, ("t", 0)) == {("t", 0): concurrent}
+    assert kafka.add("tx", producer_id, epoch + 7, ("t", 0)) == {("t", 0): concurrent}
+    assert kafka.ask_init(producer_id=producer_id + 9, epoch=0).error_code == concurrent
+    assert kafka.end("tx", producer_id, epoch, committed=False)[0] == concurrent
+    assert kafka.end("tx", producer_id + 9, epoch, committed=True)[0] == concurrent
+
+
 def test_a_retry_of_version_1_is_told_to_wait_and_then_that_all_is_well(kafka):
     producer_id, epoch = kafka.init()
     send(kafka, producer_id, epoch)
