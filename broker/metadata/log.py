@@ -158,8 +158,13 @@ class MetadataLog:
         if failure is not None:
             self._fail(group + self._written, failure)
             return
-        for commit in group:
-            self._apply(commit.records, commit.last_offset)
+        try:
+            for commit in group:
+                self._apply(commit.records, commit.last_offset)
+        except Exception as broken:
+            # Memory and log do not agree any more: nobody may wait for ever, and nothing may build on it.
+            self._fail(group + self._written, broken)
+            raise
         for commit in group:
             if not commit.done.done():
                 commit.done.set_result(None)
@@ -168,7 +173,7 @@ class MetadataLog:
 
     def _fail(self, group: list[_Commit], failure: BaseException) -> None:
         """After a failed fsync the kernel may have dropped the pages: trying again would prove nothing."""
-        self._failure = MetadataLogFailed(f"the metadata log could not be synced: {failure}")
+        self._failure = MetadataLogFailed(f"the metadata log has failed: {failure}")
         self._written = []
         for commit in group:
             if not commit.done.done():

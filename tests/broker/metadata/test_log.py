@@ -248,6 +248,21 @@ async def test_a_failed_sync_fails_all_that_wait_and_all_that_follows(directory)
     await opened.log.close()
 
 
+async def test_nobody_waits_for_a_commit_that_could_not_be_applied(directory):
+    opened = Opened(directory)
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, details: told.append(details["exception"]))
+    opened.log._apply = lambda records, last_offset: {}[last_offset]
+    commits = [opened.log.commit(topic(number), NOW_MS) for number in (1, 2)]
+    for commit in commits:
+        with pytest.raises(MetadataLogFailed):
+            await commit
+    with pytest.raises(MetadataLogFailed):
+        opened.log.commit(topic(3), NOW_MS)
+    assert [type(error) for error in told] == [KeyError]
+    await opened.log.close()
+
+
 async def test_a_failed_write_is_cut_off_again(directory, monkeypatch):
     opened = Opened(directory)
     await opened.log.commit(topic(1), NOW_MS)
