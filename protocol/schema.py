@@ -3,7 +3,7 @@
 A record is a slotted dataclass. Each field is declared with its wire type, in wire order, with the versions
 that have it; the encoder and decoder of a version are put together from that once and kept:
 
-    @dataclass(slots=True)
+    @slotted
     class OffsetCommitValue(Value):
         VERSIONS = range(5)
         FLEXIBLE = 4  # from this version on: compact lengths and tagged fields

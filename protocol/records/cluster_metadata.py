@@ -6,7 +6,6 @@ types are kept so that older logs can be read.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
@@ -28,11 +27,11 @@ from protocol.schema import (
     uint16,
     uuid,
 )
+from protocol.slotted import slotted
 from protocol.varint import read_unsigned_varint, unsigned_varint
 from protocol.wire_types import INT32, STRING, UUID_TYPE
 
 # The calls in these classes are `dataclasses.field` in disguise, which the linter cannot see for every type.
-# ruff: noqa: RUF009
 
 FRAME_VERSION = 1
 
@@ -46,7 +45,7 @@ class MetadataRecord(Record):
     TYPE: ClassVar[int]
 
 
-@dataclass(slots=True, frozen=True)
+@slotted(frozen=True)
 class UnknownMetadataRecord:
     """A record of a type that is not known here; a loader passes over it."""
 
@@ -58,7 +57,7 @@ class UnknownMetadataRecord:
 # Brokers
 
 
-@dataclass(slots=True)
+@slotted
 class BrokerEndpoint(Structure):
     name: str = string()
     host: str = string()
@@ -66,14 +65,14 @@ class BrokerEndpoint(Structure):
     security_protocol: int = int16()
 
 
-@dataclass(slots=True)
+@slotted
 class BrokerFeature(Structure):
     name: str = string()
     min_supported_version: int = int16()
     max_supported_version: int = int16()
 
 
-@dataclass(slots=True)
+@slotted
 class RegisterBrokerRecord(MetadataRecord):
     TYPE: ClassVar[int] = 0
     VERSIONS: ClassVar[range] = range(5)
@@ -91,7 +90,7 @@ class RegisterBrokerRecord(MetadataRecord):
     cordoned_log_dirs: Sequence[UUID | None] | None = nullable_array(UUID_TYPE, since=4, tag=1)
 
 
-@dataclass(slots=True)
+@slotted
 class UnregisterBrokerRecord(MetadataRecord):
     TYPE: ClassVar[int] = 1
 
@@ -99,7 +98,7 @@ class UnregisterBrokerRecord(MetadataRecord):
     broker_epoch: int = int64()
 
 
-@dataclass(slots=True)
+@slotted
 class TopicRecord(MetadataRecord):
     TYPE: ClassVar[int] = 2
 
@@ -107,7 +106,7 @@ class TopicRecord(MetadataRecord):
     topic_id: UUID | None = uuid()
 
 
-@dataclass(slots=True)
+@slotted
 class PartitionRecord(MetadataRecord):
     TYPE: ClassVar[int] = 3
     VERSIONS: ClassVar[range] = range(3)
@@ -127,7 +126,7 @@ class PartitionRecord(MetadataRecord):
     last_known_elr: Sequence[int] | None = nullable_array(INT32, since=2, tag=2)
 
 
-@dataclass(slots=True)
+@slotted
 class ConfigRecord(MetadataRecord):
     TYPE: ClassVar[int] = 4
 
@@ -137,7 +136,7 @@ class ConfigRecord(MetadataRecord):
     value: str | None = nullable_string()
 
 
-@dataclass(slots=True)
+@slotted
 class PartitionChangeRecord(MetadataRecord):
     TYPE: ClassVar[int] = 5
     VERSIONS: ClassVar[range] = range(3)
@@ -155,7 +154,7 @@ class PartitionChangeRecord(MetadataRecord):
     last_known_elr: Sequence[int] | None = nullable_array(INT32, since=2, tag=7)
 
 
-@dataclass(slots=True)
+@slotted
 class FenceBrokerRecord(MetadataRecord):
     TYPE: ClassVar[int] = 7
 
@@ -163,7 +162,7 @@ class FenceBrokerRecord(MetadataRecord):
     epoch: int = int64()
 
 
-@dataclass(slots=True)
+@slotted
 class UnfenceBrokerRecord(MetadataRecord):
     TYPE: ClassVar[int] = 8
 
@@ -171,14 +170,14 @@ class UnfenceBrokerRecord(MetadataRecord):
     epoch: int = int64()
 
 
-@dataclass(slots=True)
+@slotted
 class RemoveTopicRecord(MetadataRecord):
     TYPE: ClassVar[int] = 9
 
     topic_id: UUID | None = uuid()
 
 
-@dataclass(slots=True)
+@slotted
 class DelegationTokenRecord(MetadataRecord):
     TYPE: ClassVar[int] = 10
 
@@ -191,7 +190,7 @@ class DelegationTokenRecord(MetadataRecord):
     token_id: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class UserScramCredentialRecord(MetadataRecord):
     TYPE: ClassVar[int] = 11
 
@@ -203,7 +202,7 @@ class UserScramCredentialRecord(MetadataRecord):
     iterations: int = int32()
 
 
-@dataclass(slots=True)
+@slotted
 class FeatureLevelRecord(MetadataRecord):
     TYPE: ClassVar[int] = 12
 
@@ -211,13 +210,13 @@ class FeatureLevelRecord(MetadataRecord):
     feature_level: int = int16()
 
 
-@dataclass(slots=True)
+@slotted
 class EntityData(Structure):
     entity_type: str = string()
     entity_name: str | None = nullable_string()
 
 
-@dataclass(slots=True)
+@slotted
 class ClientQuotaRecord(MetadataRecord):
     TYPE: ClassVar[int] = 14
 
@@ -227,7 +226,7 @@ class ClientQuotaRecord(MetadataRecord):
     remove: bool = boolean()
 
 
-@dataclass(slots=True)
+@slotted
 class ProducerIdsRecord(MetadataRecord):
     TYPE: ClassVar[int] = 15
 
@@ -236,7 +235,7 @@ class ProducerIdsRecord(MetadataRecord):
     next_producer_id: int = int64()
 
 
-@dataclass(slots=True)
+@slotted
 class BrokerRegistrationChangeRecord(MetadataRecord):
     TYPE: ClassVar[int] = 17
     VERSIONS: ClassVar[range] = range(4)
@@ -249,7 +248,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
     cordoned_log_dirs: Sequence[UUID | None] | None = nullable_array(UUID_TYPE, since=3, tag=3)
 
 
-@dataclass(slots=True)
+@slotted
 class AccessControlEntryRecord(MetadataRecord):
     TYPE: ClassVar[int] = 18
 
@@ -263,26 +262,26 @@ class AccessControlEntryRecord(MetadataRecord):
     permission_type: int = int8()
 
 
-@dataclass(slots=True)
+@slotted
 class RemoveAccessControlEntryRecord(MetadataRecord):
     TYPE: ClassVar[int] = 19
 
     id: UUID | None = uuid()
 
 
-@dataclass(slots=True)
+@slotted
 class NoOpRecord(MetadataRecord):
     TYPE: ClassVar[int] = 20
 
 
-@dataclass(slots=True)
+@slotted
 class ZkMigrationStateRecord(MetadataRecord):
     TYPE: ClassVar[int] = 21
 
     zk_migration_state: int = int8()
 
 
-@dataclass(slots=True)
+@slotted
 class RemoveUserScramCredentialRecord(MetadataRecord):
     TYPE: ClassVar[int] = 22
 
@@ -290,33 +289,33 @@ class RemoveUserScramCredentialRecord(MetadataRecord):
     mechanism: int = int8()
 
 
-@dataclass(slots=True)
+@slotted
 class BeginTransactionRecord(MetadataRecord):
     TYPE: ClassVar[int] = 23
 
     name: str | None = nullable_string(tag=0)
 
 
-@dataclass(slots=True)
+@slotted
 class EndTransactionRecord(MetadataRecord):
     TYPE: ClassVar[int] = 24
 
 
-@dataclass(slots=True)
+@slotted
 class AbortTransactionRecord(MetadataRecord):
     TYPE: ClassVar[int] = 25
 
     reason: str | None = nullable_string(tag=0)
 
 
-@dataclass(slots=True)
+@slotted
 class RemoveDelegationTokenRecord(MetadataRecord):
     TYPE: ClassVar[int] = 26
 
     token_id: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class ControllerEndpoint(Structure):
     name: str = string()
     host: str = string()
@@ -324,14 +323,14 @@ class ControllerEndpoint(Structure):
     security_protocol: int = int16()
 
 
-@dataclass(slots=True)
+@slotted
 class ControllerFeature(Structure):
     name: str = string()
     min_supported_version: int = int16()
     max_supported_version: int = int16()
 
 
-@dataclass(slots=True)
+@slotted
 class RegisterControllerRecord(MetadataRecord):
     TYPE: ClassVar[int] = 27
 
@@ -342,7 +341,7 @@ class RegisterControllerRecord(MetadataRecord):
     features: Sequence[ControllerFeature] = array(ControllerFeature)
 
 
-@dataclass(slots=True)
+@slotted
 class ClearElrRecord(MetadataRecord):
     TYPE: ClassVar[int] = 28
 

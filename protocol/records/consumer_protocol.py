@@ -5,7 +5,6 @@ read as the newest known one, as in Kafka's `ConsumerProtocol`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from protocol.schema import (
@@ -19,10 +18,11 @@ from protocol.schema import (
     record_version,
     string,
 )
+from protocol.slotted import slotted
 from protocol.wire_types import INT32, STRING
 
 
-@dataclass(slots=True)
+@slotted
 class TopicPartitions(Structure):
     topic: str = string()
     partitions: Sequence[int] = array(INT32)
@@ -43,7 +43,7 @@ class _Message(Value):
         return cls.decode_body(data, min(version, cls.VERSIONS[-1]), 2)[0]
 
 
-@dataclass(slots=True)
+@slotted
 class Subscription(_Message):
     topics: Sequence[str] = array(STRING)
     user_data: bytes | None = nullable_binary()
@@ -52,7 +52,7 @@ class Subscription(_Message):
     rack_id: str | None = nullable_string(since=3)
 
 
-@dataclass(slots=True)
+@slotted
 class Assignment(_Message):
     assigned_partitions: Sequence[TopicPartitions] = array(TopicPartitions)
     user_data: bytes | None = nullable_binary()

@@ -4,10 +4,8 @@
 kept here (share and streams groups) come as `UnknownKey`, and a loader skips them.
 """
 # The calls in these classes are `dataclasses.field` in disguise, which the linter cannot see for every type.
-# ruff: noqa: RUF009
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
@@ -27,12 +25,13 @@ from protocol.schema import (
     string,
     uuid,
 )
+from protocol.slotted import slotted
 from protocol.wire_types import INT32, STRING
 
 # Offsets
 
 
-@dataclass(slots=True)
+@slotted
 class LegacyOffsetCommitKey(Key):
     """Type 0, from before 2013; read like type 1."""
 
@@ -43,7 +42,7 @@ class LegacyOffsetCommitKey(Key):
     partition: int = int32()
 
 
-@dataclass(slots=True)
+@slotted
 class OffsetCommitKey(Key):
     TYPE: ClassVar[int] = 1
 
@@ -52,7 +51,7 @@ class OffsetCommitKey(Key):
     partition: int = int32()
 
 
-@dataclass(slots=True)
+@slotted
 class OffsetCommitValue(Value):
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE: ClassVar[int | None] = 4
@@ -69,14 +68,14 @@ class OffsetCommitValue(Value):
 # Classic groups
 
 
-@dataclass(slots=True)
+@slotted
 class GroupMetadataKey(Key):
     TYPE: ClassVar[int] = 2
 
     group: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class MemberMetadata(Structure):
     member_id: str = string()
     group_instance_id: str | None = nullable_string(since=3)
@@ -88,7 +87,7 @@ class MemberMetadata(Structure):
     assignment: bytes = binary()
 
 
-@dataclass(slots=True)
+@slotted
 class GroupMetadataValue(Value):
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE: ClassVar[int | None] = 4
@@ -104,14 +103,14 @@ class GroupMetadataValue(Value):
 # Groups of KIP-848. Their values have one version, which is flexible.
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupMetadataKey(Key):
     TYPE: ClassVar[int] = 3
 
     group_id: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupMetadataValue(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
@@ -119,7 +118,7 @@ class ConsumerGroupMetadataValue(Value):
     metadata_hash: int = int64(tag=0)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupPartitionMetadataKey(Key):
     """Obsolete since 4.1: the metadata hash replaces it, and a loader writes tombstones for what it finds."""
 
@@ -128,13 +127,13 @@ class ConsumerGroupPartitionMetadataKey(Key):
     group_id: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class PartitionRacks(Structure):
     partition: int = int32()
     racks: Sequence[str] = array(STRING)
 
 
-@dataclass(slots=True)
+@slotted
 class TopicMetadata(Structure):
     topic_id: UUID | None = uuid()
     topic_name: str = string()
@@ -142,14 +141,14 @@ class TopicMetadata(Structure):
     partition_metadata: Sequence[PartitionRacks] = array(PartitionRacks)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupPartitionMetadataValue(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
     topics: Sequence[TopicMetadata] = array(TopicMetadata)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupMemberMetadataKey(Key):
     TYPE: ClassVar[int] = 5
 
@@ -157,13 +156,13 @@ class ConsumerGroupMemberMetadataKey(Key):
     member_id: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class ClassicProtocol(Structure):
     name: str = string()
     metadata: bytes = binary()
 
 
-@dataclass(slots=True)
+@slotted
 class ClassicMemberMetadata(Structure):
     """What a member that still speaks the classic protocol said when it joined."""
 
@@ -171,7 +170,7 @@ class ClassicMemberMetadata(Structure):
     supported_protocols: Sequence[ClassicProtocol] = array(ClassicProtocol)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupMemberMetadataValue(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
@@ -186,14 +185,14 @@ class ConsumerGroupMemberMetadataValue(Value):
     classic_member_metadata: ClassicMemberMetadata | None = nullable_nested(ClassicMemberMetadata, tag=0)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupTargetAssignmentMetadataKey(Key):
     TYPE: ClassVar[int] = 6
 
     group_id: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupTargetAssignmentMetadataValue(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
@@ -201,7 +200,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Value):
     assignment_timestamp_ms: int = int64(tag=0)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupTargetAssignmentMemberKey(Key):
     TYPE: ClassVar[int] = 7
 
@@ -209,20 +208,20 @@ class ConsumerGroupTargetAssignmentMemberKey(Key):
     member_id: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class TargetTopicPartitions(Structure):
     topic_id: UUID | None = uuid()
     partitions: Sequence[int] = array(INT32)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupTargetAssignmentMemberValue(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
     topic_partitions: Sequence[TargetTopicPartitions] = array(TargetTopicPartitions)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupCurrentMemberAssignmentKey(Key):
     TYPE: ClassVar[int] = 8
 
@@ -230,7 +229,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Key):
     member_id: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class CurrentTopicPartitions(Structure):
     topic_id: UUID | None = uuid()
     partitions: Sequence[int] = array(INT32)
@@ -239,7 +238,7 @@ class CurrentTopicPartitions(Structure):
     assignment_epochs: Sequence[int] | None = nullable_array(INT32, (), tag=0)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupCurrentMemberAssignmentValue(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
@@ -250,7 +249,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Value):
     partitions_pending_revocation: Sequence[CurrentTopicPartitions] = array(CurrentTopicPartitions)
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupRegularExpressionKey(Key):
     TYPE: ClassVar[int] = 16
 
@@ -258,7 +257,7 @@ class ConsumerGroupRegularExpressionKey(Key):
     regular_expression: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class ConsumerGroupRegularExpressionValue(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
@@ -270,7 +269,7 @@ class ConsumerGroupRegularExpressionValue(Value):
 # Reading a record of any type
 
 
-@dataclass(slots=True, frozen=True)
+@slotted(frozen=True)
 class UnknownKey:
     """A key of a type that is not kept here."""
 

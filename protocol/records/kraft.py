@@ -5,7 +5,6 @@ is its version.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import ClassVar
 from uuid import UUID
@@ -23,22 +22,22 @@ from protocol.schema import (
     uint16,
     uuid,
 )
+from protocol.slotted import slotted
 
 # The calls in these classes are `dataclasses.field` in disguise, which the linter cannot see for every type.
-# ruff: noqa: RUF009
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(2, 7)
 
 _KEY = Struct(">hh")
 
 
-@dataclass(slots=True)
+@slotted
 class QuorumVoter(Structure):
     voter_id: int = int32()
     voter_directory_id: UUID | None = uuid(since=1)
 
 
-@dataclass(slots=True)
+@slotted
 class LeaderChangeMessage(Value):
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE: ClassVar[int | None] = 0
@@ -48,39 +47,39 @@ class LeaderChangeMessage(Value):
     granting_voters: Sequence[QuorumVoter] = array(QuorumVoter)
 
 
-@dataclass(slots=True)
+@slotted
 class SnapshotHeaderRecord(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
     last_contained_log_timestamp_ms: int = int64()
 
 
-@dataclass(slots=True)
+@slotted
 class SnapshotFooterRecord(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
 
-@dataclass(slots=True)
+@slotted
 class KRaftVersionRecord(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
     kraft_version: int = int16()
 
 
-@dataclass(slots=True)
+@slotted
 class VoterEndpoint(Structure):
     name: str = string()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@slotted
 class KRaftVersionFeature(Structure):
     min_supported_version: int = int16()
     max_supported_version: int = int16()
 
 
-@dataclass(slots=True)
+@slotted
 class Voter(Structure):
     voter_id: int = int32()
     voter_directory_id: UUID | None = uuid()
@@ -88,14 +87,14 @@ class Voter(Structure):
     kraft_version_feature: KRaftVersionFeature = nested(KRaftVersionFeature)
 
 
-@dataclass(slots=True)
+@slotted
 class VotersRecord(Value):
     FLEXIBLE: ClassVar[int | None] = 0
 
     voters: Sequence[Voter] = array(Voter)
 
 
-@dataclass(slots=True, frozen=True)
+@slotted(frozen=True)
 class UnknownControlRecord:
     """A control record that Raft did not write, or of a type yet to come; readers pass over it."""
 

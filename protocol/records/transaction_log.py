@@ -5,7 +5,6 @@ Version 1 (KIP-890) is written when the cluster's `transaction.version` is at le
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from protocol.schema import (
@@ -20,17 +19,18 @@ from protocol.schema import (
     nullable_array,
     string,
 )
+from protocol.slotted import slotted
 from protocol.wire_types import INT32
 
 
-@dataclass(slots=True)
+@slotted
 class TransactionLogKey(Key):
     TYPE: ClassVar[int] = 0
 
     transactional_id: str = string()
 
 
-@dataclass(slots=True)
+@slotted
 class TransactionPartitions(Structure):
     """The partitions of one topic that the transaction wrote to."""
 
@@ -38,7 +38,7 @@ class TransactionPartitions(Structure):
     partition_ids: Sequence[int] = array(INT32)
 
 
-@dataclass(slots=True)
+@slotted
 class TransactionLogValue(Value):
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE: ClassVar[int | None] = 1

@@ -1,0 +1,116 @@
+"""A slotted class behaves as the dataclass of the same fields."""
+
+import copy
+import dataclasses
+import pickle
+from dataclasses import FrozenInstanceError, dataclass, field
+
+import pytest
+
+from protocol.slotted import slotted
+
+
+class Base:
+    __slots__ = ()
+
+
+class Fields(Base):
+    a: int
+    b: str = "x"
+    c: list[int] = field(default_factory=list)
+
+
+@slotted
+class Plain(Base):
+    a: int
+    b: str = "x"
+    c: list[int] = field(default_factory=list)
+
+
+@slotted(frozen=True, kw_only=True)
+class Frozen:
+    """With words of its own."""
+
+    a: int = 1
+    b: tuple[int, ...] = ()
+
+
+@slotted
+class Checked:
+    a: int
+
+    def __post_init__(self):
+        if self.a < 0:
+            raise ValueError(self.a)
+
+    def __repr__(self):
+        return "mine"
+
+
+@slotted
+class Longer(Plain):
+    d: int = 4
+
+
+def test_construction_by_place_and_by_name():
+    assert Plain(1) == Plain(a=1, b="x", c=[])
+    assert Plain(1, "y", [2]) != Plain(1, "y", [3])
+    assert Plain(1).c is not Plain(1).c
+    for wrong in ((), (1, 2, 3, 4)):
+        with pytest.raises(TypeError):
+            Plain(*wrong)
+    with pytest.raises(TypeError):
+        Frozen(1)
+
+
+def test_fields_are_real_and_there_is_no_dictionary():
+    assert [each.name for each in dataclasses.fields(Plain)] == ["a", "b", "c"]
+    assert dataclasses.replace(Plain(1), a=2) == Plain(2)
+    assert dataclasses.asdict(Frozen(b=(1,))) == {"a": 1, "b": (1,)}
+    assert not hasattr(Plain(1), "__dict__")
+    match Plain(1, "y"):
+        case Plain(a, b):
+            assert (a, b) == (1, "y")
+
+
+@pytest.mark.parametrize("values", [(1,), (2, "y", [3])])
+def test_it_looks_as_the_dataclass_does(values):
+    reference = dataclass(slots=True)(type("Plain", (Base,), dict(vars(Fields))))
+    assert repr(Plain(*values)).rpartition(".")[2] == repr(reference(*values)).rpartition(".")[2]
+
+
+def test_equality_is_of_one_class_only():
+    assert Plain(1) != Longer(1)
+    assert Plain(1) != (1, "x", [])
+    assert Longer(1, d=5) == Longer(1, "x", [], 5)
+
+
+def test_a_subclass_has_methods_of_its_own_whichever_is_used_first():
+    assert Longer(1).d == 4
+    assert "d=4" in repr(Longer(1))
+    assert "d=4" not in repr(Plain(1))
+
+
+def test_what_is_frozen_cannot_change_and_is_a_key():
+    frozen = Frozen(a=2)
+    with pytest.raises(FrozenInstanceError):
+        frozen.a = 3
+    with pytest.raises(FrozenInstanceError):
+        del frozen.a
+    assert {frozen: 1}[Frozen(a=2)] == 1
+    assert hash(frozen) != hash(Frozen(a=3))
+    with pytest.raises(TypeError):
+        hash(Plain(1))
+
+
+def test_methods_that_a_class_has_are_kept():
+    assert repr(Checked(1)) == "mine"
+    with pytest.raises(ValueError):
+        Checked(-1)
+
+
+@pytest.mark.parametrize("value", [Plain(1, "y", [2]), Checked(3), Frozen(a=4)])
+def test_copies_are_equal(value):
+    assert copy.copy(value) == value
+    assert copy.deepcopy(value) == value
+    assert pickle.loads(pickle.dumps(value)) == value
