@@ -159,10 +159,8 @@ class Shard:
             self.run(group, classic.bury(group, error, now_ms))
         for commit in tuple(self._commits):
             commit.finish(error)
-        self._commits.clear()
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        assert not self._timers
+        assert not self._commits
 
     # -- writing ------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,17 @@ from broker.groups import shard as shard_module
 from broker.groups.commits import OffsetToCommit
 from broker.metadata.image import PartitionState, Topic
 from broker.topics import CONSUMER_OFFSETS
-from protocol.batch import RecordBatch
+from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode as E
 from protocol.hashing import partition_for
 from protocol.messages.leave_group import MemberIdentity
-from protocol.records.group_log import OffsetCommitKey, OffsetCommitValue, decode_key, decode_value
+from protocol.records.group_log import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_key,
+    decode_value,
+)
 from tests.broker.groups.world import World, settled, turn
 
 MINUTE_MS = 60_000
@@ -324,6 +330,15 @@ async def test_a_long_log_is_loaded_in_turns_and_answers_14_meanwhile(
     await world.groups._loads[0]
     assert world.fetch() == (9, E.none)
     assert world.groups._loads == {}
+
+
+async def test_offsets_that_compaction_left_without_their_group_have_one(world: World):
+    world.commit(5)
+    batch = build_batch([(0, GroupMetadataKey("g").encode(), None)])
+    world.partition.append_internal(batch)
+    world.restart()
+    assert [group.group_id for group in world.groups.all_groups()] == ["g"]
+    assert world.fetch() == (5, E.none)
 
 
 async def test_loading_ends_with_the_leadership(world: World, monkeypatch: pytest.MonkeyPatch):
