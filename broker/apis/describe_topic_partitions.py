@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.api import api
 from broker.metadata import PartitionState, Topic
-from broker.metadata.views import NO_NODE, address_of, authorized_operations, offline_replicas
+from broker.metadata.views import NO_NODE, Live, authorized_operations, live_brokers, offline_replicas
 from broker.topics import invalid_topic_name, is_internal
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -52,6 +52,7 @@ def _page(
 ) -> DescribeTopicPartitionsResponse:
     """Topics until there is no room for more partitions, and where to go on."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
+    live = live_brokers(context)
     for name in names:
         if room == 0:
             # Everything before this topic is told; whether it exists the next page will say.
@@ -63,7 +64,7 @@ def _page(
             continue
         start = first.get(name, 0)
         end = min(len(topic.partitions), start + room)
-        topics.append(_existing(context, topic, topic.partitions[start:end]))
+        topics.append(_existing(context, live, topic, topic.partitions[start:end]))
         if end < len(topic.partitions):
             return DescribeTopicPartitionsResponse(topics=topics, next_cursor=_cursor(name, end))
         room -= max(end - start, 0)
@@ -75,30 +76,27 @@ def _cursor(name: str, partition: int) -> ResponseCursor:
 
 
 def _existing(
-    context: RequestContext, topic: Topic, partitions: list[PartitionState]
+    context: RequestContext, live: Live, topic: Topic, partitions: list[PartitionState]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(context, partition) for partition in partitions],
+        partitions=[_partition(live, partition) for partition in partitions],
         topic_authorized_operations=authorized_operations(context, "TOPIC", topic.name),
     )
 
 
-def _partition(
-    context: RequestContext, partition: PartitionState
-) -> DescribeTopicPartitionsResponsePartition:
-    leader = address_of(context, partition.leader)
+def _partition(live: Live, partition: PartitionState) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         partition_index=partition.index,
-        leader_id=NO_NODE if leader is None else leader.node_id,
+        leader_id=partition.leader if partition.leader in live else NO_NODE,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.eligible_leader_replicas,
         last_known_elr=partition.last_known_eligible,
-        offline_replicas=offline_replicas(context, partition),
+        offline_replicas=offline_replicas(live, partition),
     )
 
 

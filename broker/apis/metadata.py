@@ -15,9 +15,9 @@ from broker.metadata import NewTopic, Topic
 from broker.metadata.views import (
     CLUSTER_NAME,
     NO_NODE,
-    address_of,
-    addresses,
+    Live,
     authorized_operations,
+    live_brokers,
     offline_replicas,
 )
 from broker.topics import invalid_topic_name, is_internal
@@ -41,15 +41,15 @@ def metadata(request: MetadataRequest, context: RequestContext) -> MetadataRespo
     if refusal is not None:
         return _refusal(request, refusal)
     cluster = context.node.metadata
-    live = list(addresses(context))
+    live = live_brokers(context)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
-            for one in live
+            for one in live.values()
         ],
         cluster_id=cluster.cluster_id,
-        controller_id=min((one.node_id for one in live), default=NO_NODE),
-        topics=_topics(request, context),
+        controller_id=min(live, default=NO_NODE),
+        topics=_topics(request, context, live),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = (
@@ -64,18 +64,18 @@ def metadata(request: MetadataRequest, context: RequestContext) -> MetadataRespo
     return response
 
 
-def _topics(request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
+def _topics(request: MetadataRequest, context: RequestContext, live: Live) -> list[MetadataResponseTopic]:
     cluster = context.node.metadata
     wanted = request.topics
     if wanted is None or (context.api_version == 0 and not wanted):
         names = [name for name in cluster.topics if context.authorize("DESCRIBE", "TOPIC", name)]
-        return [_existing(context, cluster.topics[name]) for name in names]
+        return [_existing(live, cluster.topics[name]) for name in names]
     # One id among the entries, and the names are not looked at.
     topic_ids = dict.fromkeys(one.topic_id for one in wanted if one.topic_id is not None)
     if topic_ids:
-        return [_by_id(context, topic_id) for topic_id in topic_ids]
+        return [_by_id(context, live, topic_id) for topic_id in topic_ids]
     named = list(dict.fromkeys(one.name or "" for one in wanted))
-    answers = [_by_name(context, name) for name in named]
+    answers = [_by_name(context, live, name) for name in named]
     missing = [
         answer.name or "" for answer in answers if answer.error_code == ErrorCode.unknown_topic_or_partition
     ]
@@ -106,21 +106,21 @@ def _refusal(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
     )
 
 
-def _by_id(context: RequestContext, topic_id: UUID) -> MetadataResponseTopic:
+def _by_id(context: RequestContext, live: Live, topic_id: UUID) -> MetadataResponseTopic:
     topic = context.node.metadata.topic_by_id(topic_id)
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.unknown_topic_id, topic_id=topic_id)
     if not context.authorize("DESCRIBE", "TOPIC", topic.name):
         return MetadataResponseTopic(error_code=ErrorCode.topic_authorization_failed, topic_id=topic_id)
-    return _existing(context, topic)
+    return _existing(live, topic)
 
 
-def _by_name(context: RequestContext, name: str) -> MetadataResponseTopic:
+def _by_name(context: RequestContext, live: Live, name: str) -> MetadataResponseTopic:
     if not context.authorize("DESCRIBE", "TOPIC", name):
         return MetadataResponseTopic(error_code=ErrorCode.topic_authorization_failed, name=name)
     topic = context.node.metadata.topic(name)
     if topic is not None:
-        return _existing(context, topic)
+        return _existing(live, topic)
     invalid = invalid_topic_name(name) is not None
     return MetadataResponseTopic(
         error_code=ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition,
@@ -129,25 +129,25 @@ def _by_name(context: RequestContext, name: str) -> MetadataResponseTopic:
     )
 
 
-def _existing(context: RequestContext, topic: Topic) -> MetadataResponseTopic:
+def _existing(live: Live, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(context, partition) for partition in topic.partitions],
+        partitions=[_partition(live, partition) for partition in topic.partitions],
     )
 
 
-def _partition(context: RequestContext, partition: PartitionState) -> MetadataResponsePartition:
-    leader = address_of(context, partition.leader)
+def _partition(live: Live, partition: PartitionState) -> MetadataResponsePartition:
+    led = partition.leader in live
     return MetadataResponsePartition(
-        error_code=ErrorCode.none if leader is not None else ErrorCode.leader_not_available,
+        error_code=ErrorCode.none if led else ErrorCode.leader_not_available,
         partition_index=partition.index,
-        leader_id=NO_NODE if leader is None else leader.node_id,
+        leader_id=partition.leader if led else NO_NODE,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=offline_replicas(context, partition),
+        offline_replicas=offline_replicas(live, partition),
     )
 
 

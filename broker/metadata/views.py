@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.metadata.image import Broker, PartitionState
@@ -80,9 +80,17 @@ def _address(context: RequestContext, broker: Broker) -> Address | None:
     return Address(broker.node_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
 
 
-def offline_replicas(context: RequestContext, partition: PartitionState) -> list[int]:
+Live = Mapping[int, Address]
+"""The brokers that are alive and on the request's listener: looked up once for the partitions of an answer."""
+
+
+def live_brokers(context: RequestContext) -> dict[int, Address]:
+    return {address.node_id: address for address in addresses(context)}
+
+
+def offline_replicas(live: Live, partition: PartitionState) -> list[int]:
     """Replicas whose broker is away."""
-    return [node_id for node_id in partition.replicas if address_of(context, node_id) is None]
+    return [node_id for node_id in partition.replicas if node_id not in live]
 
 
 def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:
