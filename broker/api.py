@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
@@ -30,7 +31,7 @@ Handler = Callable[[Any, "RequestContext"], "object | Awaitable[object]"]
 H = TypeVar("H", bound="Callable[..., object]")
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Api:
     """One served API."""
 

@@ -8,7 +8,7 @@ those that the broker itself reads are attributes as well.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from itertools import dropwhile
 from pathlib import Path
@@ -42,6 +42,7 @@ from broker.endpoints import (
     with_protocols,
     without_names,
 )
+from protocol.slotted import slotted
 from storage.config import TOPIC_CONFIGS, ConfigError, LogConfig
 from storage.config_def import Value, to_text
 
@@ -72,7 +73,7 @@ _BOUND_BY_NODES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class ConfigSynonym:
     """One of the places that a value comes from, as DescribeConfigs tells it: name, value, Kafka's source."""
 
@@ -81,7 +82,7 @@ class ConfigSynonym:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slotted(frozen=True, kw_only=True)
 class BrokerConfig:
     # Who and where. Controller listeners are left out; an advertised port 0 is the one that was bound.
     node_id: int

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 from broker.config_definitions import OWN_PREFIX, broker_configs, is_known, nearest
+from protocol.slotted import slotted
 from storage.config_def import ConfigError
 
 
@@ -17,7 +17,7 @@ class Rank(IntEnum):
     COMMAND_LINE = 3
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Setting:
     """A value as somebody wrote it, and where."""
 

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, load_config
+from protocol.slotted import slotted
 from storage.config import LogConfig
 
 # Finalized features that a start may choose, with the lowest and highest level this broker can give them.
@@ -16,7 +16,7 @@ _TOPIC_NAME_LENGTH_MAX = 249
 _TOPIC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class TopicSpec:
     """A topic to create at start, unless it is there."""
 
@@ -25,7 +25,7 @@ class TopicSpec:
     configs: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Settings:
     """Everything a start of the broker needs to know."""
 

@@ -20,7 +20,7 @@ def slotted(cls: type[T], /) -> type[T]: ...
 def slotted(*, frozen: bool = False, kw_only: bool = False) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform()
 def slotted(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = False) -> Any:
-    """Fields may have a default or a factory; what else ``dataclasses.field`` can say is not looked at."""
+    """Of what ``dataclasses.field`` can say, ``default``, ``default_factory`` and ``repr`` count."""
     if cls is None:
         return lambda cls: slotted_class(cls, frozen, kw_only)
     return slotted_class(cls, frozen, kw_only)
@@ -83,7 +83,8 @@ def _parameter(field: "Field[Any]", namespace: dict[str, Any]) -> str:
 
 
 def _write_repr(cls: type[Any], frozen: bool, namespace: dict[str, Any]) -> Iterator[str]:
-    values = ", ".join(f"{field.name}={{self.{field.name}!r}}" for field in dataclasses.fields(cls))
+    shown = [field.name for field in dataclasses.fields(cls) if field.repr]
+    values = ", ".join(f"{name}={{self.{name}!r}}" for name in shown)
     yield "def __repr__(self):"
     yield f" return self.__class__.__qualname__ + f'({values})'"
 

@@ -46,6 +46,11 @@ class Checked:
     def __repr__(self):
         return "mine"
 
+    @slotted
+    class Hidden:
+        a: int
+        b: int = field(repr=False)
+
 
 @slotted
 class Longer(Plain):
@@ -77,6 +82,10 @@ def test_fields_are_real_and_there_is_no_dictionary():
 def test_it_looks_as_the_dataclass_does(values):
     reference = dataclass(slots=True)(type("Plain", (Base,), dict(vars(Fields))))
     assert repr(Plain(*values)).rpartition(".")[2] == repr(reference(*values)).rpartition(".")[2]
+
+
+def test_a_field_may_be_left_out_of_the_text():
+    assert repr(Checked.Hidden(1, 2)) == "Checked.Hidden(a=1)"
 
 
 def test_equality_is_of_one_class_only():
