@@ -145,7 +145,7 @@ class GroupCoordinator(MetadataListener):
             self.unload(index)
             return ErrorCode.not_coordinator
         shard = self._shards.get(index)
-        if shard is None or shard.partition is not partition or shard.leader_epoch != partition.leader_epoch:
+        if shard is None or shard.partition is not partition or not shard.is_current:
             self.load(index)
             shard = self._shards[index]
         return ErrorCode.coordinator_load_in_progress if shard.loading else shard

@@ -99,13 +99,18 @@ class Shard:
 
     def __init__(self, partition: Partition, config: Callable[[], BrokerConfig], clock: Clock) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self._leadership = (partition.leader_id, partition.leader_epoch)
         self.clock = clock
         self.config = config
         self.loading = True
         self.memory = Memory(self._rules())
         self._timers: dict[tuple[str, Timer], ClockTimer] = {}
         self._commits: dict[_Commit, None] = {}
+
+    @property
+    def is_current(self) -> bool:
+        """Does this node still lead the partition, in the epoch in which it was loaded?"""
+        return (self.partition.leader_id, self.partition.leader_epoch) == self._leadership
 
     def _rules(self) -> Rules:
         config = self.config()
@@ -181,6 +186,9 @@ class Shard:
 
     def _append(self, records: Sequence[LogRecord], producer: Producer) -> tuple[ErrorCode, int]:
         """The only way into the log: (error, offset after the last record)."""
+        if not self.is_current:
+            # A group that is told of the end of the leadership may still want to write something.
+            return ErrorCode.not_leader_or_follower, -1
         now_ms = self.clock.now_ms()
         transactional = producer.producer_id != NO_PRODUCER_ID
         batch = build_batch(

@@ -401,6 +401,21 @@ async def test_who_waits_when_the_leadership_goes_is_sent_to_the_new_coordinator
     world.partition.resign(E.not_leader_or_follower)  # comes too late to matter
 
 
+async def test_nothing_is_written_to_a_partition_that_somebody_else_leads(world: World):
+    joining = world.join(version=3)
+    world.clock.advance(0)
+    member = (await joining).member_id
+    world.partition.hold = True
+    waiting = world.sync(member, {member: b"all"})
+    end_offset = world.partition.log_end_offset
+    world.partition.resign(E.not_leader_or_follower)
+    assert (await waiting).error_code == E.not_coordinator
+    # The failed assignment made a rebalance to which nobody comes: an empty group.
+    world.clock.advance(100_000)
+    assert world.partition.log_end_offset == end_offset
+    assert world.heartbeat(member) is E.not_coordinator
+
+
 async def test_a_new_leader_epoch_of_the_same_node_reads_the_log_again(world: World):
     world.commit(5)
     shard = world.groups._shards[0]
