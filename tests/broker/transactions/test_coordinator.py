@@ -572,6 +572,16 @@ def test_a_fenced_marker_ends_the_completion_until_the_log_is_read_again(world, 
     assert world.briefs()[-1] == (4, 1)
 
 
+def test_after_a_fenced_marker_the_other_partitions_get_none_from_here(world):
+    producer_id, epoch = world.init()
+    send(world, producer_id, epoch, index=0)
+    send(world, producer_id, epoch, index=1)
+    world.partition("t", 0).append_marker = lambda *arguments: AppendResult(ErrorCode.invalid_producer_epoch)
+    world.end("tx", producer_id, epoch, committed=True)
+    world.clock.advance(60_000)
+    assert world.markers("t", 1) == []
+
+
 def test_a_partition_of_another_leader_is_waited_for(world):
     producer_id, epoch = world.init()
     send(world, producer_id, epoch)
