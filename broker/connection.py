@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 # Where the kernel puts what has arrived, for all connections in turn. A frame that is not whole there, and so
 # every frame above this size, gets a buffer of its own, which the kernel fills.
 LANDING_BYTES: Final = 64 * 1024
-# Such a buffer starts no larger than this (a batch of the default size fits) and doubles when it is full: who
-# announces 100 MB and sends nothing costs neither the memory nor the time to clear it.
-FRAME_BUFFER_START_BYTES: Final = 1024 * 1024 + 64 * 1024
 # Sent by the client behind a request in progress.
 BACKLOG_BYTES_MAX: Final = 64 * 1024
 # Answered, and not yet taken by the client: above this no further request of the connection is served.
@@ -124,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
             return self._shared.landing
         if self._frame_filled == len(frame):
             frame.extend(bytes(min(self._frame_size - len(frame), len(frame))))
-        return memoryview(frame)[self._frame_filled :]
+        return memoryview(frame)[self._frame_filled : self._frame_size]
 
     def buffer_updated(self, nbytes: int) -> None:
         shared = self._shared
@@ -133,8 +130,10 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_filled += nbytes
             if self._frame_filled == self._frame_size:
                 frame, self._frame = self._frame, None
-                self._serve(memoryview(frame).toreadonly())
+                with memoryview(frame)[: self._frame_size].toreadonly() as view:
+                    self._serve(view)
                 self._write_answers()
+                shared.frame_buffers.give_back(frame)
         elif self._holds:
             self._kept += shared.landing[:nbytes]
             self._start_or_stop_reading()
@@ -208,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         self._start_or_stop_reading()
 
     def _begin_frame(self, begun: memoryview, size: int) -> None:
-        frame = bytearray(min(size, FRAME_BUFFER_START_BYTES))
+        frame = self._shared.frame_buffers.take(size)
         frame[: len(begun)] = begun
         self._frame, self._frame_size, self._frame_filled = frame, size, len(begun)
 

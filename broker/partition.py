@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 import structlog
 
@@ -28,8 +29,7 @@ log_events = structlog.get_logger("broker.partition")
 Committed = Callable[[ErrorCode], object]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """What became of one batch.
 
     ``base_offset`` and ``last_offset`` are -1 on error; ``log_start_offset`` is -1 where Kafka sends -1 with the error.
@@ -45,8 +45,7 @@ class AppendResult:
     record_errors: Sequence[tuple[int, str | None]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReadResult:
+class ReadResult(NamedTuple):
     """Bytes for a Fetch: whole batches but for a possibly cut last one, and the offsets they were read under."""
 
     error: ErrorCode
@@ -244,9 +243,11 @@ class Partition:
 
     def _go_offline(self, error: StorageError) -> AppendResult:
         self.offline = str(error)
+        self.notify()
         log_events.error(
             "partition offline", topic=self.topic, partition=self.index, file=error.path, reason=str(error)
         )
+        self.notify()
         return AppendResult(ErrorCode.kafka_storage_error)
 
     # -- committing ---------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import Clock, Domain, Timer
 from broker.connection import LANDING_BYTES, Connection
 from broker.endpoints import Endpoint
+from broker.frame_buffers import FrameBuffers
 from broker.logging import get_logger
 from broker.node import Listener
 from broker.routes import Routes
@@ -70,6 +71,7 @@ class Connections:
         self.loop = loop
         # Receiving and looking at what was received is one step without an await, so one buffer serves all.
         self.landing = memoryview(bytearray(LANDING_BYTES))
+        self.frame_buffers = FrameBuffers()
         self.tick = 0
         self.requests = 0
         self.accepted = 0

@@ -50,6 +50,7 @@ _TAIL = Struct(">hiqqqhii")
 _PATCH = Struct(">qii")
 _LENGTH = Struct(">i")
 _CRC_START = 21
+_CRC_PIECE_BYTES = 64 * 1024
 _TAIL_END_BYTES = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 _unpack_header = _HEADER.unpack_from
@@ -189,10 +190,13 @@ class RecordBatch:
         return memoryview(self.buffer)[self.start + HEADER_BYTES : self.start + self.size]
 
     def has_valid_crc(self) -> bool:
-        start = self.start
-        # The native function takes nothing but `bytes`; the copy costs less than half of the checksum.
-        covered = self.buffer[start + _CRC_START : start + self.size]
-        return bool(crc32c(covered if type(covered) is bytes else bytes(covered)) == self.crc)
+        # The native function takes nothing but `bytes`. Copied piece by piece they stay in the processor's cache, and
+        # no fresh megabyte is asked of the allocator.
+        buffer, position, end = self.buffer, self.start + _CRC_START, self.start + self.size
+        crc = crc32c(bytes(buffer[position : min(position + _CRC_PIECE_BYTES, end)]))
+        for at in range(position + _CRC_PIECE_BYTES, end, _CRC_PIECE_BYTES):
+            crc = crc32c_extend(crc, bytes(buffer[at : min(at + _CRC_PIECE_BYTES, end)]))
+        return bool(crc == self.crc)
 
     def plain_body(self, limit: int = codecs.DECOMPRESSED_BYTES_MAX) -> bytes:
         """The records, decompressed."""

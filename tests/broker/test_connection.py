@@ -17,12 +17,12 @@ from broker.api import NO_RESPONSE, Api, CloseConnection, Handler
 from broker.clock import Domain
 from broker.connection import (
     BACKLOG_BYTES_MAX,
-    FRAME_BUFFER_START_BYTES,
     LANDING_BYTES,
     REQUESTS_PER_TURN,
     Connection,
 )
 from broker.context import RequestContext
+from broker.frame_buffers import FRAME_BUFFER_START_BYTES
 from broker.node import Listener, Node
 from broker.routes import Routes
 from broker.server import IDLE_TICKS, Connections, Limits

@@ -346,7 +346,7 @@ def test_garbage_is_corrupt_or_records(body: bytes, count: int) -> None:
 @pytest.mark.parametrize(
     ("body", "count", "message"),
     [
-        ("", 1, "past the end"),
+        ("", 1, "fewer records"),
         ("", -1, "-1 records"),
         ("00", 0, "1 bytes follow"),
         ("01", 1, "does not fit"),
