@@ -63,7 +63,7 @@ def test_the_coordinator_leads_the_partition_that_the_id_hashes_to(
         assert record is not None
         assert record.log_partition == java_hash(transactional_id) % 50
     assert topics(relay.bootstrap)[STATE_TOPIC] == 50
-    for found in relay.seen("find_coordinator"):
+    for found in relay.answered("find_coordinator"):
         (place,) = found.answer.get("coordinators") or [found.answer]
         assert (place["error_code"], place["port"]) == (0, relay.port)
 
@@ -256,7 +256,7 @@ def test_the_end_of_a_transaction_names_the_next_epoch_from_version_5_on(
 
     (begun, *_) = transaction_log(relay.bootstrap, "orders")
     assert begun is not None
-    ends = [each for each in relay.seen("end_txn") if each.answer["error_code"] == 0]
+    ends = [each for each in relay.answered("end_txn") if each.answer["error_code"] == 0]
     epochs = [each.producer_epoch for each in batches_of(broker.data_dir, "orders") if not each.is_control]
     if client == "java":
         assert {each.version for each in ends} == {5}
@@ -282,7 +282,7 @@ def test_after_the_last_epoch_comes_a_new_producer_id(start_relayed: Callable[..
         producer.commit()
     producer.close()
 
-    answers = [each.answer for each in relay.seen("end_txn") if each.answer["error_code"] == 0]
+    answers = [each.answer for each in relay.answered("end_txn") if each.answer["error_code"] == 0]
     assert [answer["producer_epoch"] for answer in answers] == [LAST_EPOCH - 1, 0, 1]
     old, new, same = (answer["producer_id"] for answer in answers)
     assert old != new == same

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.javaprog import JavaFailed, java_clients
@@ -144,9 +144,15 @@ class ConfluentProducer:
             yield
         except KafkaException as failed:
             raise self._refused(failed.args[0]) from failed
+        except KafkaError as fatal:  # raised as it is by the calls that serve callbacks
+            raise self._refused(fatal) from fatal
+        except SystemError as muddle:
+            # And a delivery report served after that, in the same call, hides it.
+            if not isinstance(muddle.__cause__, KafkaError):
+                raise
+            raise self._refused(muddle.__cause__) from muddle
 
     def _refused(self, error: Any) -> Refused:
-        # The error that killed a producer for good says more than the one that says that it is dead.
         return Refused(
             error.name(), text=error.str(), fatal=error.fatal(), abortable=error.txn_requires_abort()
         )

@@ -52,7 +52,7 @@ class Exchange:
 
 @dataclass
 class Loss:
-    """The n-th request of a kind: it, or its answer, is swallowed, and the connection closed then."""
+    """The n-th request of a kind: it, or its answer, is swallowed, and the connection closed then, or left mute."""
 
     what: Literal["request", "answer"]
     api: int
@@ -108,6 +108,13 @@ class Relay:
         keys = {raw.API_KEYS[api] for api in apis}
         with self._lock:
             return [each for each in self.exchanges if not keys or each.api in keys]
+
+    def answered(self, *apis: str) -> list[Exchange]:
+        return [each for each in self.seen(*apis) if each.response is not None]
+
+    def errors(self, *apis: str) -> set[int]:
+        """All error codes in the answers so far."""
+        return {code for each in self.answered(*apis) for code in error_codes(each.answer)} - {0}
 
     def repeat(self, exchange: Exchange) -> dict[str, Any]:
         """Send the very same bytes again, on a connection of their own; what the broker answers."""
@@ -170,6 +177,7 @@ class _Connection:
         self._number = number
         self._open: dict[int, Exchange] = {}
         self._lost_answers: dict[int, Loss] = {}
+        self._is_mute = False
         for each in (client, broker):
             each.settimeout(None)
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -202,6 +210,8 @@ class _Connection:
                 lost = True
                 if loss.close:
                     self.close()
+                # Answers come in the order of the requests: behind one that never comes there can be none.
+                self._is_mute = True
                 loss.happened.set()
             if not lost:
                 self._broker.sendall(struct.pack(">i", len(frame)) + frame)
@@ -212,12 +222,26 @@ class _Connection:
             exchange = self._open.pop(correlation)
             exchange.response = frame
             loss = self._lost_answers.pop(correlation, None)
-            if loss is None:
+            if loss is not None:
+                self._is_mute = True
+                if loss.close:
+                    self.close()
+                loss.happened.set()
+            if not self._is_mute:
                 self._client.sendall(struct.pack(">i", len(frame)) + frame)
-                continue
-            if loss.close:
-                self.close()
-            loss.happened.set()
+
+
+def error_codes(answer: Any) -> Iterator[int]:
+    """Every error code of an answer, at whatever depth."""
+    if isinstance(answer, list):
+        for each in answer:
+            yield from error_codes(each)
+    elif isinstance(answer, dict):
+        for name, value in answer.items():
+            if name in ("error_code", "partition_error_code"):
+                yield value
+            else:
+                yield from error_codes(value)
 
 
 def _parse(frame: bytes, connection: int) -> Exchange:

@@ -1,0 +1,165 @@
+"""A8. The consume-process-produce loop, killed at any point and started again: each result is there exactly once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Broker, StartBroker
+from tests.support.clients import ConfluentProducer, committed_offset, eventually, read
+from tests.support.javaprog import worker_command
+
+PARTITIONS = 2
+STEPS = ("init:1", "poll:2", "begin:1", "send:2", "offsets:1", "commit:2")
+NEVER = "never:1"
+# How far the broker gets in its life before it dies. The order is arbitrary; each is met by every few transactions.
+DEATHS = (
+    "txn.begin.append:2",
+    "txn.prepare.before:3",
+    "txn.prepare.after:2",
+    "txn.marker.before:4",
+    "txn.marker.after:3",
+    "txn.complete.before:2",
+    "txn.complete.after:3",
+    "txn.offset.commit.after:2",
+    "group.append.before:3",
+    "group.append.after:2",
+    "file.write:11",
+    "file.write:18",
+)
+
+
+class Workers:
+    """One worker at a time."""
+
+    def __init__(self, client: str, broker: Broker, directory: Path) -> None:
+        self._client = client
+        self._broker = broker
+        self._log = directory / "workers.log"
+        self._process: subprocess.Popen[str] | None = None
+        self.reached = threading.Event()
+
+    def start(self, step: str = NEVER) -> None:
+        arguments = [self._broker.bootstrap, "source", "sink", step]
+        if self._client == "java":
+            command = worker_command(*arguments)
+        else:
+            script = Path(__file__).with_name("loop_workers.py")
+            command = [sys.executable, "-W", "ignore", str(script), self._client, *arguments]
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        self.reached = threading.Event()
+        threading.Thread(target=self._listen, args=(self._process, self.reached), daemon=True).start()
+
+    @staticmethod
+    def _listen(process: subprocess.Popen[str], reached: threading.Event) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for _ in process.stdout:
+                reached.set()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> int:
+        assert self._process is not None
+        self._process.kill()
+        return self._process.wait(10)
+
+    def complaints(self) -> str:
+        return self._log.read_text()[-3000:]
+
+
+@pytest.fixture
+def workers(client: str, start_broker: StartBroker, tmp_path: Path) -> Iterator[Callable[[Broker], Workers]]:
+    made = []
+
+    def make(broker: Broker) -> Workers:
+        made.append(Workers(client, broker, tmp_path))
+        return made[-1]
+
+    yield make
+    for each in made:
+        if each.is_alive:
+            each.kill()
+
+
+def fill(broker: Broker, count: int) -> None:
+    producer = ConfluentProducer(broker.bootstrap)
+    for partition in range(PARTITIONS):
+        producer.send("source", [f"{partition}-{number}" for number in range(count)], partition=partition)
+    producer.close()
+
+
+def all_is_moved(broker: Broker, count: int) -> bool:
+    return all(
+        committed_offset(broker.bootstrap, "loop", "source", partition) == count
+        for partition in range(PARTITIONS)
+    )
+
+
+def assert_each_result_is_there_once(broker: Broker, count: int) -> None:
+    results = read(broker.bootstrap, "sink")
+    for partition in range(PARTITIONS):
+        found = [each.value for each in results if each.partition == partition]
+        assert found == [f"<{partition}-{number}>" for number in range(count)]
+
+
+def test_a_worker_killed_at_any_step_leaves_each_result_once(
+    client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
+):
+    """A8: kill -9 at each step in turn, and one worker that lives."""
+    count = 40
+    broker = start_broker(topics=[f"source:{PARTITIONS}", f"sink:{PARTITIONS}"])
+    fill(broker, count)
+    crew = workers(broker)
+    steps = STEPS[1::2] if client == "java" else STEPS  # each JVM takes its seconds
+    for step in steps:
+        crew.start(step)
+        assert crew.reached.wait(30), f"{step} was not reached\n{crew.complaints()}"
+        assert crew.is_alive, f"{step}\n{crew.complaints()}"
+        assert crew.kill() == -signal.SIGKILL
+    crew.start()
+    eventually(lambda: all_is_moved(broker, count), "all is moved")
+    assert crew.is_alive, crew.complaints()
+    assert_each_result_is_there_once(broker, count)
+
+
+def test_a_broker_killed_at_any_point_leaves_each_result_once(
+    client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
+):
+    """A8: the broker dies at each crash point in turn; a worker that gives up is started again."""
+    count = 300
+    broker = start_broker(topics=[f"source:{PARTITIONS}", f"sink:{PARTITIONS}"])
+    fill(broker, count)
+    crew = workers(broker)
+    crew.start()
+    broker.terminate()
+    for death in DEATHS:
+        broker.restart(environment={"ODRADEK_CRASH_POINTS": death})
+
+        def dead() -> bool:
+            if not crew.is_alive:
+                crew.start()
+            return not broker.is_running
+
+        eventually(dead, f"the broker dies at {death}\n{crew.complaints()}", within_s=30)
+        assert broker.wait() == -signal.SIGKILL
+    broker.restart(environment={})
+
+    def moved() -> bool:
+        if not crew.is_alive:
+            crew.start()
+        return all_is_moved(broker, count)
+
+    eventually(moved, "all is moved", within_s=60)
+    assert_each_result_is_there_once(broker, count)
