@@ -313,11 +313,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         except Exception as error:
             _log_failure(route, error)
-            substitute = route.failure()
+            substitute = route.encoded_failure()
             if substitute is None:
                 self.close("the request failed", api=route.api.name, api_version=route.version)
                 return
-            chunks = route.encode(substitute)
+            chunks = substitute
         tail = route.header_tail
         size = 4 + len(tail) + sum(map(len, chunks))
         self._answers.append(SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + tail)

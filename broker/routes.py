@@ -32,8 +32,8 @@ class Route:
         self.decode, self.encode = codec.decode, codec.encode
         self.header_tail = response_header(self.api.key, self.version, 0)[4:]
 
-    def failure(self) -> Any:
-        """The response that says UNKNOWN_SERVER_ERROR; None where this version has no place for it.
+    def encoded_failure(self) -> list[Any] | None:
+        """The response that says UNKNOWN_SERVER_ERROR, encoded; None where this version has no place for it.
 
         Where errors stand per topic or partition only, there is nothing to say it with: such a client finds
         its connection closed, and asks again.
@@ -41,7 +41,10 @@ class Route:
         response = at_version(self.api.key, self.version, "response")
         if all(wire.name != "error_code" for wire in response.__wire__):
             return None
-        return response.__union__(error_code=UNKNOWN_SERVER_ERROR)
+        try:
+            return self.encode(response.__union__(error_code=UNKNOWN_SERVER_ERROR))
+        except (TypeError, ValueError, AttributeError):
+            return None  # some other field of this version has no value that means nothing
 
 
 class Routes(dict[int, Route | None]):

@@ -91,7 +91,7 @@ async def test_names_that_are_not_there(cluster, version):
         ("__transaction_state", ErrorCode.unknown_topic_or_partition, 0),
     ]
     assert [one.is_internal for one in response.topics] == [False, False, False, True]
-    await asyncio.sleep(0.01)
+    await settled(cluster)
     assert dict(cluster.topics) == {}
 
 
