@@ -47,9 +47,6 @@ def validate(batch: RecordBatch, config: LogConfig, now_ms: int) -> Valid | Inva
     if problem is not None:
         return problem
     log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
-    if log_append_time and batch.is_log_append_time:
-        reason = "producers may not send batches of LogAppendTime"
-        return Invalid(ErrorCode.invalid_timestamp, reason, record_errors=[(0, reason)])
     try:
         problem = _check_records(batch, config, now_ms, log_append_time=log_append_time)
         if problem is not None:
@@ -98,17 +95,21 @@ def _check_header(batch: RecordBatch, config: LogConfig) -> Invalid | None:
 def _check_records(
     batch: RecordBatch, config: LogConfig, now_ms: int, *, log_append_time: bool
 ) -> Invalid | None:
-    """Null keys on a compacted topic, and timestamps too far from now; all offenders of a batch are named."""
+    """Null keys on a compacted topic, and timestamps that may not be; all offenders of a batch are named."""
     compacted = "compact" in config.cleanup_policy
     earliest_ms, latest_ms = _timestamp_bounds(config, now_ms)
     bounded = not log_append_time and (earliest_ms is not None or batch.max_timestamp > latest_ms)
-    if not compacted and not bounded:
+    stamped = log_append_time and batch.is_log_append_time
+    if not compacted and not bounded and not stamped:
         return None
     errors: list[tuple[int, str | None]] = []
     worst = ErrorCode.invalid_record
     for index, record in enumerate(batch.records()):
         if compacted and record.key is None:
             errors.append((index, "Compacted topic cannot accept message without key"))
+        elif stamped:
+            errors.append((index, "Producer should not set timestamp type to LogAppendTime."))
+            worst = ErrorCode.invalid_timestamp
         elif bounded and record.timestamp != -1:
             too_old = earliest_ms is not None and record.timestamp < earliest_ms
             if too_old or record.timestamp > latest_ms:

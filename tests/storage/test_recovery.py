@@ -511,7 +511,8 @@ def test_every_cut_of_the_tail_leaves_a_valid_prefix(make_log: MakeLog, director
     append(log, producer=(2, 0, 0), transactional=True)
     batches = list(stored(contents(directory, "log")[0]))
     whole = directory / name(0, "log")
-    for size in range(whole.stat().st_size + 1):
+    borders = {batch.position + more for batch in batches for more in (-1, 0, 1, 16, 60, 61)}
+    for size in sorted({*range(0, whole.stat().st_size, 11), whole.stat().st_size, *borders} - {-1}):
         copy = tmp_path / f"cut-{size}"
         shutil.copytree(directory, copy)
         with (copy / name(0, "log")).open("r+b") as file:

@@ -1,0 +1,181 @@
+"""What a client may append, and as which bytes (produce-fetch.md §2.1, rows 12 to 20)."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from google_crc32c import value as crc32c
+
+from protocol import compression
+from protocol.batch import RecordBatch, build_batch
+from protocol.errors import ErrorCode
+from storage.config import LogConfig
+from storage.validation import Invalid, Valid, validate
+from tests.storage.logs import NOW_MS, data
+
+HOUR_MS = 3_600_000
+
+
+def with_header(layout: str, at: int, value: int, batch: RecordBatch | None = None) -> RecordBatch:
+    """A batch with one field of its header changed, and the CRC that belongs to that."""
+    raw = bytearray((batch or data(3)).data)
+    struct.pack_into(layout, raw, at, value)
+    struct.pack_into(">I", raw, 17, crc32c(bytes(raw[21:])))
+    return RecordBatch.parse(bytes(raw))
+
+
+def flipped() -> RecordBatch:
+    raw = bytearray(data().data)
+    raw[-1] ^= 1
+    return RecordBatch.parse(bytes(raw))
+
+
+@pytest.mark.parametrize(
+    ("batch", "settings", "error", "tells_log_start"),
+    [
+        pytest.param(with_header(">q", 0, 5), {}, ErrorCode.invalid_record, True, id="base offset"),
+        pytest.param(data(), {"max_message_bytes": 75}, ErrorCode.message_too_large, False, id="too large"),
+        pytest.param(flipped(), {}, ErrorCode.corrupt_message, False, id="CRC"),
+        pytest.param(with_header(">i", 23, -1), {}, ErrorCode.invalid_record, True, id="no offsets"),
+        pytest.param(with_header(">i", 57, 0), {}, ErrorCode.invalid_record, True, id="no records"),
+        pytest.param(with_header(">i", 57, 2), {}, ErrorCode.invalid_record, True, id="count and offsets"),
+        pytest.param(with_header(">h", 21, 0x20), {}, ErrorCode.invalid_record, True, id="control"),
+        pytest.param(with_header(">q", 43, 7), {}, ErrorCode.invalid_record, True, id="no sequence"),
+        pytest.param(
+            with_header(">h", 21, 0x08),
+            {"message_timestamp_type": "LogAppendTime"},
+            ErrorCode.invalid_timestamp,
+            True,
+            id="LogAppendTime from a client",
+        ),
+        pytest.param(
+            data(value=bytes(300)),
+            {"segment_bytes": 200},
+            ErrorCode.record_list_too_large,
+            False,
+            id="segment",
+        ),
+    ],
+)
+def test_a_batch_is_refused(
+    batch: RecordBatch, settings: dict[str, object], error: ErrorCode, tells_log_start: bool
+):
+    found = validate(batch, LogConfig(**settings), NOW_MS)  # type: ignore[arg-type]
+    assert isinstance(found, Invalid)
+    assert (found.error, found.tells_log_start) == (error, tells_log_start)
+
+
+def test_checks_come_in_kafka_s_order():
+    """Base offset, size, CRC: each hides the next."""
+    raw = bytearray(flipped().data)
+    small = LogConfig(max_message_bytes=10)
+    struct.pack_into(">q", raw, 0, 1)
+    found = validate(RecordBatch.parse(bytes(raw)), small, NOW_MS)
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.invalid_record
+    found = validate(flipped(), small, NOW_MS)
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.message_too_large
+
+
+@pytest.mark.parametrize(
+    ("times", "offenders"),
+    [
+        ([NOW_MS + HOUR_MS], []),
+        ([NOW_MS + HOUR_MS + 1], [0]),
+        ([NOW_MS, NOW_MS + HOUR_MS + 1, 0, NOW_MS + 2 * HOUR_MS], [1, 3]),
+        ([-1], []),
+    ],
+)
+def test_records_of_the_future_are_named(times: list[int], offenders: list[int]):
+    batch = RecordBatch.parse(build_batch([(time, b"k", b"v") for time in times]))
+    found = validate(batch, LogConfig(), NOW_MS)
+    assert [index for index, _ in getattr(found, "record_errors", ())] == offenders
+    assert getattr(found, "error", ErrorCode.none) is (
+        ErrorCode.invalid_timestamp if offenders else ErrorCode.none
+    )
+
+
+@pytest.mark.parametrize(("age_ms", "valid"), [(1000, True), (1001, False)])
+def test_records_of_the_past_are_refused_where_a_topic_says_so(age_ms: int, valid: bool):
+    config = LogConfig(message_timestamp_before_max_ms=1000)
+    assert isinstance(validate(data(timestamp_ms=NOW_MS - age_ms), config, NOW_MS), Valid) is valid
+    assert isinstance(validate(data(timestamp_ms=-1), config, NOW_MS), Valid)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_compacted_topic_wants_keys(codec: int):
+    config = LogConfig(cleanup_policy=("compact",))
+    records = [(NOW_MS, b"k", b"v"), (NOW_MS, None, b"v"), (NOW_MS, b"", b"v"), (NOW_MS, None, None)]
+    found = validate(RecordBatch.parse(build_batch(records, compression=codec)), config, NOW_MS)
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.invalid_record
+    assert [index for index, _ in found.record_errors] == [1, 3]
+
+
+def test_one_wrong_timestamp_decides_the_code():
+    config = LogConfig(cleanup_policy=("compact",))
+    records = [(NOW_MS, None, b"v"), (NOW_MS + 2 * HOUR_MS, b"k", b"v")]
+    found = validate(RecordBatch.parse(build_batch(records)), config, NOW_MS)
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.invalid_timestamp
+    assert [index for index, _ in found.record_errors] == [0, 1]
+
+
+def test_every_record_of_a_batch_that_says_log_append_time_is_named():
+    config = LogConfig(message_timestamp_type="LogAppendTime", cleanup_policy=("compact",))
+    batch = RecordBatch.parse(build_batch([(0, b"k", b"v"), (0, None, b"v")], log_append_time_ms=NOW_MS))
+    found = validate(batch, config, NOW_MS)
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.invalid_timestamp
+    assert [(index, "key" in (message or "")) for index, message in found.record_errors] == [
+        (0, False),
+        (1, True),
+    ]
+
+
+def test_a_batch_that_fits_is_not_touched():
+    batch = data(3, compression=3)
+    found = validate(batch, LogConfig(), NOW_MS)
+    assert found == Valid(batch, -1)
+    assert found.batch is batch
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("uncompressed", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)]
+)
+@pytest.mark.parametrize("sent", range(5))
+def test_a_topic_s_codec_is_applied(name: str, codec: int, sent: int):
+    batch = data(3, compression=sent, producer=(7, 0, 3), transactional=True)
+    found = validate(batch, LogConfig(compression_type=name), NOW_MS)
+    assert isinstance(found, Valid)
+    assert found.batch.compression == codec
+    assert found.batch.has_valid_crc()
+    assert list(found.batch.records()) == list(batch.records())
+    assert (found.batch.producer_id, found.batch.base_sequence, found.batch.is_transactional) == (7, 3, True)
+    assert (found.batch is batch) == (codec == sent)
+
+
+def test_log_append_time_is_the_broker_s():
+    found = validate(data(2, timestamp_ms=5), LogConfig(message_timestamp_type="LogAppendTime"), NOW_MS)
+    assert isinstance(found, Valid)
+    assert found.log_append_time_ms == NOW_MS
+    assert [record.timestamp for record in found.batch.records()] == [NOW_MS, NOW_MS]
+    assert found.batch.is_log_append_time
+    assert found.batch.has_valid_crc()
+
+
+def test_on_a_create_time_topic_the_flag_is_cleared():
+    found = validate(with_header(">h", 21, 0x08, data(2, timestamp_ms=5)), LogConfig(), NOW_MS)
+    assert isinstance(found, Valid)
+    assert found.log_append_time_ms == -1
+    assert not found.batch.is_log_append_time
+    assert [record.timestamp for record in found.batch.records()] == [5, 5]
+    assert found.batch.max_timestamp == 5
+
+
+def test_records_that_do_not_decompress_are_refused():
+    batch = with_header(">h", 21, compression.GZIP)
+    found = validate(batch, LogConfig(cleanup_policy=("compact",)), NOW_MS)
+    assert isinstance(found, Invalid)
