@@ -19,7 +19,7 @@ from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffs
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 
 
-@api(key=25, versions=range(0, 5))
+@api(key=25, versions=range(5))
 def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:

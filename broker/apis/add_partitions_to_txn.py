@@ -31,7 +31,7 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_s
 Errors = dict[TopicPartition, ErrorCode]
 
 
-@api(key=24, versions=range(0, 6))
+@api(key=24, versions=range(6))
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:

@@ -20,7 +20,7 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 FIRST_VERSION_THAT_BUMPS = 5
 
 
-@api(key=26, versions=range(0, 6))
+@api(key=26, versions=range(6))
 def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.invalid_request)

@@ -20,7 +20,7 @@ from protocol.messages.init_producer_id import InitProducerIdRequest, InitProduc
 FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
-@api(key=22, versions=range(0, 6))
+@api(key=22, versions=range(6))
 def init_producer_id(
     request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
