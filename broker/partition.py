@@ -13,9 +13,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-import structlog
-
 from broker.clock import Clock
+from broker.logging import get_logger
 from protocol.batch import EndTxnMarker, RecordBatch, end_txn_marker
 from protocol.errors import ErrorCode
 from storage.epochs import UNDEFINED
@@ -24,7 +23,7 @@ from storage.log import Log, TimestampedOffset
 from storage.producers import Origin, VerificationGuard
 from storage.validation import Invalid, validate
 
-log_events = structlog.get_logger("broker.partition")
+log_events = get_logger()
 
 Committed = Callable[[ErrorCode], object]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.clock import Domain
+from broker.logging import get_logger
 from broker.partition import AppendResult, Partition
 from broker.transactions.verification import Check
 from protocol import compression
@@ -21,6 +22,8 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from broker.context import RequestContext
     from protocol.messages.produce import ProduceRequest
+
+log_events = get_logger()
 
 ACKS_ALL = -1
 VALID_ACKS = (-1, 0, 1)
@@ -121,6 +124,13 @@ class Produce:
                 item.result = AppendResult(ErrorCode.corrupt_message, message=str(error))
             else:
                 item.result = AppendResult(ErrorCode.invalid_record)
+            log_events.info(
+                "batch refused",
+                topic=item.name,
+                partition=item.index,
+                error=item.result.error.name,
+                reason=str(error),
+            )
             return
         if batch.compression == compression.ZSTD and self._context.api_version < FIRST_VERSION_WITH_ZSTD:
             item.result = AppendResult(ErrorCode.unsupported_compression_type)

@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
-
 from broker.clock import Clock, Domain, Timer
+from broker.logging import get_logger
 from broker.metadata.image import TOPIC_RESOURCE
 from broker.metadata.listeners import MetadataListener
 from broker.partition import Partition
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.image import PartitionState, Topic
 
-log_events = structlog.get_logger("broker.replicas")
+log_events = get_logger()
 
 
 class Replicas(MetadataListener):

@@ -23,6 +23,9 @@ from protocol.messages.create_topics import (
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
+from broker.logging import get_logger
+
+log = get_logger()
 
 
 @api(key=19, versions=range(2, 8))
@@ -67,6 +70,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 def _refused(name: str, error: int, message: str | None) -> CreatableTopicResult:
+    log.info("topic not created", topic=name, error=ErrorCode(error).name, reason=message)
     return CreatableTopicResult(name=name, error_code=error, error_message=message)
 
 

@@ -13,10 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
-
 from broker.clock import Clock, Domain, Timer
 from broker.crash import crash_point
+from broker.logging import get_logger
 from broker.partition import Partition
 from broker.transactions import state as rules
 from broker.transactions.home import TOPIC, Entry, Home, load
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
     from broker.replicas import Replicas
 
-log_events = structlog.get_logger("broker.transactions")
+log_events = get_logger()
 
 Done = Callable[[Answer], object]
 ORDER_OF_KAFKA = "kafka"

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import structlog
-
+from broker.logging import get_logger
 from broker.partition import Partition
 from broker.transactions.records import from_value, state_batch, tombstone_batch
 from broker.transactions.state import State, Transaction
 from protocol.errors import ErrorCode
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 
-log_events = structlog.get_logger("broker.transactions")
+log_events = get_logger()
 
 TOPIC = "__transaction_state"
 

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import structlog
-
 from broker.clock import Clock, Domain
 from broker.crash import crash_point
+from broker.logging import get_logger
 from broker.partition import AppendResult, Partition
 from broker.transactions.home import Entry, Home
 from broker.transactions.state import State, TopicPartition
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.replicas import Replicas
 
-log_events = structlog.get_logger("broker.transactions")
+log_events = get_logger()
 
 MARKERS_PER_TURN = 64
 RETRY_BACKOFF_MS = 100
