@@ -427,9 +427,10 @@ class Log:
             self.take_snapshot()
             if self.epochs.dirty:
                 self.save_epochs()
-            for segment in self.flush_targets():
-                segment.sync()
-            self.flushed_up_to(self.log_end_offset)
+            if self.flushed_offset < self.log_end_offset:
+                for segment in self.flush_targets():
+                    segment.sync()
+                self.flushed_up_to(self.log_end_offset)
         for segment in self.segments:
             segment.close()
 
