@@ -31,6 +31,8 @@ test: $(VENV)/.dev $(VENV)/.java
 
 soak: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) -m slow
+	ODRADEK_HISTORIES=20000 ODRADEK_LOG_EXAMPLES=3000 $(PYTEST) --timeout 3600 tests/broker/transactions/test_histories.py \
+		tests/broker/groups/test_rebuild.py tests/storage/test_log_machine.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -180,3 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("no kill hit an open transaction: nothing was shown", file=sys.stderr)
         return 2
     return 0 if verdict.is_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,7 @@
 """Dropping a coordinator's memory and rebuilding it from its log gives the same memory, field by field."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from random import Random
 
@@ -14,7 +15,7 @@ from protocol.messages.leave_group import MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.groups.world import World, subscription
 
-HISTORIES = 1_000
+HISTORIES = int(os.environ.get("ODRADEK_HISTORIES", "1000"))
 BATCH = 50
 EVENTS = 40
 GROUPS = ("a", "b", "c")

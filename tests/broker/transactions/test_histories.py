@@ -7,6 +7,7 @@ else, and a coordinator that reads the log anew knows exactly what the old one k
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from broker.transactions.state import State, Transaction
 from protocol.errors import ErrorCode
 from tests.support.world import TRANSACTION_STATE, World, committed_values
 
-HISTORIES = 1000
+HISTORIES = int(os.environ.get("ODRADEK_HISTORIES", "1000"))
 CHUNKS = 40
 STEPS = 30
 TOPIC = "t"

@@ -1,0 +1,56 @@
+"""The long forms, run by ``make soak``: many seeds of the main job, and memory that stays where it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.support.broker import StartBroker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+SEEDS = range(100, 110)
+TRANSACTIONS_PER_ROUND = 2_000
+ROUNDS = 5
+GROWTH_KIB_MAX = 6 * 1024
+"""From the second round on: what grows is what the broker must remember (the tail of each log's index), not garbage."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_main_job_loses_and_doubles_nothing(seed: int) -> None:
+    command = [sys.executable, "-m", "odradek.demo.run", "--seed", str(seed)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "lost 0   doubled 0" in finished.stdout
+
+
+def resident_kib(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise AssertionError("the process has no resident memory")
+
+
+def test_memory_stays_flat_over_ten_thousand_transactions(start_broker: StartBroker) -> None:
+    broker = start_broker(topics=["orders:2"])
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "soak", "linger.ms": 0})
+    producer.init_transactions()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "soak"})
+    sizes = []
+    for round_number in range(ROUNDS):
+        for number in range(TRANSACTIONS_PER_ROUND):
+            producer.begin_transaction()
+            producer.produce("orders", key=str(number), value=f"{round_number}-{number}")
+            position = [TopicPartition("orders", 0, number)]
+            producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata())
+            if number % 10:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+        sizes.append(resident_kib(broker.pid))
+    consumer.close()
+    assert sizes[-1] - sizes[1] < GROWTH_KIB_MAX, sizes
