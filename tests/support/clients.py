@@ -148,9 +148,10 @@ class ConfluentProducer:
             raise self._refused(fatal) from fatal
         except SystemError as muddle:
             # And a delivery report served after that, in the same call, hides it.
-            if not isinstance(muddle.__cause__, KafkaError):
+            cause = muddle.__cause__
+            if not isinstance(cause, KafkaException | KafkaError):
                 raise
-            raise self._refused(muddle.__cause__) from muddle
+            raise self._refused(cause.args[0] if isinstance(cause, KafkaException) else cause) from muddle
 
     def _refused(self, error: Any) -> Refused:
         return Refused(
