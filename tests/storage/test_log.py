@@ -486,7 +486,7 @@ def test_the_log_start_need_not_be_a_batch_border(make_log: MakeLog):
 
 
 @pytest.mark.parametrize(
-    ("offset", "batches_left"), [(0, 0), (1, 0), (2, 1), (3, 1), (7, 3), (11, 5), (12, 6)]
+    ("offset", "batches_left"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (11, 5), (12, 6)]
 )
 def test_truncation_cuts_whole_batches(make_log: MakeLog, offset: int, batches_left: int):
     log = make_log(segment_bytes=2 * data(2).size, index_interval_bytes=0)
