@@ -612,12 +612,14 @@ def test_a_producer_known_only_by_a_marker_comes_back_without_batches(log):
 
 
 def test_open_transactions_come_back_in_the_order_of_their_offsets(log):
-    log.begin(0, pid=9)
+    log.send(0, pid=9)
     log.begin(0, pid=1)
+    log.begin(1, pid=9)
     after = restored(log)
-    assert list(after.producers.open_transactions()) == [(0, 9), (1, 1)]
-    assert after.unstable == 0
-    assert after.mark(pid=9, committed=False) == AbortedTransaction(9, 0, 2, 1)
+    assert [entry.producer_id for entry in log.producers.snapshot()] == [9, 1]
+    assert list(after.producers.open_transactions()) == [(1, 1), (2, 9)]
+    assert after.unstable == 1
+    assert after.mark(pid=1, committed=False) == AbortedTransaction(1, 1, 3, 2)
 
 
 def test_what_has_expired_does_not_come_back_unless_it_is_open(log):

@@ -389,6 +389,20 @@ async def test_the_leader_waits_for_the_transaction_before(tmp_path, delay_ms):
     world.abandon()
 
 
+async def test_a_request_that_waits_keeps_its_batches(tmp_path):
+    """The bytes of the request lie in the connection's buffer, which the next frame overwrites."""
+    world, producer_id = slow(tmp_path, 20)
+    sent = of(producer_id, 1)
+    buffer = bytearray(sent)
+    waiting = ask(world, {T0: memoryview(buffer)}, transactional_id="tx")
+    buffer[:] = bytes(len(buffer))
+    world.clock.advance(100)
+    assert outcome(await waiting) == {T0: OK}
+    *_, stored = world.batches("t")
+    assert bytes(stored.data)[21:] == sent[21:]
+    world.abandon()
+
+
 async def test_the_leader_does_not_wait_for_ever(tmp_path):
     world, producer_id = slow(tmp_path, 5_000)
     waiting = ask(world, {T0: of(producer_id, 1)}, transactional_id="tx")
