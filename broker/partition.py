@@ -205,7 +205,7 @@ class Partition:
         try:
             base_offset = self.log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
         except StorageError as error:
-            return self._go_offline(error)
+            return self.go_offline(error)
         self.advance_high_watermark()
         last_offset = base_offset + batch.last_offset_delta
         return AppendResult(
@@ -236,16 +236,17 @@ class Partition:
                 RecordBatch.parse(data), marker, self.leader_epoch, now_ms, transaction_version
             )
         except StorageError as error:
-            return self._go_offline(error)
+            return self.go_offline(error)
         self.advance_high_watermark()
         return AppendResult(ErrorCode.none, offset, offset, -1, self.log.log_start_offset)
 
-    def _go_offline(self, error: StorageError) -> AppendResult:
+    def go_offline(self, error: StorageError) -> AppendResult:
+        """The files cannot be trusted any more: nobody reads or writes here, and whoever waits is told."""
         self.offline = str(error)
-        self.notify()
         log_events.error(
             "partition offline", topic=self.topic, partition=self.index, file=error.path, reason=str(error)
         )
+        self._release_waiting(ErrorCode.kafka_storage_error)
         self.notify()
         return AppendResult(ErrorCode.kafka_storage_error)
 
@@ -314,7 +315,7 @@ class Partition:
                     found = log.aborted_transactions(offset, span)
                     aborted = [(entry.producer_id, entry.first_offset) for entry in found]
         except StorageError as error:
-            return ReadResult(self._go_offline(error).error)
+            return ReadResult(self.go_offline(error).error)
         return ReadResult(
             ErrorCode.none, records, high_watermark, last_stable_offset, log.log_start_offset, aborted
         )
@@ -366,13 +367,19 @@ class Partition:
 
     def max_timestamp(self, *, read_committed: bool) -> TimestampOffset:
         """ListOffsets -3: the record with the largest timestamp, markers included."""
-        return self._found(self.log.find_max_timestamp(), read_committed=read_committed)
+        return self._found(self.log.find_max_timestamp, read_committed=read_committed)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, read_committed: bool) -> TimestampOffset:
         """The first record whose timestamp is not smaller."""
-        return self._found(self.log.find_timestamp(timestamp_ms), read_committed=read_committed)
+        return self._found(lambda: self.log.find_timestamp(timestamp_ms), read_committed=read_committed)
 
-    def _found(self, found: TimestampedOffset | None, *, read_committed: bool) -> TimestampOffset:
+    def _found(
+        self, search: Callable[[], TimestampedOffset | None], *, read_committed: bool
+    ) -> TimestampOffset:
+        try:
+            found = search()
+        except StorageError as error:
+            return TimestampOffset(self.go_offline(error).error)
         if found is None or found.offset >= self._read_end(read_committed=read_committed):
             return TimestampOffset(ErrorCode.none)
         return TimestampOffset(ErrorCode.none, *found)

@@ -245,10 +245,15 @@ class Replicas(MetadataListener):
         log = partition.log
         end_offset, targets = log.log_end_offset, log.flush_targets()
 
-        def done(_: asyncio.Future[None]) -> None:
+        def done(future: asyncio.Future[None]) -> None:
             self._flushing.discard(key)
-            log.flushed_up_to(end_offset)
-            partition.advance_high_watermark()
+            error = None if future.cancelled() else future.exception()
+            if isinstance(error, StorageError):
+                # What is not on the disk is not acknowledged.
+                partition.go_offline(error)
+            elif error is None and not future.cancelled():
+                log.flushed_up_to(end_offset)
+                partition.advance_high_watermark()
 
         self._in_background(partial(_sync_all, targets)).add_done_callback(done)
 

@@ -94,6 +94,8 @@ class GroupCoordinator(MetadataListener):
 
     def _loaded(self, shard: Shard) -> None:
         """Topics that were deleted while nobody could write their tombstones are made up for."""
+        if shard.loading:
+            return  # its log could not be read
         for name, topic_id in shard.memory.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
                 commits.forget_topic(shard, name, topic_id)

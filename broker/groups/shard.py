@@ -25,6 +25,7 @@ from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, buil
 from protocol.errors import ErrorCode
 from protocol.records.group_log import GroupMetadataKey
 from protocol.schema import Key, Value
+from storage.files import StorageError
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -122,7 +123,16 @@ class Shard:
     # -- loading and unloading ----------------------------------------------------------------------------------
 
     def load(self) -> Iterator[None]:
-        """Read the log into memory, a piece at each step; the last step opens the shard."""
+        """Read the log into memory, a piece at each step; the last step opens the shard.
+
+        A log that cannot be read takes its partition offline, and the shard stays shut.
+        """
+        try:
+            yield from self._load()
+        except StorageError as error:
+            self.partition.go_offline(error)
+
+    def _load(self) -> Iterator[None]:
         started_ms = self.clock.now_ms()
         source = self.partition.log
         offset = source.log_start_offset

@@ -31,6 +31,7 @@ from broker.transactions.state import (
 )
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
+from storage.files import StorageError
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -82,7 +83,11 @@ class TransactionCoordinator:
             self._homes.pop(index, None)
             return ErrorCode.not_coordinator
         if home is None or home.partition is not partition or not home.is_current:
-            home = self._homes[index] = load(partition)
+            try:
+                home = self._homes[index] = load(partition)
+            except StorageError as error:
+                partition.go_offline(error)
+                return ErrorCode.not_coordinator
             self._resume(home)
         return home
 
@@ -450,7 +455,3 @@ class TransactionCoordinator:
     def memory(self) -> dict[int, dict[str, Transaction]]:
         """The committed state of all ids, by partition of the topic."""
         return {index: home.memory() for index, home in self._homes.items() if home.entries}
-
-    def forget_memory(self) -> None:
-        """Drop every view of the log; the next request reads it anew (tests, and loss of leadership)."""
-        self._homes.clear()

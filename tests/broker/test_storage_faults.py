@@ -1,0 +1,81 @@
+"""A disk that fails takes one partition offline; nothing that was not stored is acknowledged, the rest serves on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.partition import Partition
+from protocol.batch import RecordBatch, build_batch
+from protocol.errors import ErrorCode
+from storage.segment import Segment
+from tests.support.world import World
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[World]:
+    world = World(path)
+    try:
+        yield world
+    finally:
+        world.abandon()
+
+
+def a_batch() -> RecordBatch:
+    return RecordBatch.parse(build_batch([(1, b"k", b"v")]))
+
+
+def partition_of(world: World, name: str) -> Partition:
+    partition = world.node.replicas.leader(name, 0)
+    assert isinstance(partition, Partition)
+    return partition
+
+
+def test_a_failed_write_is_not_acknowledged_and_takes_one_partition_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as world:
+        world.create("broken", 1)
+        world.create("sound", 1)
+        broken, sound = partition_of(world, "broken"), partition_of(world, "sound")
+        assert broken.append(a_batch(), required_acks=-1).error is ErrorCode.none
+        told: list[ErrorCode] = []
+        broken.on_committed(5, told.append)
+
+        def no_space(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwritev", no_space)
+            assert broken.append(a_batch(), required_acks=-1).error is ErrorCode.kafka_storage_error
+        assert told == [ErrorCode.kafka_storage_error]
+        assert world.node.replicas.leader("broken", 0) is ErrorCode.kafka_storage_error
+        assert broken.log_end_offset == 1
+        assert sound.append(a_batch(), required_acks=-1).error is ErrorCode.none
+
+
+async def test_a_failed_fsync_acknowledges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path) as world:
+        world.create("synced", 1, **{"flush.messages": "1"})
+        partition = partition_of(world, "synced")
+        answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def fails(self: Segment) -> None:
+            from storage.files import StorageError
+
+            raise StorageError(self.log.path, "Input/output error")
+
+        monkeypatch.setattr(Segment, "sync", fails)
+        result = partition.append(a_batch(), required_acks=-1)
+        assert result.error is ErrorCode.none
+        assert partition.high_watermark == 0
+        partition.on_committed(result.last_offset + 1, answered.set_result)
+        assert await asyncio.wait_for(answered, 10) is ErrorCode.kafka_storage_error
+        assert partition.high_watermark == 0
+        monkeypatch.undo()
