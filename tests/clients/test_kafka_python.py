@@ -1,0 +1,94 @@
+"""kafka-python beyond transactions: groups and the admin client."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.broker import Broker, StartBroker
+from tests.support.clients import KafkaPythonProducer, eventually, tidy, topics
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import kafka
+    from kafka.admin import KafkaAdminClient, NewTopic
+
+
+@contextlib.contextmanager
+def consumer(broker: Broker, **more: Any) -> Iterator[kafka.KafkaConsumer]:
+    made = kafka.KafkaConsumer(
+        "orders",
+        bootstrap_servers=broker.bootstrap,
+        group_id="readers",
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=100,
+        fetch_max_wait_ms=50,
+        **more,
+    )
+    try:
+        yield made
+    finally:
+        made.close(autocommit=False)
+        tidy()
+
+
+def poll(*consumers: kafka.KafkaConsumer) -> list[str]:
+    return [
+        record.value.decode()
+        for each in consumers
+        for records in each.poll(50).values()
+        for record in records
+    ]
+
+
+def test_an_idempotent_producer_s_records_are_read_by_a_group_which_goes_on_where_it_was(
+    start_broker: StartBroker,
+):
+    broker = start_broker(topics=["orders:1"])
+    producer = KafkaPythonProducer(broker.bootstrap)
+    producer.send("orders", ["a", "b"])
+    for expected, next_values in ((["a", "b"], ["c"]), (["c"], [])):
+        with consumer(broker, enable_auto_commit=False) as reading:
+            found: list[str] = []
+            eventually(lambda: found.extend(poll(reading)) or len(found) >= len(expected))  # noqa: B023
+            assert found == expected
+            reading.commit()
+            if next_values:
+                producer.send("orders", next_values)
+    producer.close()
+
+
+def test_two_members_share_the_partitions(start_broker: StartBroker):
+    broker = start_broker(topics=["orders:4"])
+    with consumer(broker) as first, consumer(broker) as second:
+
+        def fair() -> bool:
+            poll(first, second)
+            return len(first.assignment()) == len(second.assignment()) == 2
+
+        eventually(fair, "each has two")
+        assert len(first.assignment() | second.assignment()) == 4
+
+
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    yield client
+    client.close()
+    tidy()
+
+
+def test_the_admin_client_creates_lists_describes_and_deletes(admin: KafkaAdminClient, broker: Broker):
+    admin.create_topics([NewTopic("orders", 2, 1)])
+    assert topics(broker.bootstrap) == {"orders": 2}
+    assert admin.list_topics() == ["orders"]
+    (described,) = admin.describe_topics(["orders"])
+    assert len(described["partitions"]) == 2
+    admin.create_partitions({"orders": 3})
+    assert topics(broker.bootstrap) == {"orders": 3}
+    admin.delete_topics(["orders"])
+    assert topics(broker.bootstrap) == {}
