@@ -57,7 +57,8 @@ def parse_type(name: str, raw: str, config_type: ConfigType) -> Value:
             raise ConfigError.of(name, raw, f"Not a number of type {config_type}")
         return float(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
     if config_type is ConfigType.LIST:
-        return tuple(re.split(r"\s*,\s*", text)) if text else ()
+        # A member that comes again says nothing new: Kafka drops it (KIP-1161).
+        return tuple(dict.fromkeys(re.split(r"\s*,\s*", text))) if text else ()
     return text
 
 

@@ -105,7 +105,6 @@ def test_a_good_value_is_read_as_kafka_reads_it(name: str, raw: str, value: obje
             "a",
             "Invalid value a for configuration cleanup.policy: String must be one of: compact, delete",
         ),
-        ("cleanup.policy", "delete,delete", "Configuration 'cleanup.policy' values must not be duplicated."),
         ("cleanup.policy", "delete,", "Configuration 'cleanup.policy' values must not be empty."),
         (
             "compression.gzip.level",
@@ -193,3 +192,7 @@ def test_any_text_is_either_read_or_refused(raw: str, config_type: ConfigType):
 @given(st.floats(allow_nan=False))
 def test_a_double_survives_being_written_and_read(value: float):
     assert parse_type("a.name", to_text(value) or "", ConfigType.DOUBLE) == value
+
+
+def test_a_member_of_a_list_that_comes_again_is_dropped():
+    assert parse_topic_config("cleanup.policy", "compact,delete,compact") == ("compact", "delete")
