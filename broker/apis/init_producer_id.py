@@ -71,4 +71,3 @@ def _fresh_id(context: RequestContext) -> InitProducerIdResponse | Awaitable[Ini
 
 def _failure(error: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
-

@@ -23,7 +23,16 @@ STOP_S_MAX = 1.0
 
 def run(arguments: Sequence[str], tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A start that is expected to fail."""
-    command = [sys.executable, "-m", "broker", "--port", "0", "--data-dir", str(tmp_path / "data"), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "broker",
+        "--port",
+        "0",
+        "--data-dir",
+        str(tmp_path / "data"),
+        *arguments,
+    ]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30)
 
 
@@ -58,7 +67,10 @@ def test_a_signal_ends_it_cleanly_and_soon(broker: Broker, number: signal.Signal
 
 def test_a_restart_keeps_cluster_and_port(start_broker: StartBroker) -> None:
     broker = start_broker(topics=["orders:4"])
-    port, (cluster_id, *_) = broker.port, [event["cluster_id"] for event in broker.events if "cluster_id" in event]
+    port, (cluster_id, *_) = (
+        broker.port,
+        [event["cluster_id"] for event in broker.events if "cluster_id" in event],
+    )
     broker.kill()
     broker.restart()
     assert broker.port == port
@@ -73,7 +85,9 @@ def test_port_0_is_chosen_and_told(tmp_path: Path) -> None:
         try:
             found = None
             while found is None and process.poll() is None:
-                found = re.search(r'"listeners": \["PLAINTEXT://127\.0\.0\.1:(\d+)"\]', (tmp_path / "log").read_text())
+                found = re.search(
+                    r'"listeners": \["PLAINTEXT://127\.0\.0\.1:(\d+)"\]', (tmp_path / "log").read_text()
+                )
             assert found is not None
             assert ask_api_versions(f"127.0.0.1:{found[1]}") > 0
             # Nobody asked for a directory: it was a temporary one, and goes with the process.
@@ -87,7 +101,9 @@ def test_port_0_is_chosen_and_told(tmp_path: Path) -> None:
 def test_isolated_from_the_directory_it_is_started_in(tmp_path: Path) -> None:
     for name in ("storage", "protocol", "asyncio"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
-    program = f"import sys, runpy; sys.path.append({str(ROOT)!r}); runpy.run_module('broker', run_name='__main__')"
+    program = (
+        f"import sys, runpy; sys.path.append({str(ROOT)!r}); runpy.run_module('broker', run_name='__main__')"
+    )
     command = [sys.executable, "-I", "-c", program, "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
