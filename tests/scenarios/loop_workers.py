@@ -127,6 +127,7 @@ def kafka_python(bootstrap: str, source: str, sink: str, steps: Steps) -> None:
         max_poll_records=BATCH,
         fetch_max_wait_ms=50,
     )
+    consumer.partitions_for_topic(source)  # else its first assignment may be empty, and stay so
     producer.init_transactions()
     steps.reached("init")
     while True:

@@ -153,6 +153,13 @@ class JavaClients:
         answer = self.ask("tool", main=main, args=[str(each) for each in arguments], input=input)
         return Ran(**answer)
 
+    def process(self, main: str, *arguments: object) -> Ran:
+        """The same in a JVM of its own, for tools that say the last thing while their process ends."""
+        command = [java(), *JVM_OPTIONS, "-cp", kafka_classpath(), main, *(str(each) for each in arguments)]
+        with _locked(CACHE / "working"):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
     def _ask(self, order: dict[str, Any]) -> Any:
         if self._process is None or self._process.poll() is not None:
             self._start()
