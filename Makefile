@@ -11,11 +11,12 @@ PYTEST_ARGS ?=
 ARGS ?=
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
-.PHONY: help demo test check format soak bench lock clean
+.PHONY: help demo test clients check format soak bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
 	@echo "make test    run the tests                  (WORKERS=2, PYTEST_ARGS=...)"
+	@echo "make clients the tests with Go and Node clients"
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make format  put the format right"
 	@echo "make soak    run the long forms of the tests"
@@ -27,7 +28,11 @@ demo: $(VENV)/.demo
 	$(BIN)/odradek demo $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.java
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not foreign"
+
+# The programs are built, and their clients fetched, into .cache at the first call.
+clients: $(VENV)/.dev
+	$(PYTEST) -m foreign tests/clients
 
 soak: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) -m slow

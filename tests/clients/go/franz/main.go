@@ -1,0 +1,385 @@
+// Command franz does with franz-go what tests/clients/contract.py asks of every client: one order per run, one line of
+// JSON for each thing that it saw.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	partitions    = 3
+	recordsACodec = 200
+	quiet         = 300 * time.Millisecond
+)
+
+var orders = map[string]func(ctx context.Context, bootstrap string, arguments []string) error{
+	"admin":        admin,
+	"codecs":       codecs,
+	"keys":         keys,
+	"transactions": transactions,
+	"read":         read,
+	"loop":         loop,
+	"zombie":       zombie,
+	"member":       member,
+}
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) < 3 || orders[os.Args[1]] == nil {
+		log.Fatal("usage: franz ORDER BOOTSTRAP [ARGUMENT...]")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := orders[os.Args[1]](ctx, os.Args[2], os.Args[3:]); err != nil {
+		log.Fatalf("%s: %v", os.Args[1], err)
+	}
+}
+
+func say(what map[string]any) {
+	line, err := json.Marshal(what)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(line))
+}
+
+// waitForWord returns when the test writes a line, or closes our input.
+func waitForWord() {
+	bufio.NewScanner(os.Stdin).Scan()
+}
+
+// nameOf is what franz-go itself calls an error.
+func nameOf(err error) string {
+	var refused *kerr.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &refused):
+		return refused.Message
+	default:
+		return err.Error()
+	}
+}
+
+// admin TOPIC: create it, once and again, grow it, look at it, delete it.
+func admin(ctx context.Context, bootstrap string, arguments []string) error {
+	topic := arguments[0]
+	client, err := kadm.NewOptClient(kgo.SeedBrokers(bootstrap))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	setting := "60000"
+	configs := map[string]*string{"retention.ms": &setting}
+	if _, err := client.CreateTopic(ctx, partitions, 1, configs, topic); err != nil {
+		return err
+	}
+	_, again := client.CreateTopic(ctx, partitions, 1, nil, topic)
+	say(map[string]any{"again": nameOf(again)})
+	if _, err := client.CreatePartitions(ctx, 1, topic); err != nil {
+		return err
+	}
+	topics, err := client.ListTopics(ctx, topic)
+	if err != nil {
+		return err
+	}
+	described, err := client.DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return err
+	}
+	for _, config := range described[0].Configs {
+		if config.Key == "retention.ms" {
+			say(map[string]any{"partitions": len(topics[topic].Partitions), "retention": config.MaybeValue()})
+		}
+	}
+	if _, err := client.DeleteTopic(ctx, topic); err != nil {
+		return err
+	}
+	topics, err = client.ListTopics(ctx)
+	if err != nil {
+		return err
+	}
+	say(map[string]any{"left": topics.Has(topic)})
+	return nil
+}
+
+// codecs TOPIC: idempotent batches with each codec, and how many of each codec's records come back.
+func codecs(ctx context.Context, bootstrap string, arguments []string) error {
+	topic := arguments[0]
+	for _, each := range []struct {
+		name  string
+		codec kgo.CompressionCodec
+	}{
+		{"none", kgo.NoCompression()},
+		{"gzip", kgo.GzipCompression()},
+		{"snappy", kgo.SnappyCompression()},
+		{"lz4", kgo.Lz4Compression()},
+		{"zstd", kgo.ZstdCompression()},
+	} {
+		client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(topic),
+			kgo.ProducerBatchCompression(each.codec), kgo.ProducerLinger(50*time.Millisecond))
+		if err != nil {
+			return err
+		}
+		var records []*kgo.Record
+		for i := range recordsACodec {
+			records = append(records, kgo.StringRecord(fmt.Sprintf("%s %d of many that are alike", each.name, i)))
+		}
+		err = client.ProduceSync(ctx, records...).FirstErr()
+		client.Close()
+		if err != nil {
+			return err
+		}
+		say(map[string]any{"codec": each.name, "offset": records[0].Offset, "count": len(records)})
+	}
+	return nil
+}
+
+// keys TOPIC COUNT: where the partitioner puts the keys "key-0", "key-1" and so on.
+func keys(ctx context.Context, bootstrap string, arguments []string) error {
+	count, err := strconv.Atoi(arguments[1])
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(arguments[0]))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for i := range count {
+		record, err := client.ProduceSync(ctx, kgo.KeyStringRecord(fmt.Sprintf("key-%d", i), "value")).First()
+		if err != nil {
+			return err
+		}
+		say(map[string]any{"key": string(record.Key), "partition": record.Partition})
+	}
+	return nil
+}
+
+func transactional(bootstrap, id, topic string) (*kgo.Client, error) {
+	return kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))
+}
+
+func fill(ctx context.Context, client *kgo.Client, word string) error {
+	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	for i := range 3 {
+		if err := client.ProduceSync(ctx, kgo.StringRecord(fmt.Sprintf("%s-%d", word, i))).FirstErr(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// transactions TOPIC ID: one committed, one aborted, one left open until the test says a word, with a plain record
+// behind it.
+func transactions(ctx context.Context, bootstrap string, arguments []string) error {
+	topic := arguments[0]
+	client, err := transactional(bootstrap, arguments[1], topic)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, each := range []struct {
+		word string
+		end  kgo.TransactionEndTry
+	}{{"committed", kgo.TryCommit}, {"aborted", kgo.TryAbort}} {
+		if err := fill(ctx, client, each.word); err != nil {
+			return err
+		}
+		if err := client.EndTransaction(ctx, each.end); err != nil {
+			return err
+		}
+	}
+	if err := fill(ctx, client, "open"); err != nil {
+		return err
+	}
+	plain, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	if err := plain.ProduceSync(ctx, kgo.StringRecord("plain")).FirstErr(); err != nil {
+		return err
+	}
+	say(map[string]any{"open": true})
+	waitForWord()
+	if err := client.EndTransaction(ctx, kgo.TryCommit); err != nil {
+		return err
+	}
+	say(map[string]any{"open": false})
+	return nil
+}
+
+func isolation(level string) kgo.IsolationLevel {
+	if level == "read_committed" {
+		return kgo.ReadCommitted()
+	}
+	return kgo.ReadUncommitted()
+}
+
+// read TOPIC GROUP ISOLATION COUNT: so many records as a member of a group, whatever comes soon after them, and a commit.
+func read(ctx context.Context, bootstrap string, arguments []string) error {
+	count, err := strconv.Atoi(arguments[3])
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumeTopics(arguments[0]),
+		kgo.ConsumerGroup(arguments[1]), kgo.FetchIsolationLevel(isolation(arguments[2])),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for seen := 0; ; {
+		wait, cancel := ctx, context.CancelFunc(func() {})
+		if seen >= count {
+			wait, cancel = context.WithTimeout(ctx, quiet)
+		}
+		fetches := client.PollFetches(wait)
+		cancel()
+		if errors.Is(fetches.Err0(), context.DeadlineExceeded) && ctx.Err() == nil {
+			break
+		}
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		fetches.EachRecord(func(record *kgo.Record) {
+			seen++
+			say(map[string]any{"value": string(record.Value), "offset": record.Offset})
+		})
+	}
+	return client.CommitUncommittedOffsets(ctx)
+}
+
+// loop SOURCE SINK GROUP COUNT: consume, process, produce, with a GroupTransactSession; every third transaction is
+// aborted, and its records come again. It ends when the group has committed COUNT records.
+func loop(ctx context.Context, bootstrap string, arguments []string) error {
+	source, sink, group := arguments[0], arguments[1], arguments[2]
+	count, err := strconv.Atoi(arguments[3])
+	if err != nil {
+		return err
+	}
+	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(bootstrap), kgo.TransactionalID(group+"-loop"),
+		kgo.ConsumerGroup(group), kgo.ConsumeTopics(source), kgo.DefaultProduceTopic(sink),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.RequireStableFetchOffsets())
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	done, aborted := 0, 0
+	for round := 1; done < count; round++ {
+		fetches := session.PollRecords(ctx, 5)
+		if err := fetches.Err0(); err != nil {
+			return err
+		}
+		if err := session.Begin(); err != nil {
+			return err
+		}
+		var results []*kgo.Record
+		fetches.EachRecord(func(record *kgo.Record) {
+			results = append(results, kgo.StringRecord("done "+string(record.Value)))
+		})
+		// One that waits for its answers, so that what is aborted is there to be hidden.
+		if err := session.ProduceSync(ctx, results...).FirstErr(); err != nil {
+			return err
+		}
+		committed, err := session.End(ctx, kgo.TransactionEndTry(round%3 != 0))
+		if err != nil {
+			return err
+		}
+		if committed {
+			done += fetches.NumRecords()
+		} else {
+			aborted++
+		}
+	}
+	say(map[string]any{"done": done, "aborted": aborted})
+	return nil
+}
+
+// zombie TOPIC ID: what the first of two producers with the same id is told about each thing that it still tries.
+func zombie(ctx context.Context, bootstrap string, arguments []string) error {
+	topic, id := arguments[0], arguments[1]
+	for _, late := range []string{"produce", "commit", "abort"} {
+		first, err := transactional(bootstrap, id, topic)
+		if err != nil {
+			return err
+		}
+		if err := fill(ctx, first, "zombie"); err != nil {
+			return err
+		}
+		second, err := transactional(bootstrap, id, topic)
+		if err != nil {
+			return err
+		}
+		if err := fill(ctx, second, "successor"); err != nil {
+			return err
+		}
+		switch late {
+		case "produce":
+			err = first.ProduceSync(ctx, kgo.StringRecord("too late")).FirstErr()
+		case "commit":
+			err = first.EndTransaction(ctx, kgo.TryCommit)
+		case "abort":
+			err = first.EndTransaction(ctx, kgo.TryAbort)
+		}
+		say(map[string]any{"late": late, "error": nameOf(err)})
+		if err := second.EndTransaction(ctx, kgo.TryCommit); err != nil {
+			return err
+		}
+		first.Close()
+		second.Close()
+	}
+	return nil
+}
+
+// member TOPIC GROUP: be a member until the test says a word, and tell of each change of what is assigned.
+func member(ctx context.Context, bootstrap string, arguments []string) error {
+	owned := map[int32]bool{}
+	tell := func() {
+		list := []int32{}
+		for partition := range owned {
+			list = append(list, partition)
+		}
+		sort.Slice(list, func(i, j int) bool { return list[i] < list[j] })
+		say(map[string]any{"assigned": list})
+	}
+	change := func(mine bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, changed map[string][]int32) {
+			for _, partition := range changed[arguments[0]] {
+				if mine {
+					owned[partition] = true
+				} else {
+					delete(owned, partition)
+				}
+			}
+			tell()
+		}
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumeTopics(arguments[0]),
+		kgo.ConsumerGroup(arguments[1]), kgo.HeartbeatInterval(100*time.Millisecond),
+		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)),
+		kgo.OnPartitionsLost(change(false)))
+	if err != nil {
+		return err
+	}
+	waitForWord()
+	client.Close()
+	return nil
+}

@@ -1,0 +1,60 @@
+"""franz-go and sarama."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from tests.clients.contract import Contract
+from tests.support.foreign import Program, go_program
+
+pytestmark = pytest.mark.foreign
+
+
+class TestFranzGo(Contract):
+    """It speaks the newest versions, and transactions of version 2 (KIP-890)."""
+
+    exists = "TOPIC_ALREADY_EXISTS"
+    fenced: ClassVar = {
+        "produce": "INVALID_PRODUCER_EPOCH",
+        "commit": "PRODUCER_FENCED",
+        "abort": "PRODUCER_FENCED",
+    }
+    spoken: ClassVar = {
+        "produce": 13,
+        "fetch": 18,
+        "init_producer_id": 5,
+        "add_partitions_to_txn": None,
+        "add_offsets_to_txn": None,
+        "txn_offset_commit": 5,
+        "end_txn": 5,
+    }
+
+    @pytest.fixture
+    def program(self) -> Program:
+        return Program(go_program("franz"))
+
+
+class TestSarama(Contract):
+    """Transactions of version 1: it adds partitions and offsets itself."""
+
+    exists = "ErrTopicAlreadyExists"
+    fenced: ClassVar = {
+        "produce": "ErrInvalidProducerEpoch",
+        "commit": "ErrProducerFenced",
+        "abort": "ErrProducerFenced",
+    }
+    spoken: ClassVar = {
+        "produce": 10,
+        "fetch": 12,
+        "init_producer_id": 4,
+        "add_partitions_to_txn": 3,
+        "add_offsets_to_txn": 3,
+        "txn_offset_commit": 3,
+        "end_txn": 3,
+    }
+
+    @pytest.fixture
+    def program(self) -> Program:
+        return Program(go_program("sarama"))

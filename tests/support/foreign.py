@@ -1,0 +1,264 @@
+"""Small programs in other languages under ``tests/clients``: built once, each run a process of its own.
+
+    program = Program(go_program("franz"))
+    seen = program.run("read", broker.bootstrap, "orders", "group", "read_committed", 3)
+    with program.start("member", broker.bootstrap, "orders", "group") as member:
+        member.expect("assigned", [0, 1, 2])
+
+A program says one line of JSON for each thing it saw, and hears a line (or the end) of its input as the word to go on.
+Where there is no Go, or no Node, or no way to their packages, the tests are skipped with the reason; in CI they fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+import pytest
+
+CLIENTS = Path(__file__).resolve().parents[1] / "clients"
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
+NODE_VERSION_MIN = 18
+BUILD_TIMEOUT_S = 280.0
+RUN_TIMEOUT_S = 60.0
+EXPECT_TIMEOUT_S = 30.0
+
+
+class Unavailable(Exception):
+    """What is missing, and what to install, in one line."""
+
+
+def go_program(name: str) -> list[str]:
+    """The command of one of the programs under ``tests/clients/go``; skips the test where it cannot be built."""
+    return [str(_or_skip(_go_programs) / name)]
+
+
+def node_program(name: str) -> list[str]:
+    """The same for ``tests/clients/node``."""
+    folder = _or_skip(_node_programs)
+    return [_tool("node"), str(folder / f"{name}.js")]
+
+
+def _or_skip(build: Callable[[], Path | Unavailable]) -> Path:
+    built = build()
+    if isinstance(built, Path):
+        return built
+    if os.environ.get("CI", "").lower() == "true":
+        pytest.fail(str(built), pytrace=False)
+    pytest.skip(str(built))
+
+
+# ---- building
+
+
+@contextlib.contextmanager
+def _built_once(name: str, sources: Sequence[Path], *also: str) -> Iterator[tuple[Path, Path | None]]:
+    """The folder of what these sources make, and where to make it if nobody has yet."""
+    digest = hashlib.sha256("\0".join(also).encode())
+    for source in sorted(sources):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    folder = CACHE / f"{name}-programs" / digest.hexdigest()[:16]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.exists():
+            yield folder, None
+            return
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            new = Path(scratch) / "new"
+            new.mkdir()
+            yield folder, new
+            new.rename(folder)
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise Unavailable(f"needs {name}, which is not on PATH")
+    return found
+
+
+def _build(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    try:
+        subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        raise Unavailable(f"{' '.join(map(str, command[:2]))} failed: {error.stderr.strip()}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"{' '.join(map(str, command[:2]))} failed: {error}") from error
+
+
+# What is missing is remembered too: one attempt is enough for all tests of a process.
+@cache
+def _go_programs() -> Path | Unavailable:
+    sources = CLIENTS / "go"
+    # Only this Go: it would otherwise fetch another one that the modules ask for.
+    environment = {
+        "GOTOOLCHAIN": "local",
+        "GOMODCACHE": str(CACHE / "go" / "modules"),
+        "GOCACHE": str(CACHE / "go" / "build"),
+        "GOFLAGS": "-modcacherw",
+        "CGO_ENABLED": "0",
+        "GOWORK": "off",
+    }
+    try:
+        go = _tool("go")
+        version = subprocess.run(
+            [go, "env", "GOVERSION"], env={**os.environ, **environment}, capture_output=True
+        )
+        _check_go(version.stdout.decode().strip(), (sources / "go.mod").read_text())
+        files = [*sources.rglob("*.go"), sources / "go.mod", sources / "go.sum"]
+        with _built_once("go", files, version.stdout.decode()) as (folder, new):
+            if new is not None:
+                _build(
+                    [go, "build", "-trimpath", "-buildvcs=false", "-o", f"{new}{os.sep}", "./..."],
+                    sources,
+                    environment,
+                )
+    except Unavailable as missing:
+        return missing
+    return folder
+
+
+def _check_go(version: str, module: str) -> None:
+    wanted = re.search(r"^go (\d+)\.(\d+)", module, re.MULTILINE)
+    found = re.match(r"go(\d+)\.(\d+)", version)
+    assert wanted is not None
+    if found is None or tuple(map(int, found.groups())) < tuple(map(int, wanted.groups())):
+        raise Unavailable(
+            f"needs Go {wanted[1]}.{wanted[2]} or newer, which its clients ask for ({version or 'none runs'})"
+        )
+
+
+@cache
+def _node_programs() -> Path | Unavailable:
+    sources = CLIENTS / "node"
+    try:
+        node, npm = _tool("node"), _tool("npm")
+        version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout.strip()
+        if int((re.match(r"v(\d+)", version) or ["", "0"])[1]) < NODE_VERSION_MIN:
+            raise Unavailable(f"needs Node {NODE_VERSION_MIN} or newer ({version or 'none runs'})")
+        files = [*sources.glob("*.js"), *sources.glob("package*.json")]
+        with _built_once("node", files) as (folder, new):
+            if new is not None:
+                for file in files:
+                    shutil.copy(file, new)
+                cache_folder = {"npm_config_cache": str(CACHE / "npm"), "npm_config_update_notifier": "false"}
+                _build([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], new, cache_folder)
+    except Unavailable as missing:
+        return missing
+    return folder
+
+
+# ---- running
+
+
+class Running:
+    """A program at work; what it said so far is in ``seen``."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self._lines: Queue[dict[str, Any] | None] = Queue()
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(json.loads(line))
+        self._lines.put(None)
+
+    def expect(self, name: str, value: Any, *, within_s: float = EXPECT_TIMEOUT_S) -> Any:
+        """Wait until it says this, or what passes this test; what it says before is passed over."""
+        while True:
+            try:
+                said = self._lines.get(timeout=within_s)
+            except Empty:
+                raise AssertionError(
+                    f"no {name}={value!r} in {within_s} s, but {self.seen}\n{self.complaints}"
+                ) from None
+            if said is None:
+                self._lines.put(None)
+                raise AssertionError(f"ended before {name}={value!r}: {self.seen}\n{self.complaints}")
+            self.seen.append(said)
+            if name in said and (value(said[name]) if callable(value) else said[name] == value):
+                return said[name]
+
+    def go_on(self) -> None:
+        """The word that it waits for."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def finish(self) -> list[dict[str, Any]]:
+        """All that it said, after its end, which has to be a good one."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            status = self._process.wait(RUN_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {RUN_TIMEOUT_S} s\n{self.complaints}") from None
+        while (said := self._lines.get(timeout=RUN_TIMEOUT_S)) is not None:
+            self.seen.append(said)
+        assert status == 0, f"exit code {status} after {self.seen}\n{self.complaints}"
+        return self.seen
+
+    @property
+    def complaints(self) -> str:
+        """The end of its standard error."""
+        self._complaints.seek(0)
+        return self._complaints.read()[-4000:]
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._complaints):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class Program:
+    """One client's program; ``order`` is the first word of its command line."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = list(command)
+
+    def start(self, order: str, *arguments: object) -> Running:
+        return Running([*self.command, order, *map(str, arguments)])
+
+    def run(self, order: str, *arguments: object) -> list[dict[str, Any]]:
+        """All that it said."""
+        with self.start(order, *arguments) as running:
+            return running.finish()
