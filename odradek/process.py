@@ -82,6 +82,11 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def exit_code(self) -> int | None:
+        """Of the last process, negative for a signal; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def log(self) -> list[str]:
         """What all its processes wrote, line by line."""
         return self._text(0).splitlines()
