@@ -14,6 +14,7 @@ from uuid import UUID
 from broker.clock import Domain
 from broker.logging import get_logger
 from broker.partition import AppendResult, Partition
+from broker.topics import is_internal
 from broker.transactions.verification import Check
 from protocol import compression
 from protocol.batch import MAGIC, CorruptBatch, Reason, RecordBatch
@@ -31,7 +32,6 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_IMPLICIT_ADD = 12
 FIRST_VERSION_WITH_ABORTABLE = 11
 FIRST_VERSION_WITH_ZSTD = 7
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client that Kafka lets write to internal topics."""
 
@@ -224,7 +224,7 @@ class Produce:
             self.finished(self.items)
 
     def _append_one(self, item: Item, acks: int) -> AppendResult:
-        if item.name in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID:
+        if is_internal(item.name) and self._context.client_id != ADMIN_CLIENT_ID:
             return AppendResult(ErrorCode.invalid_topic_exception)
         partition = self._context.node.replicas.leader(item.name, item.index)
         if not isinstance(partition, Partition):

@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 from broker.api import api
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.topics import CONSUMER_OFFSETS
 from broker.transactions.fencing import older_fence
-from broker.transactions.markers import OFFSETS_TOPIC
 from broker.transactions.state import Answer
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -35,7 +35,7 @@ def add_offsets_to_txn(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
-        [(OFFSETS_TOPIC, context.node.groups.partition_for(request.group_id))],
+        [(CONSUMER_OFFSETS, context.node.groups.partition_for(request.group_id))],
         0,
         added,
     )

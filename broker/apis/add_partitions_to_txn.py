@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from broker.api import api
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.topics import is_internal
 from broker.transactions.fencing import older_fence
 from broker.transactions.state import Answer, TopicPartition
 from protocol.errors import ErrorCode
@@ -26,7 +27,6 @@ from protocol.messages.add_partitions_to_txn import (
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 FIRST_BROKER_VERSION = 4
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -118,7 +118,7 @@ def _refused(keys: Sequence[TopicPartition], context: RequestContext) -> Errors:
     refused: Errors = {}
     for name, index in keys:
         topic = context.node.metadata.topic(name)
-        if context.api_version < FIRST_BROKER_VERSION and name in INTERNAL_TOPICS:
+        if context.api_version < FIRST_BROKER_VERSION and is_internal(name):
             refused[name, index] = ErrorCode.topic_authorization_failed
         elif topic is None or topic.partition(index) is None:
             refused[name, index] = ErrorCode.unknown_topic_or_partition

@@ -15,7 +15,7 @@ from broker.crash import crash_point
 from broker.deferred import Deferred
 from broker.groups.commits import OffsetToCommit
 from broker.partition import Partition
-from broker.transactions.markers import OFFSETS_TOPIC
+from broker.topics import CONSUMER_OFFSETS
 from broker.transactions.verification import Check
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (
@@ -60,7 +60,7 @@ class TxnOffsetCommit:
             return self._all(ErrorCode.invalid_group_id)
         groups, version = self._context.node.groups, self._context.api_version
         index = groups.partition_for(self._request.group_id)
-        partition = self._context.node.replicas.leader(OFFSETS_TOPIC, index)
+        partition = self._context.node.replicas.leader(CONSUMER_OFFSETS, index)
         if not isinstance(partition, Partition):
             return self._all(ErrorCode.not_coordinator)
         check = Check(partition, self._request.producer_id, self._request.producer_epoch, NO_SEQUENCE)

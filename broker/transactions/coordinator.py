@@ -17,8 +17,9 @@ from broker.clock import Clock, Domain, Timer
 from broker.crash import crash_point
 from broker.logging import get_logger
 from broker.partition import Partition
+from broker.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
-from broker.transactions.home import TOPIC, Entry, Home, load
+from broker.transactions.home import Entry, Home, load
 from broker.transactions.markers import Completion, MarkerWriter, completion_of
 from broker.transactions.state import (
     AbortFirst,
@@ -68,7 +69,7 @@ class TransactionCoordinator:
 
     def partition_for(self, transactional_id: str) -> int | None:
         """The partition of ``__transaction_state`` that an id belongs to; None while the topic does not exist."""
-        topic = self._metadata.topic(TOPIC)
+        topic = self._metadata.topic(TRANSACTION_STATE)
         return None if topic is None else partition_for(transactional_id, len(topic.partitions))
 
     def _home_of(self, transactional_id: str) -> Home | ErrorCode:
@@ -78,7 +79,7 @@ class TransactionCoordinator:
     def _home(self, index: int) -> Home | ErrorCode:
         """The memory of one partition; read from the log when this node has come to lead it."""
         home = self._homes.get(index)
-        partition = self._replicas.leader(TOPIC, index)
+        partition = self._replicas.leader(TRANSACTION_STATE, index)
         if not isinstance(partition, Partition):
             self._homes.pop(index, None)
             return ErrorCode.not_coordinator
@@ -396,7 +397,7 @@ class TransactionCoordinator:
 
     def start(self) -> None:
         """Load every partition that is led here, finish decided transactions, start the timers."""
-        topic = self._metadata.topic(TOPIC)
+        topic = self._metadata.topic(TRANSACTION_STATE)
         for state in topic.partitions if topic is not None else ():
             self._home(state.index)
         config = self._config

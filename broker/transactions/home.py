@@ -17,8 +17,6 @@ from protocol.records.transaction_log import TransactionLogKey, TransactionLogVa
 
 log_events = get_logger()
 
-TOPIC = "__transaction_state"
-
 # What a failed append of the coordinator's own record means to its client (``TransactionStateManager``).
 _APPEND_ERRORS = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,

@@ -15,6 +15,7 @@ from broker.clock import Clock, Domain
 from broker.crash import crash_point
 from broker.logging import get_logger
 from broker.partition import AppendResult, Partition
+from broker.topics import CONSUMER_OFFSETS
 from broker.transactions.home import Entry, Home
 from broker.transactions.state import State, TopicPartition
 from protocol.batch import EndTxnMarker
@@ -28,7 +29,6 @@ log_events = get_logger()
 
 MARKERS_PER_TURN = 64
 RETRY_BACKOFF_MS = 100
-OFFSETS_TOPIC = "__consumer_offsets"
 
 # The partition's producers know a newer owner of the id: this completion is not ours to finish.
 _OWNED_BY_ANOTHER = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced)
@@ -162,7 +162,7 @@ def write_marker(
     crash_point("txn.marker.after")
 
     def committed(error: ErrorCode) -> None:
-        if error is ErrorCode.none and partition.topic == OFFSETS_TOPIC:
+        if error is ErrorCode.none and partition.topic == CONSUMER_OFFSETS:
             groups.on_marker(partition.index, producer_id, epoch, marker.committed, result.base_offset)
         then(error, result.base_offset)
 
