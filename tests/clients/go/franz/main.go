@@ -285,9 +285,13 @@ func loop(ctx context.Context, bootstrap string, arguments []string) error {
 	done, aborted := 0, 0
 	for round := 1; done < count; round++ {
 		fetches := session.PollRecords(ctx, 5)
-		if err := fetches.Err0(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
+		// The client goes on by itself; its errors are for the log.
+		fetches.EachError(func(topic string, partition int32, err error) {
+			log.Printf("polling %s %d: %v", topic, partition, err)
+		})
 		if err := session.Begin(); err != nil {
 			return err
 		}
