@@ -169,6 +169,13 @@ def test_the_locks_pin_everything_by_hash_and_leave_the_index_to_the_machine():
             assert "--hash=sha256:" in requirement, requirement
 
 
+def test_the_locks_of_the_node_clients_name_no_registry():
+    for lock in ROOT.glob("tests/clients/**/package-lock.json"):
+        text = lock.read_text("utf-8")
+        assert "://" not in text, lock.name
+        assert '"resolved"' not in text, lock.name
+
+
 def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
