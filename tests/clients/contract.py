@@ -181,6 +181,7 @@ class Contract:
         assert {each["late"]: each["error"] for each in said} == self.fenced
         # Nothing of a zombie's counts, and each successor finished its own transaction.
         assert values(broker.bootstrap, "orders") == words("successor") * len(self.fenced)
+        assert committed_offset(broker.bootstrap, "zombies", "orders") < 0
 
     def test_two_members_share_and_one_inherits(self, program: Program, start_broker: StartBroker):
         broker = start_broker(topics=["orders:4"])

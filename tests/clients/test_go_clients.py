@@ -44,6 +44,7 @@ class TestSarama(Contract):
         "produce": "ErrInvalidProducerEpoch",
         "commit": "ErrProducerFenced",
         "abort": "ErrProducerFenced",
+        "offsets": "ErrProducerFenced",
     }
     spoken: ClassVar = {
         "produce": 10,

@@ -16,8 +16,8 @@ class TestKafkaJs(Contract):
     """It speaks old versions, and transactions of version 1."""
 
     exists = "false"
-    # EndTxn says PRODUCER_FENCED from version 2 on (KIP-588).
-    fenced: ClassVar = dict.fromkeys(("produce", "commit", "abort"), "INVALID_PRODUCER_EPOCH")
+    # The coordinator says PRODUCER_FENCED from version 2 of these requests on (KIP-588).
+    fenced: ClassVar = dict.fromkeys(("produce", "commit", "abort", "offsets"), "INVALID_PRODUCER_EPOCH")
     spoken: ClassVar = {
         "produce": 7,
         "fetch": 11,

@@ -187,7 +187,7 @@ const orders = {
 
   /** What the first of two producers with the same id is told about each thing that it still tries. */
   async zombie(kafka, topic, transactionalId) {
-    for (const late of ['produce', 'commit', 'abort']) {
+    for (const late of ['produce', 'commit', 'abort', 'offsets']) {
       const first = newProducer(kafka, { transactionalId })
       const second = newProducer(kafka, { transactionalId })
       await first.connect()
@@ -198,6 +198,11 @@ const orders = {
         produce: () => zombie.send({ topic, messages: [{ value: 'too late' }] }),
         commit: () => zombie.commit(),
         abort: () => zombie.abort(),
+        offsets: () =>
+          zombie.sendOffsets({
+            consumerGroupId: 'zombies',
+            topics: [{ topic, partitions: [{ partition: 0, offset: '1' }] }],
+          }),
       }
       say({ late, error: await refusal(attempts[late]) })
       await successor.commit()

@@ -410,7 +410,7 @@ func loop(ctx context.Context, bootstrap []string, arguments []string) error {
 // zombie TOPIC ID: what the first of two producers with the same id is told about each thing that it still tries.
 func zombie(_ context.Context, bootstrap []string, arguments []string) error {
 	topic, id := arguments[0], arguments[1]
-	for _, late := range []string{"produce", "commit", "abort"} {
+	for _, late := range []string{"produce", "commit", "abort", "offsets"} {
 		first, err := transactional(bootstrap, id)
 		if err != nil {
 			return err
@@ -432,6 +432,13 @@ func zombie(_ context.Context, bootstrap []string, arguments []string) error {
 			err = first.CommitTxn()
 		case "abort":
 			err = first.AbortTxn()
+		case "offsets":
+			// They go out with the commit.
+			offsets := []*sarama.PartitionOffsetMetadata{{Partition: 0, Offset: 1}}
+			err = first.AddOffsetsToTxn(map[string][]*sarama.PartitionOffsetMetadata{topic: offsets}, "zombies")
+			if err == nil {
+				err = first.CommitTxn()
+			}
 		}
 		say(map[string]any{"late": late, "error": nameOf(err)})
 		if err := second.CommitTxn(); err != nil {
