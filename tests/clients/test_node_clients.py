@@ -15,6 +15,7 @@ pytestmark = pytest.mark.foreign
 class TestKafkaJs(Contract):
     """It speaks old versions, and transactions of version 1."""
 
+    codecs = ("none", "gzip", "snappy", "zstd")
     exists = "false"
     # The coordinator says PRODUCER_FENCED from version 2 of these requests on (KIP-588).
     fenced: ClassVar = dict.fromkeys(("produce", "commit", "abort", "offsets"), "INVALID_PRODUCER_EPOCH")

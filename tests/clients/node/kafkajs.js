@@ -84,7 +84,6 @@ const orders = {
       ['none', types.None],
       ['gzip', types.GZIP],
       ['snappy', types.Snappy],
-      ['lz4', types.LZ4],
       ['zstd', types.ZSTD],
     ]) {
       const producer = newProducer(kafka)
