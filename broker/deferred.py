@@ -30,10 +30,6 @@ class Deferred(Generic[T]):
         self._value: object = _MISSING
         self._future: asyncio.Future[T] | None = None
 
-    @property
-    def is_resolved(self) -> bool:
-        return self._value is not _MISSING
-
     def resolve(self, value: T) -> None:
         """Give the answer. Later ones are ignored: a request that timed out may still be completed."""
         if self._value is not _MISSING:

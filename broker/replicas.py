@@ -86,14 +86,6 @@ class Replicas(MetadataListener):
         """The partition, if a replica of it is hosted here (leader or not)."""
         return self._partitions.get((topic, index)) or self._open_known(topic, index)
 
-    def hosted(self, topic: str) -> Iterator[Partition]:
-        """All hosted partitions of one topic."""
-        known = self._metadata.topic(topic)
-        for state in known.partitions if known is not None else ():
-            partition = self.get(topic, state.index)
-            if partition is not None:
-                yield partition
-
     def opened(self) -> Iterator[Partition]:
         """The partitions that somebody has asked for so far."""
         return iter(tuple(self._partitions.values()))
