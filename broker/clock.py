@@ -50,3 +50,26 @@ class SystemClock:
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
         return asyncio.get_running_loop().call_later(max(delay_ms, 0) / 1000, callback)
+
+
+class Periodic:
+    """Work that is done again ``interval_ms`` after it was done, until cancelled."""
+
+    __slots__ = ("_clock", "_domain", "_interval_ms", "_timer", "_work")
+
+    def __init__(self, clock: Clock, interval_ms: float, work: Callable[[], object], domain: Domain) -> None:
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._work = work
+        self._domain = domain
+        self._timer = self._arm()
+
+    def _arm(self) -> Timer:
+        return self._clock.call_later_ms(self._interval_ms, self._run, self._domain)
+
+    def _run(self) -> None:
+        self._work()
+        self._timer = self._arm()
+
+    def cancel(self) -> None:
+        self._timer.cancel()

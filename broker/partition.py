@@ -54,8 +54,6 @@ class ReadResult(NamedTuple):
     log_start_offset: int = -1
     aborted: Sequence[tuple[int, int]] | None = None
     """(producer id, first offset) in marker order; None for read_uncommitted."""
-    diverging: tuple[int, int] | None = None
-    """(epoch, end offset) where the reader's log has left ours (KIP-320)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +255,7 @@ class Partition:
         end_offset = self.log.log_end_offset
         if self._flush is not None and end_offset - self.log.flushed_offset >= self.log.config.flush_messages:
             self._flush(self)  # comes back here when the bytes are on the disk
-            return
+            end_offset = self.log.flushed_offset  # more may have come meanwhile: it waits for the next round
         if end_offset > self.high_watermark:
             self.high_watermark = end_offset
             self._release_waiting(ErrorCode.none)

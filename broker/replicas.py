@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.clock import Clock, Domain, Timer
+from broker.clock import Clock, Domain, Periodic, Timer
 from broker.logging import get_logger
 from broker.metadata.image import TOPIC_RESOURCE
 from broker.metadata.listeners import MetadataListener
@@ -66,7 +66,7 @@ class Replicas(MetadataListener):
         self._clean = directory.was_clean
         self._flushing: set[PartitionKey] = set()
         self._background: set[asyncio.Future[None]] = set()
-        self._timers: dict[str, Timer] = {}
+        self._timers: list[Timer] = []
         metadata.subscribe(self)
 
     # -- finding ------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Replicas(MetadataListener):
             flush=self._flush,
         )
         partition.offline = offline
-        log.on_roll = partial(self._rolled, log)
+        log.on_roll = partial(self._rolled, partition)
         if offline is None:
             log.assign_epoch(state.leader_epoch)
         return partition
@@ -234,29 +234,33 @@ class Replicas(MetadataListener):
         if key in self._flushing:
             return
         self._flushing.add(key)
+
+        def done() -> None:
+            self._flushing.discard(key)
+            if partition.offline is None:
+                partition.advance_high_watermark()
+
+        self._sync(partition, partition.log.flush_targets(), done)
+
+    def _rolled(self, partition: Partition, _: Segment) -> None:
+        """A segment was sealed. All before it that is not on the disk goes with it: the recovery point vouches for all."""
+        self._sync(partition, partition.log.flush_targets()[:-1], lambda: None)
+
+    def _sync(self, partition: Partition, segments: list[Segment], then: Callable[[], None]) -> None:
+        """fsync ``segments``, which hold the log up to where it ends now."""
         log = partition.log
-        end_offset, targets = log.log_end_offset, log.flush_targets()
+        end_offset = log.log_end_offset
 
         def done(future: asyncio.Future[None]) -> None:
-            self._flushing.discard(key)
             error = None if future.cancelled() else future.exception()
             if isinstance(error, StorageError):
                 # What is not on the disk is not acknowledged.
                 partition.go_offline(error)
             elif error is None and not future.cancelled():
                 log.flushed_up_to(end_offset)
-                partition.advance_high_watermark()
+            then()
 
-        self._in_background(partial(_sync_all, targets)).add_done_callback(done)
-
-    def _rolled(self, log: Log, sealed: Segment) -> None:
-        end_offset = log.log_end_offset
-
-        def done(future: asyncio.Future[None]) -> None:
-            if not future.cancelled() and future.exception() is None:
-                log.flushed_up_to(end_offset)
-
-        self._in_background(sealed.sync).add_done_callback(done)
+        self._in_background(partial(_sync_all, segments)).add_done_callback(done)
 
     def _in_background(self, work: Callable[[], None]) -> asyncio.Future[None]:
         """Run blocking work in a thread; ``close`` waits for what is still running."""
@@ -267,23 +271,13 @@ class Replicas(MetadataListener):
 
     def start_timers(self) -> None:
         """Checkpoints and the expiry of idle producers, at Kafka's intervals."""
-        config = self._config
-        self._every(
-            "checkpoint", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint, Domain.RETENTION
-        )
-        self._every(
-            "producers",
-            config.producer_id_expiration_check_interval_ms,
-            self.expire_producers,
-            Domain.PRODUCERS,
-        )
-
-    def _every(self, name: str, interval_ms: int, work: Callable[[], None], domain: Domain) -> None:
-        def run() -> None:
-            work()
-            self._timers[name] = self._clock.call_later_ms(interval_ms, run, domain)
-
-        self._timers[name] = self._clock.call_later_ms(interval_ms, run, domain)
+        config, clock = self._config, self._clock
+        checkpoint_ms = config.log_flush_offset_checkpoint_interval_ms
+        expiry_ms = config.producer_id_expiration_check_interval_ms
+        self._timers = [
+            Periodic(clock, checkpoint_ms, self._checkpoint, Domain.RETENTION),
+            Periodic(clock, expiry_ms, self.expire_producers, Domain.PRODUCERS),
+        ]
 
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
@@ -322,7 +316,7 @@ class Replicas(MetadataListener):
 
     async def close(self, *, clean: bool) -> None:
         """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders."""
-        for timer in self._timers.values():
+        for timer in self._timers:
             timer.cancel()
         if self._background:
             await asyncio.wait(self._background)

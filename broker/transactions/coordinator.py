@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.clock import Clock, Domain, Timer
+from broker.clock import Clock, Domain, Periodic, Timer
 from broker.crash import crash_point
 from broker.logging import get_logger
 from broker.partition import Partition
@@ -267,8 +267,15 @@ class TransactionCoordinator:
     def _transaction_version(self) -> int:
         return self._metadata.features.get("transaction.version", 0)
 
-    def _write(self, home: Home, entry: Entry, transition: Transition, done: Done) -> None:
-        """Append a state; install it and answer when it is committed."""
+    def _write(
+        self,
+        home: Home,
+        entry: Entry,
+        transition: Transition,
+        done: Done,
+        then: Callable[[], object] | None = None,
+    ) -> None:
+        """Append a state; install it when it is committed, then go on with ``then``, or answer."""
         entry.pending = transition.after.state
 
         def appended(error: ErrorCode) -> None:
@@ -277,21 +284,18 @@ class TransactionCoordinator:
                 done(Answer(error))
                 return
             home.install(entry, transition.after)
-            done(transition.answer)
+            if then is not None:
+                then()
+            else:
+                done(transition.answer)
 
         home.append(transition.after, self._value_version, self._clock.now_ms(), appended)
 
     def _prepare(self, home: Home, entry: Entry, transition: Transition, done: Done) -> None:
         """The decision of a transaction: once PrepareX is committed it can only be carried out."""
-        entry.pending = transition.after.state
 
-        def appended(error: ErrorCode) -> None:
-            entry.pending = None
-            if error is not ErrorCode.none:
-                done(Answer(error))
-                return
+        def decided() -> None:
             crash_point("txn.prepare.after")
-            home.install(entry, transition.after)
             completion = self._begin_completion(home, entry)
             if self._config.commit_order == ORDER_OF_KAFKA:
                 done(transition.answer)
@@ -304,7 +308,7 @@ class TransactionCoordinator:
             done(transition.answer)
 
         crash_point("txn.prepare.before")
-        home.append(transition.after, self._value_version, self._clock.now_ms(), appended)
+        self._write(home, entry, transition, done, decided)
 
     @staticmethod
     def _begin_completion(home: Home, entry: Entry) -> Completion:
@@ -400,24 +404,13 @@ class TransactionCoordinator:
         topic = self._metadata.topic(TRANSACTION_STATE)
         for state in topic.partitions if topic is not None else ():
             self._home(state.index)
-        config = self._config
-        self._every(
-            config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-            self.abort_timed_out,
-            Domain.TRANSACTIONS,
-        )
-        self._every(
-            config.transaction_remove_expired_transaction_cleanup_interval_ms, self.remove_expired, Domain.IDS
-        )
-
-    def _every(self, interval_ms: int, work: Callable[[], None], domain: Domain) -> None:
-        index = len(self._timers)
-
-        def run() -> None:
-            work()
-            self._timers[index] = self._clock.call_later_ms(interval_ms, run, domain)
-
-        self._timers.append(self._clock.call_later_ms(interval_ms, run, domain))
+        config, clock = self._config, self._clock
+        abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._timers = [
+            Periodic(clock, abort_ms, self.abort_timed_out, Domain.TRANSACTIONS),
+            Periodic(clock, remove_ms, self.remove_expired, Domain.IDS),
+        ]
 
     def abort_timed_out(self) -> None:
         """Abort what has been open for longer than its producer allowed; the producer is fenced by the epoch."""

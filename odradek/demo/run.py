@@ -67,7 +67,7 @@ class Demo:
         feeding = feed(self.broker.bootstrap, SOURCE, self.lines)
         for number in range(WORKERS):
             self.crew.start(number, self.broker.bootstrap)
-        self._work(feeding.done)
+        self._work()
         feeding.check()
         self.crew.close()
         self.show.say("reading the result as a read_committed reader")
@@ -92,7 +92,7 @@ class Demo:
             if not environment or self.broker.exit_code != -signal.SIGKILL:
                 raise
 
-    def _work(self, fed: object) -> None:
+    def _work(self) -> None:
         total, began = len(self.lines), time.monotonic()
         done = 0
         while done < total or self.points:

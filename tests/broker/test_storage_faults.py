@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from broker.partition import Partition
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
+from storage.files import StorageError
 from storage.segment import Segment
 from tests.support.world import World
 
@@ -67,8 +69,6 @@ async def test_a_failed_fsync_acknowledges_nothing(tmp_path: Path, monkeypatch: 
         answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def fails(self: Segment) -> None:
-            from storage.files import StorageError
-
             raise StorageError(self.log.path, "Input/output error")
 
         monkeypatch.setattr(Segment, "sync", fails)
@@ -78,4 +78,51 @@ async def test_a_failed_fsync_acknowledges_nothing(tmp_path: Path, monkeypatch: 
         partition.on_committed(result.last_offset + 1, answered.set_result)
         assert await asyncio.wait_for(answered, 10) is ErrorCode.kafka_storage_error
         assert partition.high_watermark == 0
+        monkeypatch.undo()
+
+
+async def test_what_is_on_the_disk_is_acknowledged_though_more_has_come_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [threading.Event(), threading.Event()]
+    begun = iter(turns)
+
+    def waits(self: Segment) -> None:
+        assert next(begun).wait(10)
+
+    with opened(tmp_path) as world:
+        world.create("synced", 1, **{"flush.messages": "1"})
+        partition = partition_of(world, "synced")
+        monkeypatch.setattr(Segment, "sync", waits)
+        loop = asyncio.get_running_loop()
+        answered: list[asyncio.Future[ErrorCode]] = [loop.create_future(), loop.create_future()]
+        for future in answered:
+            result = partition.append(a_batch(), required_acks=-1)
+            partition.on_committed(result.last_offset + 1, future.set_result)
+        turns[0].set()
+        assert await asyncio.wait_for(answered[0], 10) is ErrorCode.none
+        assert (partition.high_watermark, partition.log_end_offset) == (1, 2)
+        assert not answered[1].done()
+        turns[1].set()
+        assert await asyncio.wait_for(answered[1], 10) is ErrorCode.none
+
+
+async def test_a_sealed_segment_that_cannot_be_synced_takes_the_partition_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as world:
+        world.create("rolled", 1)
+        partition = partition_of(world, "rolled")
+        partition.append(a_batch(), required_acks=-1)
+        gone = asyncio.get_running_loop().create_future()
+        partition.watch(lambda: gone.done() or gone.set_result(None))
+
+        def fails(self: Segment) -> None:
+            raise StorageError(self.log.path, "Input/output error")
+
+        monkeypatch.setattr(Segment, "sync", fails)
+        partition.log.roll(world.clock.now_ms())
+        await asyncio.wait_for(gone, 10)
+        assert partition.offline is not None
+        assert partition.log.flushed_offset == 0
         monkeypatch.undo()
