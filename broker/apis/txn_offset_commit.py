@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 
 from broker.api import api
+from broker.append_errors import CLIENT_ERRORS
 from broker.context import RequestContext
 from broker.crash import crash_point
 from broker.deferred import Deferred
@@ -31,15 +32,7 @@ FIRST_VERSION_WITH_IMPLICIT_ADD = 5
 NO_SEQUENCE = -1
 
 # What a refused verification means to a client of the group coordinator.
-_VERIFICATION_ERRORS = {
-    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
-}
+_VERIFICATION_ERRORS = {**CLIENT_ERRORS, ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch}
 
 
 class TxnOffsetCommit:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
+from broker.append_errors import CLIENT_ERRORS
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
 from broker.crash import crash_point
@@ -38,19 +39,6 @@ RECORD_OVERHEAD_BYTES: Final = 32
 """At most what a record adds to its key and value: lengths, deltas, no headers."""
 LOAD_TURN_RECORDS: Final = 500
 """How much of a log is replayed before other work gets its turn."""
-
-# What a failed append means to a client, which knows nothing of the offsets topic.
-CLIENT_ERRORS: Final = {
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
-    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.invalid_fetch_size: ErrorCode.unknown_server_error,
-}
 
 T = TypeVar("T")
 log = get_logger()

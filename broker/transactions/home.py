@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from broker.append_errors import CLIENT_ERRORS
 from broker.logging import get_logger
 from broker.partition import Partition
 from broker.transactions.records import from_value, state_batch, tombstone_batch
@@ -17,16 +18,10 @@ from protocol.records.transaction_log import TransactionLogKey, TransactionLogVa
 
 log_events = get_logger()
 
-# What a failed append of the coordinator's own record means to its client (``TransactionStateManager``).
+# The transaction coordinator knows one more than the group coordinator (``TransactionStateManager``).
 _APPEND_ERRORS = {
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    **CLIENT_ERRORS,
     ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
 
 
