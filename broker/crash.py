@@ -14,15 +14,16 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from storage import files
 
 # "before" and "after" mean the write of the record that the name is about; "file.write" comes before every
-# write system call on a log file, and so divides what a commit does into its smallest steps.
+# write system call on a log file and "file.change" before every other one that changes a file (create, small
+# file, sync, cut, rename, remove): together they divide what is done into its smallest steps.
 CRASH_POINTS: Final = frozenset(
     {
+        "file.change",
         "file.write",
         "group.append.before",
         "group.append.after",
@@ -108,8 +109,25 @@ def on_passage(watcher: Passage) -> Iterator[None]:
         _watch(before)
 
 
+class _WatchedSystem(files.System):
+    """Passes a point before each system call that changes a file: the files are below us and know no points."""
+
+    def __getattribute__(self, name: str) -> Any:
+        call = super().__getattribute__(name)
+        if name.startswith("_"):
+            return call
+
+        def passing(*arguments: Any) -> Any:
+            if name == "pwritev":
+                crash_point("file.write")
+            else:
+                crash_point("file.change")
+            return call(*arguments)
+
+        return passing
+
+
 def _watch(watcher: Passage | None) -> None:
     global _watcher
     _watcher = watcher
-    # The files are below us and know no points: they have a hook instead.
-    files.before_write = None if watcher is None else partial(crash_point, "file.write")
+    files.use_system(files.System() if watcher is None else _WatchedSystem())

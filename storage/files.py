@@ -1,18 +1,42 @@
-"""The only module that touches the operating system's files: append, read, sync, cut, replace.
+"""The only module that touches the operating system's files: append, read, sync, cut, rename, replace, remove.
 
-Every write of log data passes ``before_write`` first, so that a test can stop the process between any two system calls.
+Every call that changes the disk goes through ``system``, so that a test can stop the process between any two of
+them, let one fail, or forget what was never synced.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 
 Buffer = bytes | bytearray | memoryview
 
-before_write: Callable[[], None] | None = None
-"""Called before each write system call on an append-only file, when set (crash points, fault injection)."""
+
+class System:
+    """The system calls that change files, as in ``os``. Another one may be put in place with ``use_system``."""
+
+    open = staticmethod(os.open)
+    pwritev = staticmethod(os.pwritev)
+    pwrite = staticmethod(os.pwrite)
+    write = staticmethod(os.write)
+    ftruncate = staticmethod(os.ftruncate)
+    fsync = staticmethod(os.fsync)
+    rename = staticmethod(os.rename)
+    unlink = staticmethod(os.unlink)
+    mkdir = staticmethod(os.mkdir)
+
+
+system = System()
+
+
+def use_system(other: System) -> System:
+    """Let all file work of this process go through ``other`` from now on; returns what was used before."""
+    global system
+    before, system = system, other
+    return before
 
 
 class StorageError(Exception):
@@ -23,39 +47,88 @@ class StorageError(Exception):
         self.path = str(path)
 
 
+class Descriptors:
+    """The append files that are open now, at most ``limit`` of them: one more closes one that was not used lately.
+
+    A file that was closed like this opens again when it is needed (second chance, so that a use costs one store).
+    The files belong to one thread, that of the loop; other threads open what they need by its path.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._open: OrderedDict[AppendFile, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, file: AppendFile) -> int:
+        """Open a file for reading and writing, created when it is not there."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            try:
+                fd = system.open(file.path, flags, 0o644)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                    raise
+                self._close(len(self._open) // 2 + 1)
+                fd = system.open(file.path, flags, 0o644)
+        except OSError as error:
+            raise StorageError(file.path, error) from error
+        self._open[file] = None
+        self._close(len(self._open) - self.limit)
+        return fd
+
+    def _close(self, count: int) -> None:
+        while count > 0 and self._open:
+            file, _ = self._open.popitem(last=False)
+            if file.used:
+                file.used = False
+                self._open[file] = None
+            else:
+                file.rest()
+                count -= 1
+
+    def forget(self, file: AppendFile) -> None:
+        """A file was closed."""
+        self._open.pop(file, None)
+
+
+DESCRIPTORS = Descriptors(limit=1024)
+"""Of this process, whose descriptors are limited as a whole (RLIMIT_NOFILE); the broker sets the limit at its start."""
+
+
 class AppendFile:
-    """An append-only file, opened when first needed. ``size`` is what is known to be whole.
+    """An append-only file, opened when needed. ``size`` is what is known to be whole.
 
     A write that fails half-way is cut off again, so that the file always ends with a whole batch.
     """
 
-    __slots__ = ("_fd", "_synced_size", "path", "size")
+    __slots__ = ("_fd", "_synced_size", "path", "size", "used")
 
     def __init__(self, path: Path, size: int | None = None) -> None:
         self.path = path
         self._fd = -1
         self._synced_size = -1
+        self.used = False
+        """Since ``Descriptors`` last looked for a file to close."""
         if size is None:
             size = path.stat().st_size if path.exists() else 0
         self.size = size
 
     def fileno(self) -> int:
         """The open descriptor; the file is created when it is not there."""
+        self.used = True
         if self._fd < 0:
-            try:
-                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except OSError as error:
-                raise StorageError(self.path, error) from error
+            self._fd = DESCRIPTORS.open(self)
         return self._fd
 
     def append(self, chunks: Sequence[Buffer], length: int) -> int:
         """Write ``chunks`` (``length`` bytes in all) at the end and return the position where they start."""
         fd = self._fd if self._fd >= 0 else self.fileno()
+        self.used = True
         position = self.size
-        if before_write is not None:
-            before_write()
         try:
-            written = os.pwritev(fd, chunks, position)
+            written = system.pwritev(fd, chunks, position)
             if written != length:
                 self._write_rest(fd, b"".join(chunks), position, written)
         except OSError as error:
@@ -67,12 +140,12 @@ class AppendFile:
     @staticmethod
     def _write_rest(fd: int, data: bytes, position: int, written: int) -> None:
         while written < len(data):
-            written += os.pwrite(fd, memoryview(data)[written:], position + written)
+            written += system.pwrite(fd, memoryview(data)[written:], position + written)
 
     @staticmethod
     def _cut_back(fd: int, position: int) -> None:
         try:
-            os.ftruncate(fd, position)
+            system.ftruncate(fd, position)
         except OSError:  # the disk is beyond help: the caller reports the first error, recovery cuts the tail
             return
 
@@ -82,6 +155,7 @@ class AppendFile:
         if length <= 0:
             return b""
         fd = self._fd if self._fd >= 0 else self.fileno()
+        self.used = True
         try:
             data = os.pread(fd, length, position)
             while len(data) < length:
@@ -96,26 +170,49 @@ class AppendFile:
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes."""
         try:
-            os.ftruncate(self.fileno(), size)
+            system.ftruncate(self.fileno(), size)
         except OSError as error:
             raise StorageError(self.path, error) from error
         self.size = size
         self._synced_size = -1
 
     def sync(self) -> None:
-        """fsync: what was written survives a power cut once this has returned. Nothing new: nothing to do."""
+        """fsync: what was written survives a power cut once this has returned. Nothing new: nothing to do.
+
+        Any thread may call it, so it opens the file anew: the descriptor of the loop may be closed meanwhile.
+        """
         size = self.size
-        if self._fd >= 0 and size != self._synced_size:
-            try:
-                os.fsync(self._fd)
-            except OSError as error:
-                raise StorageError(self.path, error) from error
+        if size != self._synced_size:
+            sync_file(self.path)
             self._synced_size = size
 
-    def close(self) -> None:
+    def rest(self) -> None:
+        """Give the descriptor back until the file is needed again."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            DESCRIPTORS.forget(self)
+            self.rest()
+
+
+def rename(source: Path, target: Path) -> None:
+    try:
+        system.rename(source, target)
+    except OSError as error:
+        raise StorageError(source, error) from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file; one that is gone already is as good."""
+    try:
+        system.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(path, error) from error
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
@@ -126,16 +223,16 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = system.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             view = memoryview(content)
             while view:
-                view = view[os.write(fd, view) :]
+                view = view[system.write(fd, view) :]
             if durable:
-                os.fsync(fd)
+                system.fsync(fd)
         finally:
             os.close(fd)
-        os.rename(temporary, path)
+        system.rename(temporary, path)
         if durable:
             sync_directory(path.parent)
     except OSError as error:
@@ -145,11 +242,11 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
 def write_file(path: Path, content: bytes) -> None:
     """Write a whole file in place: quick and not atomic, for what is rebuilt when it does not fit."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             view = memoryview(content)
             while view:
-                view = view[os.write(fd, view) :]
+                view = view[system.write(fd, view) :]
         finally:
             os.close(fd)
     except OSError as error:
@@ -165,7 +262,7 @@ def sync_file(path: Path) -> None:
     except OSError as error:
         raise StorageError(path, error) from error
     try:
-        os.fsync(fd)
+        system.fsync(fd)
     except OSError as error:
         raise StorageError(path, error) from error
     finally:
@@ -176,6 +273,6 @@ def sync_directory(path: Path) -> None:
     """Make renames, creations and removals in a directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        system.fsync(fd)
     finally:
         os.close(fd)

@@ -18,10 +18,10 @@ from protocol.records import producer_snapshot
 from storage.checkpoints import write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import AppendFile, StorageError, write_file
+from storage.files import AppendFile, StorageError, rename, write_file
 from storage.index import AbortedTransaction
 from storage.producers import Producers
-from storage.segment import SCAN_BYTES, Segment, file_name
+from storage.segment import DELETED, SCAN_BYTES, Segment, file_name
 
 EPOCH_FILE = "leader-epoch-checkpoint"
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -410,6 +410,50 @@ class Log:
     def _drop_last_segment(self) -> None:
         self._bases.pop()
         self.segments.pop().delete()
+
+    def drop_oldest(self, count: int, now_ms: int) -> list[Path]:
+        """Take the first ``count`` segments out of the log; returns the files to remove later.
+
+        The log start moves first, so that nobody is pointed at what goes. If all of them go, a new one begins.
+        """
+        if count == len(self.segments):
+            self.roll(now_ms)
+        dropped = self.segments[:count]
+        start = self._bases[count]
+        if start > self.log_start_offset:
+            self.advance_log_start(start)
+        return self._take_out(0, dropped, None)
+
+    def replace(self, sources: list[Segment], compacted: Segment | None) -> list[Path] | None:
+        """Put one compacted segment in the place of several; returns the files to remove later.
+
+        ``compacted`` has the base offset of the first source; its files are durable and end in ``.swap``, from where
+        a crash finishes the exchange (`recovery`). Without one the sources go (nothing of them was kept). None, and
+        nothing is changed, if the log does not have these segments any more.
+        """
+        try:
+            index = self.segments.index(sources[0])
+        except ValueError:
+            return None
+        if self.segments[index : index + len(sources)] != sources:
+            return None
+        return self._take_out(index, sources, compacted)
+
+    def _take_out(self, index: int, segments: list[Segment], instead: Segment | None) -> list[Path]:
+        self._tail.clear()
+        end = index + len(segments)
+        self.segments[index:end] = [] if instead is None else [instead]
+        self._bases[index:end] = [] if instead is None else [instead.base_offset]
+        retired: list[Path] = []
+        for segment in segments:
+            retired += segment.retire()
+            snapshot = self.directory / file_name(segment.base_offset, "snapshot")
+            if snapshot.exists():
+                retired.append(snapshot.with_name(snapshot.name + DELETED))
+                rename(snapshot, retired[-1])
+        if instead is not None:
+            instead.swap_in()
+        return retired
 
     # -- durability ---------------------------------------------------------------------------------------------
 

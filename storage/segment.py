@@ -7,13 +7,17 @@ from pathlib import Path
 from struct import Struct
 
 from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, Reason, RecordBatch
-from storage.files import AppendFile, Buffer, StorageError, sync_directory
+from storage.files import AppendFile, Buffer, StorageError, remove, rename, sync_directory
 from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, TransactionIndex
 
 # base offset, batch length, last offset delta: all that a search by offset looks at.
 _POSITIONS = Struct(">qi11xi")
 _MAX_TIMESTAMP = Struct(">35xq")
 SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex")
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+"""What files are called that are on their way out, or in: after retention, during and after compaction."""
 SCAN_BYTES = 16 * 1024
 """How much is read at once when looking for a batch: a few index intervals."""
 REPLAY_BYTES = 1024 * 1024
@@ -236,10 +240,27 @@ class Segment:
         """Remove every file of the segment."""
         self.close()
         for path in self.paths():
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                raise StorageError(path, error) from error
+            remove(path)
+
+    def retire(self) -> list[Path]:
+        """Take the files out of the log by their names (``.deleted``); returns them, to be removed later.
+
+        Quick whatever their size: to free the blocks of a big file takes long and may be done in another thread.
+        """
+        self.close()
+        retired = []
+        for path in self.paths():
+            if path.exists():
+                retired.append(path.with_name(path.name + DELETED))
+                rename(path, retired[-1])
+        return retired
+
+    def swap_in(self) -> None:
+        """Give the files of a compacted segment, which end in ``.swap``, their final names."""
+        for path in self.paths():
+            swap = path.with_name(path.name + SWAP)
+            if swap.exists():
+                rename(swap, path)
 
     def paths(self) -> list[Path]:
         """Every file of the segment that there can be."""

@@ -98,7 +98,7 @@ finally:
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "one\n")
 
 
-def test_each_write_to_a_log_file_is_a_passage(tmp_path: Path) -> None:
+def test_each_system_call_that_changes_a_file_is_a_passage(tmp_path: Path) -> None:
     passages: list[str] = []
     file = AppendFile(tmp_path / "00000000000000000000.log")
     with on_passage(passages.append):
@@ -106,4 +106,4 @@ def test_each_write_to_a_log_file_is_a_passage(tmp_path: Path) -> None:
         file.append((b"two", b"three"), 8)
     file.append((b"four",), 4)
     file.close()
-    assert passages == ["file.write", "file.write"]
+    assert passages == ["file.change", "file.write", "file.write"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from broker.partition import Partition
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
+from storage import files
 from storage.files import StorageError
 from storage.segment import Segment
 from tests.support.world import World
@@ -54,7 +54,7 @@ def test_a_failed_write_is_not_acknowledged_and_takes_one_partition_offline(
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patched:
-            patched.setattr(os, "pwritev", no_space)
+            patched.setattr(files.System, "pwritev", staticmethod(no_space))
             assert broken.append(a_batch(), required_acks=-1).error is ErrorCode.kafka_storage_error
         assert told == [ErrorCode.kafka_storage_error]
         assert world.node.replicas.leader("broken", 0) is ErrorCode.kafka_storage_error

@@ -47,7 +47,7 @@ def failing_after(length: int, code: int) -> Callable[[int, Buffers, int], int]:
 
 @pytest.mark.parametrize("length", [1, 16, 17, 60, SIZE - 1, SIZE])
 def test_a_short_write_is_completed(log: Log, monkeypatch: pytest.MonkeyPatch, length: int):
-    monkeypatch.setattr(os, "pwritev", short_write(length))
+    monkeypatch.setattr(files.System, "pwritev", staticmethod(short_write(length)))
     assert append(log, 3, value=bytes(100)) == 1
     assert append(log) == 4
     assert [batch.base_offset for batch in log.batches()] == [0, 1, 4]
@@ -61,7 +61,7 @@ def test_a_failed_write_is_cut_off_again(
 ):
     before = log.producers.snapshot()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", failing_after(length, code))
+        patch.setattr(files.System, "pwritev", staticmethod(failing_after(length, code)))
         with pytest.raises(StorageError, match=r"0000\.log.*" + os.strerror(code)) as raised:
             append(log, producer=(1, 0, 1))
     assert raised.value.path == str(directory / f"{0:020d}.log")
@@ -82,8 +82,8 @@ def test_a_disk_that_fills_up_in_the_rest_of_a_short_write(log: Log, monkeypatch
         os.lseek(fd, position, os.SEEK_SET)
         return os.write(fd, b"".join(chunks)[:10])
 
-    monkeypatch.setattr(os, "pwritev", pwritev)
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(files.System, "pwritev", staticmethod(pwritev))
+    monkeypatch.setattr(files.System, "pwrite", staticmethod(full))
     with pytest.raises(StorageError, match="No space left"):
         append(log)
     assert log.active.log.path.stat().st_size == log.size
@@ -96,8 +96,8 @@ def test_a_tail_that_cannot_be_cut_off_is_written_over_or_recovered(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", failing_after(30, errno.EIO))
-        patch.setattr(os, "ftruncate", broken)
+        patch.setattr(files.System, "pwritev", staticmethod(failing_after(30, errno.EIO)))
+        patch.setattr(files.System, "ftruncate", staticmethod(broken))
         with pytest.raises(StorageError, match="Input/output error"):
             append(log)
     assert (directory / f"{0:020d}.log").stat().st_size > log.size
@@ -120,7 +120,7 @@ def test_an_abort_whose_index_entry_did_not_fit_is_indexed_at_the_next_start(
         return write(fd, chunks, position)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", log_only)
+        patch.setattr(files.System, "pwritev", staticmethod(log_only))
         with pytest.raises(StorageError, match="txnindex"):
             end(log, 1, committed=False)
     for clean in (True, False):
@@ -128,15 +128,15 @@ def test_an_abort_whose_index_entry_did_not_fit_is_indexed_at_the_next_start(
         assert entries == [(1, 0, 1, 2)]
 
 
-def test_before_write_comes_before_each_write(log: Log, monkeypatch: pytest.MonkeyPatch):
+def test_a_process_killed_before_a_write_leaves_the_file_as_it_was(log: Log, monkeypatch: pytest.MonkeyPatch):
     class Killed(BaseException):
         pass
 
-    def kill() -> None:
+    def kill(fd: int, chunks: object, position: int) -> int:
         raise Killed
 
     before = log.active.log.path.read_bytes()
-    monkeypatch.setattr(files, "before_write", kill)
+    monkeypatch.setattr(files.System, "pwritev", staticmethod(kill))
     with pytest.raises(Killed):
         append(log)
     assert log.active.log.path.read_bytes() == before
@@ -162,7 +162,7 @@ def test_a_read_that_comes_in_pieces_is_put_together(log: Log, monkeypatch: pyte
 
 def test_what_was_not_written_since_is_not_synced_again(log: Log, monkeypatch: pytest.MonkeyPatch):
     synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", synced.append)
+    monkeypatch.setattr(files.System, "fsync", staticmethod(synced.append))
     for segment in log.flush_targets():
         segment.sync()
     first = len(synced)
@@ -176,7 +176,7 @@ def test_what_was_not_written_since_is_not_synced_again(log: Log, monkeypatch: p
 
 def test_making_a_partition_needs_no_fsync(make_log: MakeLog, monkeypatch: pytest.MonkeyPatch):
     synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", synced.append)
+    monkeypatch.setattr(files.System, "fsync", staticmethod(synced.append))
     log = make_log(segment_bytes=3 * SIZE)
     log.assign_epoch(0)
     for _ in range(9):
@@ -197,7 +197,7 @@ def test_a_small_file_is_the_old_or_the_new(tmp_path: Path, monkeypatch: pytest.
     def full(fd: int, content: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(files.System, "write", staticmethod(full))
     with pytest.raises(StorageError, match="checkpoint"):
         replace_file(path, b"new")
     assert path.read_bytes() == b"old"

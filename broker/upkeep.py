@@ -1,0 +1,37 @@
+"""What looks after partitions while nobody asks: flushing, retention, compaction. Each is told what happens to them.
+
+Nothing looks at all partitions now and then: there may be ten thousand of them. Whoever looks after something
+remembers, from what it is told here, which partitions it must come back to, and when.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+
+
+class Upkeep:
+    """Told by `Replicas`, on the loop. All of it is quick; long work goes to a thread (`Replicas.in_background`)."""
+
+    def opened(self, partition: Partition) -> None:
+        """A partition's log was opened; nothing is told of it before."""
+
+    def written(self, partition: Partition) -> None:
+        """There is something that is not yet fsynced: told at the first append since ``flushed_offset`` was the end."""
+
+    def rolled(self, partition: Partition) -> None:
+        """A new segment has begun; those before it will not change any more."""
+
+    def log_start_moved(self, partition: Partition) -> None:
+        """Somebody deleted records."""
+
+    def configured(self, partition: Partition) -> None:
+        """Its settings have changed (``log.config``)."""
+
+    def gone(self, partition: Partition) -> None:
+        """It was deleted or cannot be used any more: touch nothing of it again."""
+
+    async def close(self) -> None:
+        """The broker stops: start nothing new, and return when nothing of it runs any more."""
