@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from broker.clock import Clock
 from broker.logging import get_logger
+from broker.upkeep import Upkeep
 from protocol.batch import EndTxnMarker, RecordBatch, end_txn_marker
 from protocol.errors import ErrorCode
 from storage.epochs import UNDEFINED
@@ -82,6 +83,7 @@ class Partition:
         isr: Sequence[int],
         verification_enabled: Callable[[], bool] = lambda: True,
         flush: Callable[[Partition], None] | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -97,6 +99,10 @@ class Partition:
         self._clock = clock
         self._verification_enabled = verification_enabled
         self._flush = flush
+        self.upkeep = upkeep or Upkeep()
+        """Who is told what happens here."""
+        self.unflushed = False
+        """Something was appended that is not yet fsynced, and `upkeep` was told so."""
         self._watchers: dict[Callable[[], None], None] = {}
         self._waiting: list[tuple[int, int, Committed]] = []
         self._arrivals = count()
@@ -204,6 +210,8 @@ class Partition:
             base_offset = self.log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
         except StorageError as error:
             return self.go_offline(error)
+        if not self.unflushed:
+            self._note_written()
         self.advance_high_watermark()
         last_offset = base_offset + batch.last_offset_delta
         return AppendResult(
@@ -235,18 +243,34 @@ class Partition:
             )
         except StorageError as error:
             return self.go_offline(error)
+        if not self.unflushed:
+            self._note_written()
         self.advance_high_watermark()
         return AppendResult(ErrorCode.none, offset, offset, -1, self.log.log_start_offset)
 
     def go_offline(self, error: StorageError) -> AppendResult:
         """The files cannot be trusted any more: nobody reads or writes here, and whoever waits is told."""
+        first = self.offline is None
         self.offline = str(error)
         log_events.error(
             "partition offline", topic=self.topic, partition=self.index, file=error.path, reason=str(error)
         )
+        if first:
+            self.upkeep.gone(self)
         self._release_waiting(ErrorCode.kafka_storage_error)
         self.notify()
         return AppendResult(ErrorCode.kafka_storage_error)
+
+    def _note_written(self) -> None:
+        """The first append since all was on the disk; those that follow need not be told."""
+        self.unflushed = True
+        self.upkeep.written(self)
+
+    def flushed_up_to(self, offset: int) -> None:
+        """All below ``offset`` is on the disk for good."""
+        self.log.flushed_up_to(offset)
+        if self.log.flushed_offset >= self.log.log_end_offset:
+            self.unflushed = False
 
     # -- committing ---------------------------------------------------------------------------------------------
 
@@ -392,5 +416,6 @@ class Partition:
             return ErrorCode.offset_out_of_range, -1
         if before_offset > self.log.log_start_offset:
             self.log.advance_log_start(before_offset)
+            self.upkeep.log_start_moved(self)
             self.notify()
         return ErrorCode.none, self.log.log_start_offset

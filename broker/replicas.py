@@ -19,6 +19,7 @@ from broker.logging import get_logger
 from broker.metadata.image import TOPIC_RESOURCE
 from broker.metadata.listeners import MetadataListener
 from broker.partition import Partition
+from broker.upkeep import Everybody, Upkeep
 from protocol.errors import ErrorCode
 from storage.checkpoints import read_partition_metadata
 from storage.config import LogConfig
@@ -67,6 +68,7 @@ class Replicas(MetadataListener):
         self._flushing: set[PartitionKey] = set()
         self._background: set[asyncio.Future[None]] = set()
         self._timers: list[Timer] = []
+        self._upkeep = Everybody()
         metadata.subscribe(self)
 
     # -- finding ------------------------------------------------------------------------------------------------
@@ -90,12 +92,19 @@ class Replicas(MetadataListener):
         """The partitions that somebody has asked for so far."""
         return iter(tuple(self._partitions.values()))
 
+    def add_upkeep(self, upkeep: Upkeep) -> None:
+        """From now on, and of the partitions that are open already, somebody wants to know what happens to them."""
+        self._upkeep.members.append(upkeep)
+        for partition in self.opened():
+            if partition.offline is None:
+                upkeep.opened(partition)
+
     # -- opening ------------------------------------------------------------------------------------------------
 
     def recover(self) -> None:
         """After a crash: open every folder and check what was not flushed, before anybody is served."""
         for path in self.directory.doomed_directories():
-            self._in_background(partial(self.directory.remove, path))
+            self.in_background(partial(self.directory.remove, path))
         if self._clean:
             return
         for (topic, index), path in self.directory.partition_directories():
@@ -109,6 +118,8 @@ class Replicas(MetadataListener):
             return None
         partition = self._open(known, state)
         self._partitions[topic, index] = partition
+        if partition.offline is None:
+            self._upkeep.opened(partition)
         return partition
 
     def _open(self, topic: Topic, state: PartitionState) -> Partition:
@@ -136,6 +147,7 @@ class Replicas(MetadataListener):
             isr=state.isr,
             verification_enabled=self._verification_enabled,
             flush=self._flush,
+            upkeep=self._upkeep,
         )
         partition.offline = offline
         log.on_roll = partial(self._rolled, partition)
@@ -209,6 +221,8 @@ class Replicas(MetadataListener):
             partition = self._partitions.get((topic.name, state.index))
             if partition is not None:
                 partition.log.config = config
+                if partition.offline is None:
+                    self._upkeep.configured(partition)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Its name is free at once; the files go in the background after ``file.delete.delay.ms``."""
@@ -217,13 +231,14 @@ class Replicas(MetadataListener):
             key = (topic.name, state.index)
             partition = self._partitions.pop(key, None)
             if partition is not None:
+                self._upkeep.gone(partition)
                 partition.resign(ErrorCode.unknown_topic_or_partition)
                 partition.log.close(clean=False)
             self._recovery_points.pop(key, None)
             self._log_starts.pop(key, None)
             doomed = self.directory.mark_for_deletion(topic.name, state.index, topic.topic_id.hex)
             if doomed is not None:
-                remove = partial(self._in_background, partial(self.directory.remove, doomed))
+                remove = partial(self.in_background, partial(self.directory.remove, doomed))
                 self._clock.call_later_ms(delay_ms, remove, Domain.RETENTION)
 
     # -- durability ---------------------------------------------------------------------------------------------
@@ -245,6 +260,7 @@ class Replicas(MetadataListener):
     def _rolled(self, partition: Partition, _: Segment) -> None:
         """A segment was sealed. All before it that is not on the disk goes with it: the recovery point vouches for all."""
         self._sync(partition, partition.log.flush_targets()[:-1], lambda: None)
+        self._upkeep.rolled(partition)
 
     def _sync(self, partition: Partition, segments: list[Segment], then: Callable[[], None]) -> None:
         """fsync ``segments``, which hold the log up to where it ends now."""
@@ -257,12 +273,12 @@ class Replicas(MetadataListener):
                 # What is not on the disk is not acknowledged.
                 partition.go_offline(error)
             elif error is None and not future.cancelled():
-                log.flushed_up_to(end_offset)
+                partition.flushed_up_to(end_offset)
             then()
 
-        self._in_background(partial(_sync_all, segments)).add_done_callback(done)
+        self.in_background(partial(_sync_all, segments)).add_done_callback(done)
 
-    def _in_background(self, work: Callable[[], None]) -> asyncio.Future[None]:
+    def in_background(self, work: Callable[[], None]) -> asyncio.Future[None]:
         """Run blocking work in a thread; ``close`` waits for what is still running."""
         future = asyncio.get_running_loop().run_in_executor(None, work)
         self._background.add(future)
@@ -285,7 +301,7 @@ class Replicas(MetadataListener):
             partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     def _checkpoint(self) -> None:
-        self._in_background(partial(self._write_checkpoints, *self._checkpoints()))
+        self.in_background(partial(self._write_checkpoints, *self._checkpoints()))
 
     def _checkpoints(
         self,
@@ -318,7 +334,8 @@ class Replicas(MetadataListener):
         """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders."""
         for timer in self._timers:
             timer.cancel()
-        if self._background:
+        await self._upkeep.close()
+        while self._background:
             await asyncio.wait(self._background)
         if clean:
             self._create_missing()

@@ -6,6 +6,7 @@ remembers, from what it is told here, which partitions it must come back to, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,3 +36,36 @@ class Upkeep:
 
     async def close(self) -> None:
         """The broker stops: start nothing new, and return when nothing of it runs any more."""
+
+
+class Everybody(Upkeep):
+    """Tells all who look after partitions, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self.members: list[Upkeep] = []
+
+    def opened(self, partition: Partition) -> None:
+        self._tell(lambda member: member.opened(partition))
+
+    def written(self, partition: Partition) -> None:
+        self._tell(lambda member: member.written(partition))
+
+    def rolled(self, partition: Partition) -> None:
+        self._tell(lambda member: member.rolled(partition))
+
+    def log_start_moved(self, partition: Partition) -> None:
+        self._tell(lambda member: member.log_start_moved(partition))
+
+    def configured(self, partition: Partition) -> None:
+        self._tell(lambda member: member.configured(partition))
+
+    def gone(self, partition: Partition) -> None:
+        self._tell(lambda member: member.gone(partition))
+
+    async def close(self) -> None:
+        for member in self.members:
+            await member.close()
+
+    def _tell(self, what: Callable[[Upkeep], None]) -> None:
+        for member in self.members:
+            what(member)
