@@ -29,6 +29,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
+def _cpu_seconds_of(pid: int | None) -> float:
+    return cpu_seconds(pid) if pid is not None else 0.0
+
+
 def resident_mib(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text("ascii")
     for line in status.splitlines():
@@ -54,15 +58,15 @@ class Usage:
 
 
 @contextmanager
-def used_by(pid: int) -> Iterator[Usage]:
-    """CPU time of the process ``pid`` during the block, and how many cores others kept busy."""
+def used_by(pid: int | None) -> Iterator[Usage]:
+    """CPU time of the process ``pid`` during the block, and how many cores others kept busy; None: we alone work."""
     usage = Usage()
-    everybody, target, own = _machine_cpu_seconds(), cpu_seconds(pid), time.process_time()
+    everybody, target, own = _machine_cpu_seconds(), _cpu_seconds_of(pid), time.process_time()
     start = time.perf_counter()
     yield usage
     usage.wall_s = time.perf_counter() - start
     own = time.process_time() - own
-    usage.target_cpu_s = cpu_seconds(pid) - target
+    usage.target_cpu_s = _cpu_seconds_of(pid) - target
     others = _machine_cpu_seconds() - everybody - usage.target_cpu_s - own
     usage.other_cpu = max(others, 0.0) / usage.wall_s
 

@@ -8,7 +8,19 @@ from typing import Final
 
 from benchmarks.figures import Figure, Run
 
-NAMES: Final = ("start", "memory", "produce_large", "fetch_large", "produce_small", "transactions")
+NAMES: Final = (
+    "start",
+    "memory",
+    "produce_large",
+    "fetch_large",
+    "produce_small",
+    "transactions",
+    "log_append",
+    "log_read",
+    "log_lookup",
+    "log_recovery",
+    "many_partitions",
+)
 
 Measure = Callable[[Run], Iterator[Figure]]
 
