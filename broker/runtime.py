@@ -195,6 +195,7 @@ class Runtime:
         self.node.groups.close()
         await self.node.replicas.close(clean=True)
         self.lag.stop()
+        await self.node.metadata.leave()
         await self.node.metadata.close()
         assert self._directory is not None
         self._directory.close(clean=True, broker_epoch=self.node.metadata.brokers[self.node.node_id].epoch)

@@ -1,7 +1,8 @@
 """`odradek`: the command line.
 
 This process never loads the broker: `serve` becomes the broker's process, in an interpreter that ignores
-the user's own modules, and passes its options through untouched: help and errors come from the reader.
+the user's own modules, and passes its options through untouched: help and errors come from the reader. So does
+`export`.
 """
 
 import os
@@ -25,6 +26,14 @@ def serve(arguments: tuple[str, ...]) -> None:
     # The process is replaced, so that signals and the exit code are the broker's own, also as PID 1.
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-I", "-m", "broker", *arguments])
+
+
+@main.command(context_settings=_PASS_THROUGH, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def export(arguments: tuple[str, ...]) -> None:
+    """Copy a stopped broker's directory for Apache Kafka to start on (`odradek export --help`)."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker.export", *arguments])
 
 
 @main.command()

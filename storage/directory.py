@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from storage.checkpoints import read_offsets, write_offsets
@@ -13,6 +14,7 @@ from storage.files import StorageError, replace_file, sync_directory
 
 CLEAN_MARK = ".kafka_cleanshutdown"
 LOCK = ".lock"
+DELETION = "-delete"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -26,18 +28,33 @@ class DirectoryInUse(Exception):
     """Another process works on this directory."""
 
 
+def _lock(directory: Path) -> int:
+    fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise DirectoryInUse(f"{directory} is in use by another broker") from error
+    return fd
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep brokers, ours and Kafka's, away from a directory that is not to be opened."""
+    fd = _lock(directory)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
 class LogDirectory:
     """One directory with an exclusive lock for as long as it is open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
-        self._lock_fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.lockf(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock_fd)
-            raise DirectoryInUse(f"{path} is in use by another broker") from error
+        self._lock_fd = _lock(path)
         mark = path / CLEAN_MARK
         self.was_clean = mark.exists() or not any(self.partition_directories())
         # From here on a crash is a crash, and a power cut must not bring the mark back.
@@ -58,14 +75,14 @@ class LogDirectory:
 
     def doomed_directories(self) -> Iterator[Path]:
         """Folders of deleted topics whose removal was not finished."""
-        return (entry for entry in self.path.iterdir() if entry.name.endswith("-delete") and entry.is_dir())
+        return (entry for entry in self.path.iterdir() if entry.name.endswith(DELETION) and entry.is_dir())
 
     def mark_for_deletion(self, topic: str, index: int, unique: str) -> Path | None:
         """Rename a partition's folder so that its name is free at once; its files can be removed later."""
         source = self.partition_path(topic, index)
         if not source.exists():
             return None
-        suffix = f"-{index}.{unique}-delete"
+        suffix = f"-{index}.{unique}{DELETION}"
         target = self.path / f"{topic[: DIRECTORY_NAME_MAX - len(suffix)]}{suffix}"
         try:
             source.rename(target)

@@ -270,6 +270,16 @@ class ClusterMetadata:
         """A producer id that was never given out before; an awaitable only where a block has run out."""
         return self._producer_ids.allocate()
 
+    async def leave(self) -> None:
+        """Before a clean end: the log says that this broker is gone, so that Kafka registers it again at once."""
+        if self._background:
+            await asyncio.wait(self._background)
+        try:
+            await self._commit(records_of_changes.records_for_leaving(self.brokers[self.identity.node_id]))
+        except MetadataLogFailed as error:
+            # Nothing is lost by it: only that a Kafka which opens this directory has to wait for a session to end.
+            log.warning("the end of this broker is not in the metadata log", reason=str(error))
+
     async def close(self) -> None:
         """End cleanly: what was asked for before is done."""
         if self._background:

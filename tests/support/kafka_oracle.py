@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import tempfile
@@ -79,6 +80,39 @@ def _write_settings(directory: Path, port: int, properties: Mapping[str, str]) -
     return file
 
 
+def format_directory(
+    home: Path,
+    properties: Mapping[str, str] = {},
+    *,
+    transaction_version: int = 2,
+    arguments: tuple[str, ...] = (),
+) -> Path:
+    """A settings file in ``home`` whose log directory is formatted; ``arguments`` are more of the tool's."""
+    settings = _write_settings(home, raw.free_port(), properties)
+    tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings)]
+    feature = ("--feature", f"transaction.version={transaction_version}")
+    command = [java(), "-Xmx1g", "-cp", kafka_classpath(), *tool, *feature, *arguments]
+    subprocess.run(command, check=True, capture_output=True, cwd=home)
+    return settings
+
+
+@contextmanager
+def started(settings: Path) -> Iterator[Oracle]:
+    """The node of a settings file whose directory is formatted, ready; ended when the block ends."""
+    home = settings.parent
+    [listeners] = re.findall(r"^listeners=PLAINTEXT://[^:]*:(\d+)", settings.read_text(), re.MULTILINE)
+    log = home / "kafka.log"
+    command = [java(), "-Xmx1g", "-cp", kafka_classpath(), "kafka.Kafka", str(settings)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=home)
+    oracle = Oracle("127.0.0.1", int(listeners), process, log)
+    try:
+        _wait(oracle)
+        yield oracle
+    finally:
+        _stop(process)
+
+
 @contextmanager
 def kafka(
     properties: Mapping[str, str] = {}, *, transaction_version: int = 2, directory: Path | None = None
@@ -86,33 +120,8 @@ def kafka(
     """A formatted, started, ready node; ended when the block ends. One at a time: it takes a gigabyte."""
     with tempfile.TemporaryDirectory(prefix="kafka-oracle-") as temporary:
         home = directory or Path(temporary)
-        port = raw.free_port()
-        settings = str(_write_settings(home, port, properties))
-        run = [java(), "-Xmx1g", "-cp", kafka_classpath()]
-        feature = f"transaction.version={transaction_version}"
-        tool = [
-            *run,
-            "kafka.tools.StorageTool",
-            "format",
-            "-t",
-            CLUSTER_ID,
-            "-c",
-            settings,
-            "--feature",
-            feature,
-        ]
-        subprocess.run(tool, check=True, capture_output=True, cwd=home)
-        log = home / "kafka.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*run, "kafka.Kafka", settings], stdout=output, stderr=subprocess.STDOUT, cwd=home
-            )
-        oracle = Oracle("127.0.0.1", port, process, log)
-        try:
-            _wait(oracle)
+        with started(format_directory(home, properties, transaction_version=transaction_version)) as oracle:
             yield oracle
-        finally:
-            _stop(process)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

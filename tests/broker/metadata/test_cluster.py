@@ -86,6 +86,34 @@ async def test_each_start_registers_anew(tmp_path):
     await second.close()
 
 
+async def test_who_leaves_is_fenced_until_the_next_start(tmp_path):
+    """As after Kafka's controlled shutdown: a controller need not wait for the end of this broker's session."""
+    cluster = open_cluster(tmp_path)
+    await cluster.create_topics([NewTopic("a")])
+    epoch = cluster.brokers[1].epoch
+    await cluster.leave()
+    await cluster.close()
+    assert records(tmp_path)[-2:] == [
+        schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, in_controlled_shutdown=1),
+        schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=1),
+    ]
+    again = open_cluster(tmp_path, seed=2)
+    assert (again.brokers[1].fenced, again.brokers[1].in_controlled_shutdown) == (False, False)
+    assert again.topic("a").partitions[0].leader == 1
+    await again.close()
+
+
+async def test_a_log_that_has_failed_does_not_keep_its_broker_from_leaving(tmp_path):
+    gate = Gate()
+    cluster = open_cluster(tmp_path, sync=gate)
+    gate.failure = OSError(5, "Input/output error")
+    with pytest.raises(MetadataLogFailed):
+        await cluster.create_topics([NewTopic("a")])
+    await cluster.leave()
+    await cluster.close()
+    assert open_cluster(tmp_path).brokers[1].fenced is False
+
+
 async def test_a_directory_of_another_node_is_refused(tmp_path):
     await open_cluster(tmp_path).close()
     with pytest.raises(WrongDirectory, match="belongs to node 1, not to node 7"):

@@ -17,6 +17,7 @@ from broker.metadata.log import MetadataLog, MetadataLogFailed
 from protocol.batch import batches, build_batch
 from protocol.records import cluster_metadata as schema
 from protocol.records.kraft import LeaderChangeMessage, QuorumVoter, decode_control_record
+from storage import files
 from storage.files import AppendFile
 from tests.broker.metadata.world import NOW_MS, Gate
 
@@ -272,7 +273,7 @@ async def test_a_failed_write_is_cut_off_again(directory, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("storage.files.os.pwritev", full)
+        patched.setattr(files.system, "pwritev", full)
         with pytest.raises(MetadataLogFailed, match="No space left"):
             opened.log.commit(topic(2), NOW_MS)
     assert segment(directory).stat().st_size == size
