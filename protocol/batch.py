@@ -41,6 +41,7 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
+_KNOWN_ATTRIBUTES = 0x7F
 
 # base offset, length, leader epoch, magic, crc | attributes, last offset delta, base and max timestamp,
 # producer id, producer epoch, base sequence, record count. The CRC covers the second half and the records.
@@ -130,6 +131,18 @@ class RecordBatch:
             raise _corrupt_header(buffer, start)
         batch.buffer = buffer
         batch.start = start
+        return batch
+
+    @classmethod
+    def parse_header(cls, header: bytes) -> Self:
+        """The batch whose header this is. Its records are not there: only the header's fields may be looked at."""
+        length = int.from_bytes(header[8:LOG_OVERHEAD_BYTES], "big", signed=True)
+        batch = cls.parse(
+            header[:8] + _LENGTH.pack(HEADER_BYTES - LOG_OVERHEAD_BYTES) + header[LOG_OVERHEAD_BYTES:]
+        )
+        batch.size = length + LOG_OVERHEAD_BYTES
+        if batch.size < HEADER_BYTES:
+            raise _corrupt_header(header, 0)
         return batch
 
     def __repr__(self) -> str:
@@ -396,21 +409,33 @@ def retain(batch: RecordBatch, kept: Sequence[Record], delete_horizon_ms: int | 
     """What compaction leaves of a batch: the `kept` of its records, and all that the header says of the rest.
 
     The base offset, the last offset delta and with them the sequences stay, even when no record does: a
-    producer's last batch must still answer for its sequence. Records are compressed as they were.
+    producer's last batch must still answer for its sequence. Records are compressed as they were, and their times
+    count from the delete horizon if the batch has or gets one, else from the first record that is left
+    (`MemoryRecords.filterTo`).
     """
-    base_timestamp = batch.base_timestamp if delete_horizon_ms is None else delete_horizon_ms
-    body = b"".join(
-        encode_record(r.offset - batch.base_offset, r.timestamp - base_timestamp, r.key, r.value, r.headers)
-        for r in kept
-    )
-    attributes = batch.attributes if delete_horizon_ms is None else batch.attributes | DELETE_HORIZON
+    attributes = batch.attributes & _KNOWN_ATTRIBUTES
+    max_timestamp = batch.max_timestamp
     if kept:
-        body = codecs.compress(batch.compression, body)
-        max_timestamp = max(r.timestamp for r in kept)
+        if delete_horizon_ms is None:
+            delete_horizon_ms = batch.delete_horizon_ms
+        if delete_horizon_ms is None:
+            base_timestamp = kept[0].timestamp
+        else:
+            base_timestamp = delete_horizon_ms
+            attributes |= DELETE_HORIZON
+        plain = b"".join(
+            encode_record(
+                r.offset - batch.base_offset, r.timestamp - base_timestamp, r.key, r.value, r.headers
+            )
+            for r in kept
+        )
+        body = codecs.compress(batch.compression, plain)
+        if not batch.is_log_append_time:
+            max_timestamp = max(r.timestamp for r in kept)
     else:
         attributes &= ~(CODEC_MASK | DELETE_HORIZON)
         base_timestamp = NO_TIMESTAMP
-        max_timestamp = batch.max_timestamp
+        body = b""
     tail = _TAIL.pack(
         attributes,
         batch.last_offset_delta,

@@ -57,8 +57,8 @@ _KEYS = (
         ("delete",),
         ListOf(("compact", "delete")),
         ("log.cleanup.policy",),
-        "Old segments: delete drops them by age or size, compact keeps each key's last record; neither is done "
-        "yet, but compact refuses records without a key.",
+        "Old segments: delete drops them by age or size, compact keeps each key's last record and refuses records "
+        "without a key.",
     ),
     _key(
         "compression.type",
@@ -99,7 +99,6 @@ _KEYS = (
         Range(0),
         ("log.cleaner.delete.retention.ms",),
         "How long compaction keeps a tombstone or a transaction marker after it first met it.",
-        effective=False,
     ),
     _key(
         "file.delete.delay.ms",
@@ -178,7 +177,6 @@ _KEYS = (
         Range(1),
         ("log.cleaner.max.compaction.lag.ms",),
         "A record is compacted at the latest after this long.",
-        effective=False,
     ),
     _key(
         "max.message.bytes",
@@ -219,7 +217,6 @@ _KEYS = (
         Range(0, 1),
         ("log.cleaner.min.cleanable.ratio",),
         "Share of uncompacted bytes from which compaction takes up a log.",
-        effective=False,
     ),
     _key(
         "min.compaction.lag.ms",
@@ -228,7 +225,6 @@ _KEYS = (
         Range(0),
         ("log.cleaner.min.compaction.lag.ms",),
         "A record stays uncompacted at least this long.",
-        effective=False,
     ),
     _key(
         "min.insync.replicas",

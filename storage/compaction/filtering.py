@@ -1,0 +1,117 @@
+"""What is left of one batch: all of it, some records, an empty shell, nothing (`Cleaner.cleanInto`, `filterTo`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from protocol.batch import Record, RecordBatch, retain
+from storage.compaction.offset_map import OffsetMap
+from storage.compaction.transactions import Transactions
+
+TIMESTAMP_MAX: Final = 2**63 - 1
+RECORDS_PER_TICK: Final = 64
+
+
+class LastRecord(NamedTuple):
+    """What must stay of a producer: the batch that ends at ``last_data_offset``, without any (-1) its epoch's marker."""
+
+    last_data_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a pass goes by, besides the keys and the transactions."""
+
+    upper_bound: int
+    """Where the part that may be compacted ends: the batch before it keeps its place in the log."""
+    now_ms: int
+    delete_retention_ms: int
+    producers: Mapping[int, LastRecord]
+
+
+class Filter:
+    """Decides batch by batch, in the order of the log."""
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: Transactions,
+        rules: Rules,
+        tick: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._offsets = offsets
+        self._transactions = transactions
+        self._rules = rules
+        self._tick = tick
+        self.records_read = 0
+        self.records_kept = 0
+        self.keyless = 0
+        """Records without a key, which a compacted topic should not have: they are dropped."""
+
+    def left_of(self, batch: RecordBatch) -> RecordBatch | None:
+        """The batch to write for this one; the very same where nothing changes."""
+        discards = self._transactions.may_discard(batch)
+        drops_records = discards
+        if batch.is_control:
+            horizon_ms = batch.delete_horizon_ms
+            drops_records = discards and horizon_ms is not None and horizon_ms <= self._rules.now_ms
+        self.records_read += batch.record_count
+        kept = [] if drops_records else self._kept(batch)
+        if not kept:
+            return RecordBatch.parse(retain(batch, kept)) if self._keeps_shell(batch) else None
+        self.records_kept += len(kept)
+        horizon_ms = self._new_horizon_ms(batch, kept, marker_is_done=discards and batch.is_control)
+        if horizon_ms is None and len(kept) == batch.record_count:
+            return batch
+        return RecordBatch.parse(retain(batch, kept, horizon_ms))
+
+    def _keeps_shell(self, batch: RecordBatch) -> bool:
+        """Its sequence answers for an active producer, or its end is where the compacted part ends."""
+        if batch.next_offset == self._rules.upper_bound:
+            return True
+        last = self._rules.producers.get(batch.producer_id) if batch.producer_id >= 0 else None
+        if last is None:
+            return False
+        if last.last_data_offset >= 0:
+            return batch.last_offset == last.last_data_offset
+        return batch.is_control and batch.producer_epoch == last.epoch
+
+    def _new_horizon_ms(self, batch: RecordBatch, kept: list[Record], *, marker_is_done: bool) -> int | None:
+        """Until when tombstones and a marker stay, counted from the first pass that meets them (KIP-534)."""
+        if batch.has_delete_horizon or not (marker_is_done or any(record.value is None for record in kept)):
+            return None
+        horizon_ms = self._rules.now_ms + self._rules.delete_retention_ms
+        return horizon_ms if horizon_ms <= TIMESTAMP_MAX else None
+
+    def _kept(self, batch: RecordBatch) -> list[Record]:
+        if batch.is_control:
+            return list(batch.records())
+        kept = []
+        horizon_ms = batch.delete_horizon_ms
+        keeps_tombstones = horizon_ms is None or self._rules.now_ms < horizon_ms
+        mapped_up_to, last_offset = self._offsets.latest_offset, self._offsets.get
+        for count, record in enumerate(batch.records()):
+            if not count % RECORDS_PER_TICK:
+                self._tick()
+            if record.offset > mapped_up_to:
+                kept.append(record)
+            elif record.key is None:
+                self.keyless += 1
+            elif record.offset >= last_offset(record.key) and (keeps_tombstones or record.value is not None):
+                kept.append(record)
+        return kept
+
+
+def learn(batch: RecordBatch, from_offset: int, offsets: OffsetMap, tick: Callable[[], object]) -> bool:
+    """Note the keys of a data batch from ``from_offset`` on; False when the map had no room for all of them."""
+    for count, record in enumerate(batch.records()):
+        if not count % RECORDS_PER_TICK:
+            tick()
+        if record.key is not None and record.offset >= from_offset:
+            if offsets.is_full:
+                return False
+            offsets.put(record.key, record.offset)
+    return True

@@ -1,0 +1,364 @@
+"""A compaction pass on a partition's files. It runs in any thread: what it is given does not change meanwhile.
+
+Sealed segments are only read, and only ``.cleaned`` files are written, which nobody else looks at and which the next
+start removes. What makes them part of the log (``Cleaned.offer``, then ``Log.replace``) belongs to the log's own thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+
+from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, Reason, RecordBatch
+from storage import files
+from storage.compaction.filtering import Filter, Rules, learn
+from storage.compaction.grouping import Sized, Source, groups
+from storage.compaction.offset_map import OffsetMap
+from storage.compaction.transactions import Transactions
+from storage.config import LogConfig
+from storage.files import StorageError, remove, rename, sync_file, write_file
+from storage.index import ABORTED_ENTRY, AbortedTransaction
+from storage.segment import CLEANED, SEGMENT_SUFFIXES, SWAP, Segment, file_name
+
+# The log's own index objects belong to the loop's thread; these are their layouts (storage/README.md).
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+
+READ_BYTES = 256 * 1024
+"""How much is read at once: little enough that one read does not hold up the others for long."""
+WRITE_BYTES = 256 * 1024
+
+Tick = Callable[[int], None]
+"""Called between batches with the bytes moved since; may sleep, and raises to end the pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to compact: the sealed segments of a log below ``rules.upper_bound``, from its first one on."""
+
+    directory: Path
+    sources: Sequence[Source]
+    first_dirty_offset: int
+    log_start_offset: int
+    config: LogConfig
+    rules: Rules
+    map_capacity: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a pass has seen so far."""
+
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+
+
+@dataclass(slots=True)
+class Cleaned:
+    """The files of one compacted segment, complete and on the disk, under names that nobody reads."""
+
+    directory: Path
+    base_offset: int
+    size: int
+    has_aborted: bool
+
+    def offer(self) -> None:
+        """From now on, once the directory is synced, a crash finishes the exchange (``.swap``)."""
+        for path in self._paths():
+            cleaned = path.with_name(path.name + CLEANED)
+            if cleaned.exists():
+                rename(cleaned, path.with_name(path.name + SWAP))
+
+    def discard(self) -> None:
+        """The log does not want it any more.
+
+        The log's own file is the first to lose its ``.swap`` and the last to go: as long as it is ``.cleaned``, a start
+        takes nothing of all this for a segment's.
+        """
+        log, *indexes = self._paths()
+        cleaned, swap = log.with_name(log.name + CLEANED), log.with_name(log.name + SWAP)
+        if swap.exists():
+            rename(swap, cleaned)
+        for path in indexes:
+            remove(path.with_name(path.name + SWAP))
+            remove(path.with_name(path.name + CLEANED))
+        remove(cleaned)
+
+    def _paths(self) -> list[Path]:
+        return [self.directory / file_name(self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
+
+    def segment(self, now_ms: int) -> Segment:
+        """As a sealed segment, for ``Log.replace``."""
+        return Segment(
+            self.directory,
+            self.base_offset,
+            created_ms=now_ms,
+            size=self.size,
+            has_aborted=self.has_aborted,
+        )
+
+
+class Pass:
+    """One pass over one log: ``prepare``, then ``rewrite`` for each group in turn."""
+
+    def __init__(self, order: Order, tick: Tick = lambda moved: None) -> None:
+        self.order = order
+        self.counts = Counts()
+        self.end_offset = -1
+        """Up to where the log is clean after this pass."""
+        self.groups: list[list[Source]] = []
+        self.keyless = 0
+        self._tick = tick
+        self._map = OffsetMap(order.map_capacity)
+        self._transactions = Transactions(())
+
+    def prepare(self) -> None:
+        """Learn the last offset of each key of the dirty part, as far as there is room, and group the segments."""
+        self._build_map()
+        self.end_offset = self._map.latest_offset + 1
+        order = self.order
+        sources = [source for source in order.sources if source.base_offset < self.end_offset]
+        self.groups = list(
+            groups(
+                [self._sized(source) for source in sources],
+                order.config.segment_bytes,
+                order.config.segment_index_bytes,
+                order.rules.upper_bound,
+            )
+        )
+        self._transactions = Transactions(self._aborted_from(order.sources[0].base_offset))
+
+    def finish(self, tick: Tick = lambda moved: None) -> None:
+        """Free the memory."""
+        self._map.clear(lambda: tick(0))
+
+    def _build_map(self) -> None:
+        order = self.order
+        sources = order.sources
+        dirty = [
+            source
+            for source, following in zip(sources, [*sources[1:], None], strict=True)
+            if following is None or following.base_offset > order.first_dirty_offset
+        ]
+        if not dirty:
+            return
+        transactions = Transactions(self._aborted_from(dirty[0].base_offset))
+        for source, following in zip(dirty, [*dirty[1:], None], strict=True):
+            for batch in self._batches(source):
+                aborted = transactions.may_discard(batch) or batch.is_control
+                if batch.last_offset < order.first_dirty_offset:
+                    continue
+                if not aborted and not learn(batch, order.first_dirty_offset, self._map, self._breathe):
+                    return
+                self._map.latest_offset = batch.last_offset
+            # Offsets that are missing at the segment's end belong to it.
+            end = order.rules.upper_bound if following is None else following.base_offset
+            self._map.latest_offset = end - 1
+
+    def _breathe(self) -> None:
+        self._tick(0)
+
+    def _sized(self, source: Source) -> Sized:
+        return Sized(source, self._size_of(source, "index"), self._size_of(source, "timeindex"))
+
+    def _size_of(self, source: Source, suffix: str) -> int:
+        path = self.order.directory / file_name(source.base_offset, suffix)
+        try:
+            return path.stat().st_size
+        except OSError as error:
+            raise StorageError(path, error) from error
+
+    def _aborted_from(self, base_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers lie in the segments from this one on; later ones may have begun here."""
+        found: list[AbortedTransaction] = []
+        for path in self.order.directory.glob("*.txnindex"):
+            if path.stem.isdecimal() and int(path.stem) >= base_offset:
+                found += _aborted_in(path)
+        return [entry for entry in found if entry.last_offset >= self.order.log_start_offset]
+
+    def rewrite(self, group: Sequence[Source]) -> Cleaned:
+        """Write what is left of some neighbouring segments into one, and force it to the disk."""
+        order = self.order
+        filter_ = Filter(self._map, self._transactions, order.rules, self._breathe)
+        writer = _Writer(order.directory, group[0].base_offset, order.config.index_interval_bytes)
+        try:
+            for source in group:
+                for batch in self._batches(source):
+                    left = filter_.left_of(batch)
+                    if left is not None:
+                        writer.append(left)
+                        self._tick(left.size)
+            writer.add_aborted(self._transactions.still_needed)
+            self._transactions.still_needed.clear()
+            last = order.directory / file_name(group[-1].base_offset, "log")
+            cleaned = writer.finish(last)
+        except BaseException:
+            writer.abandon()
+            raise
+        self.counts.bytes_before += sum(source.size for source in group)
+        self.counts.bytes_after += cleaned.size
+        self.counts.records_before += filter_.records_read
+        self.counts.records_after += filter_.records_kept
+        self.keyless += filter_.keyless
+        return cleaned
+
+    def _batches(self, source: Source) -> Iterator[RecordBatch]:
+        """The batches of a segment, each with its CRC looked at: what is rewritten gets a new one."""
+        path = self.order.directory / file_name(source.base_offset, "log")
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StorageError(path, error) from error
+        try:
+            position = 0
+            while position < source.size:
+                chunk = _read(fd, path, position, source.size - position)
+                at = 0
+                while at + _batch_bytes(chunk, at) <= len(chunk):
+                    batch = RecordBatch.parse(chunk, at)
+                    if not batch.has_valid_crc():
+                        raise CorruptBatch(
+                            Reason.RECORDS,
+                            f"the CRC of the batch at offset {batch.base_offset} does not match",
+                        )
+                    yield batch
+                    at += batch.size
+                    self._tick(batch.size)
+                if at == 0:
+                    raise CorruptBatch(Reason.SHORT, f"there is no whole batch at position {position}")
+                position += at
+        except CorruptBatch as error:
+            raise StorageError(path, str(error)) from error
+        finally:
+            os.close(fd)
+
+
+def _read(fd: int, path: Path, position: int, left: int) -> bytes:
+    """The bytes from a batch's beginning on: a window of them, or as many as the batch has."""
+    try:
+        chunk = os.pread(fd, min(READ_BYTES, left), position)
+        needed = _batch_bytes(chunk, 0)
+        if len(chunk) < needed <= left:
+            chunk = os.pread(fd, needed, position)
+    except OSError as error:
+        raise StorageError(path, error) from error
+    return chunk
+
+
+def _batch_bytes(chunk: bytes, at: int) -> int:
+    """How many bytes the batch at ``at`` takes, by its own word."""
+    length = int.from_bytes(chunk[at + 8 : at + LOG_OVERHEAD_BYTES], "big", signed=True)
+    return max(length + LOG_OVERHEAD_BYTES, HEADER_BYTES)
+
+
+def _aborted_in(path: Path) -> Iterator[AbortedTransaction]:
+    """What a transaction index holds, less an entry that is being written."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return  # retention has taken it, and its segment
+    except OSError as error:
+        raise StorageError(path, error) from error
+    whole = len(data) // ABORTED_ENTRY.size * ABORTED_ENTRY.size
+    for version, *fields in ABORTED_ENTRY.iter_unpack(data[:whole]):
+        if version != 0:
+            raise StorageError(path, f"entry version {version} is not known")
+        yield AbortedTransaction(*fields)
+
+
+class _Writer:
+    """A segment in the making: ``.cleaned`` files."""
+
+    def __init__(self, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
+        self._directory = directory
+        self._base_offset = base_offset
+        self._index_interval_bytes = index_interval_bytes
+        self._log, self._offsets, self._times, self._aborted = (
+            directory / (file_name(base_offset, suffix) + CLEANED) for suffix in SEGMENT_SUFFIXES
+        )
+        self._offset_entries, self._time_entries = bytearray(), bytearray()
+        self._last_indexed_ms = -1
+        self._chunks: list[memoryview] = []
+        self._waiting = 0
+        self._size = 0
+        self._since_entry = 0
+        self._has_aborted = False
+        self._max_timestamp_ms, self._max_timestamp_offset = -1, base_offset
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        try:
+            self._fd = files.system.open(self._log, flags, 0o644)
+        except OSError as error:
+            raise StorageError(self._log, error) from error
+
+    def append(self, batch: RecordBatch) -> None:
+        """One batch, indexed as by an append (`LogSegment.append`)."""
+        if batch.max_timestamp > self._max_timestamp_ms:
+            self._max_timestamp_ms, self._max_timestamp_offset = batch.max_timestamp, batch.last_offset
+        if self._since_entry > self._index_interval_bytes:
+            self._offset_entries += _OFFSET_ENTRY.pack(batch.last_offset - self._base_offset, self._size)
+            self._index_time()
+            self._since_entry = 0
+        self._since_entry += batch.size
+        self._size += batch.size
+        self._chunks.append(batch.data)
+        self._waiting += batch.size
+        if self._waiting >= WRITE_BYTES:
+            self._write()
+
+    def _index_time(self) -> None:
+        if self._max_timestamp_ms > self._last_indexed_ms:
+            offset = self._max_timestamp_offset - self._base_offset
+            self._time_entries += _TIME_ENTRY.pack(self._max_timestamp_ms, offset)
+            self._last_indexed_ms = self._max_timestamp_ms
+
+    def _write(self) -> None:
+        data = b"".join(self._chunks)
+        position = self._size - self._waiting
+        try:
+            written = 0
+            while written < len(data):
+                written += files.system.pwritev(self._fd, [memoryview(data)[written:]], position + written)
+        except OSError as error:
+            raise StorageError(self._log, error) from error
+        self._chunks, self._waiting = [], 0
+
+    def add_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
+        if entries:
+            self._has_aborted = True
+            write_file(self._aborted, b"".join(ABORTED_ENTRY.pack(0, *entry) for entry in entries))
+            sync_file(self._aborted)
+
+    def finish(self, last_source: Path) -> Cleaned:
+        """Everything on the disk, as old as the last source: retention goes by a file's age where records have no time."""
+        self._write()
+        self._index_time()
+        for path, entries in ((self._offsets, self._offset_entries), (self._times, self._time_entries)):
+            write_file(path, bytes(entries))
+            sync_file(path)
+        try:
+            files.system.fsync(self._fd)
+            modified_ns = last_source.stat().st_mtime_ns
+            files.system.utime(self._log, ns=(modified_ns, modified_ns))
+        except OSError as error:
+            raise StorageError(self._log, error) from error
+        self._close()
+        return Cleaned(self._directory, self._base_offset, self._size, self._has_aborted)
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def abandon(self) -> None:
+        """Remove what was begun, as far as that can be done."""
+        self._close()
+        for path in (self._log, self._offsets, self._times, self._aborted):
+            try:
+                remove(path)
+            except StorageError:
+                continue  # the next start removes it
