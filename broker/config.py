@@ -161,6 +161,7 @@ class BrokerConfig:
     transactional_id_expiration_ms: int
 
     # Our own, of the prefix odradek.
+    background_flush_interval_ms: int
     cluster_id: str | None
     commit_order: str
     commit_marker_delay_ms: int
@@ -168,6 +169,7 @@ class BrokerConfig:
     defaults: str
     log_format: str
     log_level: str
+    open_files_max: int
 
     values: Mapping[str, Value] = field(repr=False)
     static: Mapping[str, str] = field(

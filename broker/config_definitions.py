@@ -60,6 +60,15 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
     key.name: key
     for key in (
         _own(
+            "background.flush.interval.ms",
+            ConfigType.LONG,
+            5000,
+            Range(0),
+            "How often what was written meanwhile is synced to disk, off the event loop, and checkpointed: it bounds "
+            "what a crash leaves to recover. 0 leaves it to the operating system as Kafka does; the intervals of "
+            "log.flush.offset.checkpoint and log.flush.start.offset.checkpoint count only then.",
+        ),
+        _own(
             "defaults",
             ConfigType.STRING,
             EMULATOR,
@@ -110,6 +119,14 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             "info",
             OneOf(("debug", "info", "warning", "error")),
             "The least severe level that the broker's own log shows.",
+        ),
+        _own(
+            "open.files.max",
+            ConfigType.INT,
+            0,
+            Range(0),
+            "How many of its logs' files the broker keeps open; others are opened when needed. 0 is half of what the "
+            "system allows the process, at most 16384.",
         ),
     )
 }

@@ -27,6 +27,7 @@ _OF_THE_BROKER = {
     "log.dir",
     "log.dirs",
     "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
     "max.connections",
     "max.connections.per.ip",
     "max.incremental.fetch.session.cache.slots",

@@ -211,7 +211,7 @@ class Partition:
         except StorageError as error:
             return self.go_offline(error)
         if not self.unflushed:
-            self._note_written()
+            self.tell_unflushed()
         self.advance_high_watermark()
         last_offset = base_offset + batch.last_offset_delta
         return AppendResult(
@@ -244,7 +244,7 @@ class Partition:
         except StorageError as error:
             return self.go_offline(error)
         if not self.unflushed:
-            self._note_written()
+            self.tell_unflushed()
         self.advance_high_watermark()
         return AppendResult(ErrorCode.none, offset, offset, -1, self.log.log_start_offset)
 
@@ -261,16 +261,17 @@ class Partition:
         self.notify()
         return AppendResult(ErrorCode.kafka_storage_error)
 
-    def _note_written(self) -> None:
-        """The first append since all was on the disk; those that follow need not be told."""
-        self.unflushed = True
-        self.upkeep.written(self)
+    def tell_unflushed(self) -> None:
+        """Say so, once, if there is something that is not on the disk for good."""
+        if not self.unflushed and self.log.flushed_offset < self.log.log_end_offset:
+            self.unflushed = True
+            self.upkeep.written(self)
 
-    def flushed_up_to(self, offset: int) -> None:
-        """All below ``offset`` is on the disk for good."""
-        self.log.flushed_up_to(offset)
+    def note_flushed(self) -> None:
+        """More of the log is on the disk for good: commit what waited for that (``flush.messages``)."""
         if self.log.flushed_offset >= self.log.log_end_offset:
             self.unflushed = False
+        self.advance_high_watermark()
 
     # -- committing ---------------------------------------------------------------------------------------------
 

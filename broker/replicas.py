@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.clock import Clock, Domain, Periodic, Timer
+from broker.flushing import Flushing
 from broker.logging import get_logger
 from broker.metadata.image import TOPIC_RESOURCE
 from broker.metadata.listeners import MetadataListener
@@ -23,17 +24,10 @@ from broker.upkeep import Everybody, Upkeep
 from protocol.errors import ErrorCode
 from storage.checkpoints import read_partition_metadata
 from storage.config import LogConfig
-from storage.directory import (
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    LogDirectory,
-    PartitionKey,
-)
+from storage.directory import LogDirectory, PartitionKey
 from storage.files import StorageError
 from storage.log import Log
 from storage.recovery import OpenOptions, Recovered, open_log
-from storage.segment import Segment
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -41,6 +35,8 @@ if TYPE_CHECKING:
     from broker.metadata.image import PartitionState, Topic
 
 log_events = get_logger()
+
+T = TypeVar("T")
 
 
 class Replicas(MetadataListener):
@@ -62,13 +58,12 @@ class Replicas(MetadataListener):
         self._metadata = metadata
         self._chance = chance
         self._partitions: dict[PartitionKey, Partition] = {}
-        self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
-        self._log_starts = directory.read_checkpoint(LOG_STARTS)
         self._clean = directory.was_clean
-        self._flushing: set[PartitionKey] = set()
-        self._background: set[asyncio.Future[None]] = set()
+        self._background: set[asyncio.Future[Any]] = set()
         self._timers: list[Timer] = []
+        self._flushing = Flushing(directory, config, clock, self.in_background)
         self._upkeep = Everybody()
+        self._upkeep.members.append(self._flushing)
         metadata.subscribe(self)
 
     # -- finding ------------------------------------------------------------------------------------------------
@@ -120,6 +115,7 @@ class Replicas(MetadataListener):
         self._partitions[topic, index] = partition
         if partition.offline is None:
             self._upkeep.opened(partition)
+            partition.tell_unflushed()
         return partition
 
     def _open(self, topic: Topic, state: PartitionState) -> Partition:
@@ -146,11 +142,11 @@ class Replicas(MetadataListener):
             replicas=state.replicas,
             isr=state.isr,
             verification_enabled=self._verification_enabled,
-            flush=self._flush,
+            flush=self._flushing.flush,
             upkeep=self._upkeep,
         )
         partition.offline = offline
-        log.on_roll = partial(self._rolled, partition)
+        log.on_roll = lambda _: self._upkeep.rolled(partition)
         if offline is None:
             log.assign_epoch(state.leader_epoch)
         return partition
@@ -161,8 +157,8 @@ class Replicas(MetadataListener):
             config=self._log_config(topic),
             now_ms=self._clock.now_ms(),
             clean=self._clean,
-            recovery_point=self._recovery_points.get(key, 0),
-            log_start_offset=self._log_starts.get(key, 0),
+            recovery_point=self._flushing.recovery_point(key),
+            log_start_offset=self._flushing.log_start(key),
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
             jitter=lambda bound_ms: self._chance.randrange(bound_ms) if bound_ms > 0 else 0,
         )
@@ -234,8 +230,7 @@ class Replicas(MetadataListener):
                 self._upkeep.gone(partition)
                 partition.resign(ErrorCode.unknown_topic_or_partition)
                 partition.log.close(clean=False)
-            self._recovery_points.pop(key, None)
-            self._log_starts.pop(key, None)
+            self._flushing.forget(key)
             doomed = self.directory.mark_for_deletion(topic.name, state.index, topic.topic_id.hex)
             if doomed is not None:
                 remove = partial(self.in_background, partial(self.directory.remove, doomed))
@@ -243,42 +238,7 @@ class Replicas(MetadataListener):
 
     # -- durability ---------------------------------------------------------------------------------------------
 
-    def _flush(self, partition: Partition) -> None:
-        """fsync a partition off the loop; its high watermark moves when that is done (``flush.messages``)."""
-        key = (partition.topic, partition.index)
-        if key in self._flushing:
-            return
-        self._flushing.add(key)
-
-        def done() -> None:
-            self._flushing.discard(key)
-            if partition.offline is None:
-                partition.advance_high_watermark()
-
-        self._sync(partition, partition.log.flush_targets(), done)
-
-    def _rolled(self, partition: Partition, _: Segment) -> None:
-        """A segment was sealed. All before it that is not on the disk goes with it: the recovery point vouches for all."""
-        self._sync(partition, partition.log.flush_targets()[:-1], lambda: None)
-        self._upkeep.rolled(partition)
-
-    def _sync(self, partition: Partition, segments: list[Segment], then: Callable[[], None]) -> None:
-        """fsync ``segments``, which hold the log up to where it ends now."""
-        log = partition.log
-        end_offset = log.log_end_offset
-
-        def done(future: asyncio.Future[None]) -> None:
-            error = None if future.cancelled() else future.exception()
-            if isinstance(error, StorageError):
-                # What is not on the disk is not acknowledged.
-                partition.go_offline(error)
-            elif error is None and not future.cancelled():
-                partition.flushed_up_to(end_offset)
-            then()
-
-        self.in_background(partial(_sync_all, segments)).add_done_callback(done)
-
-    def in_background(self, work: Callable[[], None]) -> asyncio.Future[None]:
+    def in_background(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run blocking work in a thread; ``close`` waits for what is still running."""
         future = asyncio.get_running_loop().run_in_executor(None, work)
         self._background.add(future)
@@ -286,49 +246,15 @@ class Replicas(MetadataListener):
         return future
 
     def start_timers(self) -> None:
-        """Checkpoints and the expiry of idle producers, at Kafka's intervals."""
-        config, clock = self._config, self._clock
-        checkpoint_ms = config.log_flush_offset_checkpoint_interval_ms
-        expiry_ms = config.producer_id_expiration_check_interval_ms
-        self._timers = [
-            Periodic(clock, checkpoint_ms, self._checkpoint, Domain.RETENTION),
-            Periodic(clock, expiry_ms, self.expire_producers, Domain.PRODUCERS),
-        ]
+        """Flushing and checkpoints, and the expiry of idle producers at Kafka's interval."""
+        self._flushing.start()
+        expiry_ms = self._config.producer_id_expiration_check_interval_ms
+        self._timers = [Periodic(self._clock, expiry_ms, self.expire_producers, Domain.PRODUCERS)]
 
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
         for partition in self.opened():
             partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
-
-    def _checkpoint(self) -> None:
-        self.in_background(partial(self._write_checkpoints, *self._checkpoints()))
-
-    def _checkpoints(
-        self,
-    ) -> tuple[dict[PartitionKey, int], dict[PartitionKey, int], dict[PartitionKey, int]]:
-        """(recovery points, log starts, high watermarks); a log start only where it lies inside the first segment."""
-        high_watermarks: dict[PartitionKey, int] = {}
-        for key, partition in self._partitions.items():
-            log = partition.log
-            if not log.exists:
-                continue
-            self._recovery_points[key] = log.flushed_offset
-            high_watermarks[key] = partition.high_watermark
-            if log.log_start_offset > log.segments[0].base_offset:
-                self._log_starts[key] = log.log_start_offset
-            else:
-                self._log_starts.pop(key, None)
-        return dict(self._recovery_points), dict(self._log_starts), high_watermarks
-
-    def _write_checkpoints(
-        self,
-        recovery_points: dict[PartitionKey, int],
-        log_starts: dict[PartitionKey, int],
-        high_watermarks: dict[PartitionKey, int],
-    ) -> None:
-        self.directory.write_checkpoint(RECOVERY_POINTS, recovery_points)
-        self.directory.write_checkpoint(LOG_STARTS, log_starts)
-        self.directory.write_checkpoint(HIGH_WATERMARKS, high_watermarks)
 
     async def close(self, *, clean: bool) -> None:
         """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders."""
@@ -343,7 +269,7 @@ class Replicas(MetadataListener):
             if partition.offline is None:
                 partition.log.close(clean=clean)
         if clean:
-            self._write_checkpoints(*self._checkpoints())
+            self._flushing.write_all(self._partitions.values())
 
     def _create_missing(self) -> None:
         now_ms = self._clock.now_ms()
@@ -352,8 +278,3 @@ class Replicas(MetadataListener):
                 partition = self.get(topic.name, state.index)
                 if partition is not None and partition.offline is None:
                     partition.log.create(now_ms)
-
-
-def _sync_all(segments: list[Segment]) -> None:
-    for segment in segments:
-        segment.sync()

@@ -63,7 +63,7 @@ class Everybody(Upkeep):
         self._tell(lambda member: member.gone(partition))
 
     async def close(self) -> None:
-        for member in self.members:
+        for member in reversed(self.members):
             await member.close()
 
     def _tell(self, what: Callable[[Upkeep], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from storage.files import StorageError, replace_file
@@ -58,6 +58,47 @@ def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
     replace_file(
         path, format_rows((topic, partition, offset) for (topic, partition), offset in offsets.items())
     )
+
+
+class OffsetCheckpoint:
+    """The rows of such a file in memory, each as its text: to write ten thousand rows anew is one join.
+
+    ``changed`` says whether there is anything that was not given out by ``rows`` yet.
+    """
+
+    __slots__ = ("_offsets", "_rows", "changed")
+
+    def __init__(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        self._offsets: dict[tuple[str, int], int] = {}
+        self._rows: dict[tuple[str, int], bytes] = {}
+        for key, offset in offsets.items():
+            self.set(key, offset)
+        self.changed = False
+
+    def get(self, key: tuple[str, int]) -> int:
+        """The offset of a partition, 0 where there is none."""
+        return self._offsets.get(key, 0)
+
+    def set(self, key: tuple[str, int], offset: int) -> None:
+        if self._offsets.get(key) != offset:
+            self._offsets[key] = offset
+            self._rows[key] = f"{key[0]} {key[1]} {offset}\n".encode()
+            self.changed = True
+
+    def drop(self, key: tuple[str, int]) -> None:
+        if self._offsets.pop(key, None) is not None:
+            del self._rows[key]
+            self.changed = True
+
+    def rows(self) -> list[bytes]:
+        """What the file should hold, for ``write_rows``."""
+        self.changed = False
+        return list(self._rows.values())
+
+
+def write_rows(path: Path, rows: Sequence[bytes]) -> None:
+    """Replace a checkpoint file by these rows."""
+    replace_file(path, b"".join((f"{VERSION}\n{len(rows)}\n".encode(), *rows)))
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:

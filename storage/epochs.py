@@ -34,8 +34,12 @@ class LeaderEpochs:
         return epochs
 
     def save(self, path: Path, *, durable: bool = True) -> None:
-        replace_file(path, format_rows(self.entries()), durable=durable)
+        replace_file(path, self.unsaved(), durable=durable)
+
+    def unsaved(self) -> bytes:
+        """What the file should hold, for somebody who writes it now."""
         self.dirty = False
+        return format_rows(self.entries())
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))

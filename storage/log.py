@@ -151,7 +151,6 @@ class Log:
         segment = self._segment_for(batch, last_offset, now_ms)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-            self.save_epochs()
         header = patched_header(batch.buffer, base_offset, leader_epoch, batch.start)
         size = batch.size
         position = segment.append(
@@ -231,10 +230,14 @@ class Log:
             self.epochs.save(self.directory / EPOCH_FILE)
 
     def assign_epoch(self, epoch: int) -> None:
-        """This replica leads from the log's end on; the entry is there before any record of the epoch (KIP-101)."""
-        if epoch > self.epochs.latest:
-            self.epochs.assign(epoch, self.log_end_offset)
-            self.save_epochs()
+        """This replica leads from the log's end on; the entry is there before any record of the epoch (KIP-101).
+
+        In memory. Kafka forces it to the disk at once, ten thousand times for as many partitions after a restart. Here
+        it goes there with the epoch's first records, before the recovery point passes them: until then a crash loses
+        nothing, since the batches carry their epoch and are read again, and an epoch without records says no more
+        than the next one, which begins at the same offset and takes its place.
+        """
+        self.epochs.assign(epoch, self.log_end_offset)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -469,9 +472,9 @@ class Log:
         if clean and self.segments:
             self.active.seal()
             self.take_snapshot()
-            if self.epochs.dirty:
-                self.save_epochs()
             if self.flushed_offset < self.log_end_offset:
+                if self.epochs.dirty:
+                    self.save_epochs()
                 for segment in self.flush_targets():
                     segment.sync()
                 self.flushed_up_to(self.log_end_offset)

@@ -123,8 +123,7 @@ _KEYS = (
         NEVER,
         Range(0),
         ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        "After this long the log is synced to disk.",
-        effective=False,
+        "This long after the first record that is not on disk the log is synced, whatever the scheduler's interval.",
     ),
     _key(
         "follower.replication.throttled.replicas",

@@ -71,11 +71,11 @@ def test_nothing_is_on_the_disk_before_the_first_append(make_log: MakeLog, direc
 
 def test_an_empty_partition_has_its_leader_s_epoch(make_log: MakeLog, directory: Path):
     log = make_log()
-    log.create(NOW_MS)
     log.assign_epoch(0)
+    log.create(NOW_MS)
     assert (directory / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"
     log.assign_epoch(2)
-    assert (directory / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n2 0\n"
+    assert log.epochs.entries() == [(2, 0)]
 
 
 def test_a_clean_stop_of_an_empty_log_leaves_no_snapshot(make_log: MakeLog, directory: Path):
@@ -108,6 +108,7 @@ def test_the_file_holds_the_batches_with_offset_and_epoch_set_and_nothing_else(
     assert contents(directory, "log") == {0: expected}
     assert log.log_end_offset == 6
     assert log.epochs.entries() == [(0, 0), (7, 4)]
+    log.close(clean=True)
     assert (directory / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n7 4\n"
 
 

@@ -259,6 +259,7 @@ def test_epochs_beyond_the_recovered_end_are_forgotten(make_log: MakeLog, direct
     log = make_log()
     for epoch in (0, 1, 2):
         append(log, leader_epoch=epoch)
+    log.save_epochs()
     with (directory / name(0, "log")).open("r+b") as file:
         file.truncate(data().size + 5)
     assert reopen(log, clean=False).log.epochs.entries() == [(0, 0), (1, 1)]

@@ -1,0 +1,337 @@
+"""fsync in the background, and the checkpoints that say what is on the disk: what a crash leaves to recover is bounded.
+
+Four reasons to sync a partition: a segment was sealed (as in Kafka), ``flush.messages``, ``flush.ms``, and every
+``odradek.background.flush.interval.ms`` whatever was written since. Kafka leaves the last to the operating system, and
+looks at ``flush.ms`` only every ``log.flush.scheduler.interval.ms``, which by default is never: there a topic's
+``flush.ms`` has no effect unless the broker's setting allows it. Whoever sets ``flush.ms`` means it, so here a
+timer runs from the first record that is not on the disk.
+
+One sync of a partition runs at a time: the operating system tells of lost pages once, and a second sync beside the one
+that is told would take them for written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.clock import Clock, Domain, Periodic, Timer
+from broker.logging import get_logger
+from broker.upkeep import Upkeep
+from storage.checkpoints import OffsetCheckpoint, write_rows
+from storage.config import NEVER
+from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, LogDirectory, PartitionKey
+from storage.files import StorageError, remove
+from storage.flush import Flush
+from storage.log import Log
+from storage.segment import Segment, file_name
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.partition import Partition
+
+log_events = get_logger()
+
+PARTITIONS_AT_ONCE: Final = 32
+"""How many partitions are handed to the thread in one go: what the loop does for them takes about a millisecond."""
+SNAPSHOT_BYTES: Final = 32 * 1024 * 1024
+"""How much of a log a recovery may have to read again for its producers."""
+SNAPSHOTS_KEPT: Final = 2
+"""Inside of a segment, for the recovery point that is checkpointed and for the one that is not yet."""
+
+InBackground = Callable[[Callable[[], None]], "asyncio.Future[None]"]
+
+
+@dataclass(slots=True, eq=False)
+class _Sync:
+    """One partition's flush on its way through a thread."""
+
+    partition: Partition
+    flush: Flush
+    began_ms: int
+    error: StorageError | None = None
+
+    def run(self) -> None:
+        self.error = self.flush.run()
+
+
+class Flushing(Upkeep):
+    """What is on the disk for good: of each partition the recovery point, and the files that tell it."""
+
+    def __init__(
+        self, directory: LogDirectory, config: BrokerConfig, clock: Clock, in_background: InBackground
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._clock = clock
+        self._in_background = in_background
+        self._checkpoints = {
+            name: OffsetCheckpoint(directory.read_checkpoint(name))
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+        }
+        self._dirty: dict[Partition, None] = {}
+        """What the next round looks at."""
+        self._round: dict[Partition, None] = {}
+        """What is left of this one."""
+        self._running: dict[Partition, _Sync] = {}
+        self._again: dict[Partition, bool] = {}
+        """Asked for while a sync was running; whether the active segment is wanted too."""
+        self._deadlines: dict[Partition, Timer] = {}
+        self._snapshots: dict[Partition, deque[int]] = {}
+        self._snapshot_at: dict[Partition, tuple[Segment, int]] = {}
+        self._timers: list[Timer] = []
+        self._round_timer: Timer | None = None
+        self._closed = False
+
+    # -- what was on the disk at the start ----------------------------------------------------------------------
+
+    def recovery_point(self, key: PartitionKey) -> int:
+        return self._checkpoints[RECOVERY_POINTS].get(key)
+
+    def log_start(self, key: PartitionKey) -> int:
+        return self._checkpoints[LOG_STARTS].get(key)
+
+    # -- what happens to partitions -----------------------------------------------------------------------------
+
+    def written(self, partition: Partition) -> None:
+        self._dirty[partition] = None
+        self._arm(partition, self._clock.now_ms())
+
+    def rolled(self, partition: Partition) -> None:
+        """A segment was sealed. All before it that is not on the disk goes with it: the recovery point vouches for all."""
+        self._sync(partition, whole=False)
+
+    def log_start_moved(self, partition: Partition) -> None:
+        self._note_log_start(partition)
+        self._dirty[partition] = None  # the leader epochs have changed with it
+
+    def configured(self, partition: Partition) -> None:
+        timer = self._deadlines.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
+        if partition.unflushed:
+            self._arm(partition, self._clock.now_ms())
+
+    def gone(self, partition: Partition) -> None:
+        self._dirty.pop(partition, None)
+        self._round.pop(partition, None)
+        self._again.pop(partition, None)
+        self._snapshots.pop(partition, None)
+        self._snapshot_at.pop(partition, None)
+        timer = self._deadlines.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
+        running = self._running.get(partition)
+        if running is not None:
+            running.flush.abandoned = True
+
+    def forget(self, key: PartitionKey) -> None:
+        """A partition was deleted: no file speaks of it any more."""
+        for checkpoint in self._checkpoints.values():
+            checkpoint.drop(key)
+
+    # -- one partition ------------------------------------------------------------------------------------------
+
+    def flush(self, partition: Partition) -> None:
+        """fsync all that a partition has; its high watermark moves when that is done (``flush.messages``)."""
+        self._sync(partition, whole=True)
+
+    def _arm(self, partition: Partition, since_ms: int) -> None:
+        """``flush.ms`` after the first record that is not on the disk the log is synced."""
+        flush_ms = partition.log.config.flush_ms
+        if flush_ms == NEVER or partition in self._deadlines or self._closed:
+            return
+        delay_ms = max(since_ms + flush_ms - self._clock.now_ms(), 0)
+        due = partial(self._deadline, partition)
+        self._deadlines[partition] = self._clock.call_later_ms(delay_ms, due, Domain.RETENTION)
+
+    def _deadline(self, partition: Partition) -> None:
+        del self._deadlines[partition]
+        if partition.unflushed:
+            self._sync(partition, whole=True)
+
+    def _sync(self, partition: Partition, *, whole: bool) -> None:
+        if self._closed:
+            return
+        if partition in self._running:
+            self._again[partition] = whole or self._again.get(partition, False)
+            return
+        sync = self._prepare(partition, whole=whole)
+        if sync is not None:
+            self._start([sync], lambda: None)
+
+    def _prepare(self, partition: Partition, *, whole: bool) -> _Sync | None:
+        """What a thread must sync so that the recovery point may move to the end, or to the active segment's base."""
+        log = partition.log
+        if partition.offline is not None or not log.exists:
+            return None
+        try:
+            if whole:
+                self._take_snapshot(partition, log)
+            return _Sync(partition, Flush(log, whole=whole), self._clock.now_ms())
+        except StorageError as error:
+            partition.go_offline(error)
+            return None
+
+    def _take_snapshot(self, partition: Partition, log: Log) -> None:
+        """Of the producers, where the recovery point is about to be, if the last one is far behind."""
+        active = log.active
+        segment, size = self._snapshot_at.get(partition, (active, 0))
+        if active.size - (size if segment is active else 0) < SNAPSHOT_BYTES:
+            return
+        self._snapshot_at[partition] = active, active.size
+        log.take_snapshot()
+        taken = self._snapshots.setdefault(partition, deque())
+        taken.append(log.log_end_offset)
+        if len(taken) > SNAPSHOTS_KEPT:
+            offset = taken.popleft()
+            if log.segments[log.segment_index(offset)].base_offset != offset:
+                remove(log.directory / file_name(offset, "snapshot"))
+
+    def _start(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
+        """Sync some partitions in a thread."""
+
+        def done(future: asyncio.Future[None]) -> None:
+            if future.cancelled():
+                return
+            unexpected = future.exception()
+            for sync in syncs:
+                if unexpected is not None and sync.error is None:
+                    sync.error = StorageError(sync.partition.log.directory, repr(unexpected))
+                self._finish(sync)
+            then()
+
+        for sync in syncs:
+            self._running[sync.partition] = sync
+        self._in_background(partial(_run_all, syncs)).add_done_callback(done)
+
+    def _finish(self, sync: _Sync) -> None:
+        partition = sync.partition
+        del self._running[partition]
+        if sync.flush.abandoned:
+            return
+        if sync.error is not None:
+            # What is not on the disk is not acknowledged.
+            partition.go_offline(sync.error)
+            return
+        sync.flush.finish()
+        partition.note_flushed()
+        self._note(partition)
+        again = self._again.pop(partition, None)
+        if partition.unflushed:
+            self._dirty[partition] = None
+            self._arm(partition, sync.began_ms)
+        if again is not None and self._is_behind(partition, whole=again):
+            self._sync(partition, whole=again)
+
+    @staticmethod
+    def _is_behind(partition: Partition, *, whole: bool) -> bool:
+        log = partition.log
+        return log.flushed_offset < (log.log_end_offset if whole else log.active.base_offset)
+
+    # -- all of them, now and then ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin with the rounds. Without them (``odradek.background.flush.interval.ms=0``) Kafka's intervals count."""
+        config = self._config
+        if config.background_flush_interval_ms > 0:
+            self._next_round()
+            return
+        self._timers = [
+            Periodic(self._clock, interval_ms, partial(self._write, names, lambda: None), Domain.RETENTION)
+            for interval_ms, names in (
+                (config.log_flush_offset_checkpoint_interval_ms, (RECOVERY_POINTS, HIGH_WATERMARKS)),
+                (config.log_flush_start_offset_checkpoint_interval_ms, (LOG_STARTS,)),
+            )
+        ]
+
+    def _next_round(self) -> None:
+        if not self._closed:
+            interval_ms = self._config.background_flush_interval_ms
+            self._round_timer = self._clock.call_later_ms(interval_ms, self._begin_round, Domain.RETENTION)
+
+    def _begin_round(self) -> None:
+        self._round, self._dirty = self._dirty, {}
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """The next partitions of this round, or its end: the checkpoints, and a while later the next one."""
+        if self._closed:
+            return
+        syncs: list[_Sync] = []
+        while self._round and len(syncs) < PARTITIONS_AT_ONCE:
+            partition, _ = self._round.popitem()
+            if partition in self._running:
+                self._dirty[partition] = None
+                continue
+            sync = self._prepare(partition, whole=True)
+            if sync is not None:
+                syncs.append(sync)
+        if syncs:
+            self._start(syncs, self._go_on)
+        else:
+            self._write(tuple(self._checkpoints), self._next_round)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def _note(self, partition: Partition) -> None:
+        key = (partition.topic, partition.index)
+        self._checkpoints[RECOVERY_POINTS].set(key, partition.log.flushed_offset)
+        self._checkpoints[HIGH_WATERMARKS].set(key, partition.high_watermark)
+        self._note_log_start(partition)
+
+    def _note_log_start(self, partition: Partition) -> None:
+        """A log start is kept only where it lies inside the first segment, as in Kafka."""
+        log = partition.log
+        key = (partition.topic, partition.index)
+        if log.exists and log.log_start_offset > log.segments[0].base_offset:
+            self._checkpoints[LOG_STARTS].set(key, log.log_start_offset)
+        else:
+            self._checkpoints[LOG_STARTS].drop(key)
+
+    def _write(self, names: Iterable[str], then: Callable[[], None]) -> None:
+        """Write the files that are not up to date, in a thread."""
+        changed = {name: self._checkpoints[name] for name in names if self._checkpoints[name].changed}
+        if not changed:
+            then()
+            return
+
+        def done(future: asyncio.Future[None]) -> None:
+            error = None if future.cancelled() else future.exception()
+            if error is not None:
+                for checkpoint in changed.values():
+                    checkpoint.changed = True
+                log_events.error("checkpoints could not be written", reason=str(error))
+            then()
+
+        rows = {name: checkpoint.rows() for name, checkpoint in changed.items()}
+        self._in_background(partial(self._write_files, rows)).add_done_callback(done)
+
+    def _write_files(self, rows: dict[str, list[bytes]]) -> None:
+        for name, each in rows.items():
+            write_rows(self._directory.path / name, each)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        self._closed = True
+        for timer in (*self._timers, *self._deadlines.values(), self._round_timer):
+            if timer is not None:
+                timer.cancel()
+        self._deadlines.clear()
+
+    def write_all(self, partitions: Iterable[Partition]) -> None:
+        """After a clean stop: where each of these logs stands now."""
+        for partition in partitions:
+            if partition.offline is None and partition.log.exists:
+                self._note(partition)
+        self._write_files({name: checkpoint.rows() for name, checkpoint in self._checkpoints.items()})
+
+
+def _run_all(syncs: list[_Sync]) -> None:
+    for sync in syncs:
+        sync.run()

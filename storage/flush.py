@@ -1,0 +1,51 @@
+"""What a log has to make durable before its recovery point may move, in an order that a power cut cannot hurt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.files import StorageError, replace_file, sync_file
+from storage.log import EPOCH_FILE, Log
+from storage.segment import Segment, file_name
+
+
+class Flush:
+    """One flush of a log: made and finished by the log's own thread, run by any.
+
+    ``whole`` flushes up to the log's end as it is when the flush is made, and writes the index entries that are in
+    memory; else up to the base of the active segment. Raises ``StorageError`` if an index cannot be written.
+    """
+
+    __slots__ = ("_epoch_file", "_epochs", "_log", "_segments", "_snapshot", "abandoned", "end_offset")
+
+    def __init__(self, log: Log, *, whole: bool) -> None:
+        self._log = log
+        segments = log.flush_targets()
+        if whole:
+            segments[-1].save_indexes()
+            self.end_offset = log.log_end_offset
+        else:
+            self.end_offset = segments.pop().base_offset
+        self._segments: list[Segment] = segments
+        self._snapshot: Path = log.directory / file_name(log.last_snapshot_offset, "snapshot")
+        # Epochs wait in memory until records of theirs are flushed (`Log.assign_epoch`).
+        self._epochs = log.epochs.unsaved() if log.epochs.dirty else None
+        self._epoch_file = log.directory / EPOCH_FILE
+        self.abandoned = False
+        """The log was deleted meanwhile: write nothing any more where another one may stand by now."""
+
+    def run(self) -> StorageError | None:
+        """Force all of it to the disk; what has been deleted meanwhile needs it no more. Returns what went wrong."""
+        try:
+            for segment in self._segments:
+                segment.sync()
+            sync_file(self._snapshot)
+            if self._epochs is not None and not self.abandoned:
+                replace_file(self._epoch_file, self._epochs)
+        except StorageError as error:
+            return error
+        return None
+
+    def finish(self) -> None:
+        """It has run, and nothing went wrong."""
+        self._log.flushed_up_to(self.end_offset)
