@@ -24,7 +24,7 @@ def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
 
 
 def parse_rows(path: Path, columns: int) -> list[list[str]]:
-    """The rows of a checkpoint file; none where the file is missing or empty (Kafka creates some empty)."""
+    """The rows of a checkpoint file; none where the file is missing or blank (Kafka creates some empty)."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError:
@@ -33,7 +33,7 @@ def parse_rows(path: Path, columns: int) -> list[list[str]]:
         raise StorageError(path, error) from error
     except UnicodeDecodeError as error:
         raise StorageError(path, "this is not a text file") from error
-    if not lines:
+    if _is_blank(lines):
         return []
     if lines[0].strip() != str(VERSION):
         raise StorageError(path, f"version {lines[0]!r} of this file is not known")
@@ -43,6 +43,11 @@ def parse_rows(path: Path, columns: int) -> list[list[str]]:
     if any(len(row) != columns for row in rows):
         raise StorageError(path, f"a line does not have {columns} fields")
     return rows
+
+
+def _is_blank(lines: list[str]) -> bool:
+    """Whether nothing was written: a power cut may leave the length of a file and, for its bytes, zeros."""
+    return not any(line.strip("\0") for line in lines)
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
@@ -121,7 +126,7 @@ def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
 
 
 def read_partition_metadata(directory: Path) -> uuid.UUID | None:
-    """The topic id of a partition directory, or None when the file is not there or empty."""
+    """The topic id of a partition directory, or None when the file is not there or blank."""
     path = directory / PARTITION_METADATA
     try:
         text = path.read_text("utf-8")
@@ -131,7 +136,7 @@ def read_partition_metadata(directory: Path) -> uuid.UUID | None:
         raise StorageError(path, error) from error
     except UnicodeDecodeError as error:
         raise StorageError(path, "this is not a text file") from error
-    if not text:
+    if _is_blank(text.splitlines()):
         return None
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if fields.get("version") != "0" or "topic_id" not in fields:

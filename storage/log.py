@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,8 +80,9 @@ class Log:
         self.producers = producers or Producers()
         self.epochs = epochs or LeaderEpochs()
         self._jitter = jitter
-        # Everything below is on the disk for good (fsynced).
+        # Everything below is on the disk for good (fsynced), and the indexes of each segment that ends there.
         self.flushed_offset = log_start_offset
+        self._closed_clean = False
         # Of an empty log there is nothing to say, so 0 counts as taken.
         self.last_snapshot_offset = 0
         self._tail: deque[_Place] = deque(maxlen=TAIL_BATCHES_REMEMBERED)
@@ -106,7 +107,7 @@ class Log:
     def create(self, now_ms: int) -> None:
         """Make the directory and the first segment, unless they are there.
 
-        Nothing is forced to the disk: there are no records yet, and the cluster metadata knows all the rest.
+        Nothing is forced to the disk before there are records: the cluster metadata knows all the rest.
         """
         if self.segments:
             return
@@ -115,7 +116,7 @@ class Log:
         except OSError as error:
             raise StorageError(self.directory, error) from error
         write_partition_metadata(self.directory, self.topic_id)
-        self._add_segment(self.log_end_offset, now_ms)
+        self._add_segment(self.log_end_offset, now_ms, new_names_in=[self.directory.parent])
         self.epochs.save(self.directory / EPOCH_FILE, durable=False)
 
     def append_data(self, batch: RecordBatch, leader_epoch: int, now_ms: int, timestamp_ms: int) -> int:
@@ -193,15 +194,24 @@ class Log:
         """Seal the active segment and begin the next one, with a snapshot of the producers at its base."""
         sealed = self.active
         sealed.seal()
+        # Its records may be on the disk all of them, but its indexes are not yet.
+        self.flushed_offset = min(self.flushed_offset, max(self.log_end_offset - 1, sealed.base_offset))
         self.take_snapshot()
         segment = self._add_segment(self.log_end_offset, now_ms)
         if self.on_roll is not None:
             self.on_roll(sealed)
         return segment
 
-    def _add_segment(self, base_offset: int, now_ms: int) -> Segment:
+    def _add_segment(self, base_offset: int, now_ms: int, new_names_in: Sequence[Path] = ()) -> Segment:
         jitter_ms = self._jitter(min(self.config.segment_jitter_ms, self.config.segment_ms))
-        segment = Segment(self.directory, base_offset, created_ms=now_ms, jitter_ms=jitter_ms, fresh=True)
+        segment = Segment(
+            self.directory,
+            base_offset,
+            created_ms=now_ms,
+            jitter_ms=jitter_ms,
+            fresh=True,
+            new_names_in=new_names_in,
+        )
         segment.log.fileno()
         segment.save_indexes()
         self.segments.append(segment)
@@ -464,6 +474,16 @@ class Log:
         """The segments that hold bytes not yet fsynced; any thread may ``sync`` them."""
         return self.segments[self.segment_index(self.flushed_offset) :]
 
+    @property
+    def recovery_point(self) -> int:
+        """What a checkpoint may say: segments that end at or below it are on the disk, their indexes too.
+
+        The active segment may end right where it was flushed, and its indexes come later: it is not vouched for.
+        """
+        if self._closed_clean or not self.segments or self.flushed_offset <= self.active.base_offset:
+            return self.flushed_offset
+        return min(self.flushed_offset, self.log_end_offset - 1)
+
     def flushed_up_to(self, offset: int) -> None:
         self.flushed_offset = max(self.flushed_offset, offset)
 
@@ -478,6 +498,9 @@ class Log:
                 for segment in self.flush_targets():
                     segment.sync()
                 self.flushed_up_to(self.log_end_offset)
+            else:
+                self.active.sync_indexes()
+            self._closed_clean = True
         for segment in self.segments:
             segment.close()
 

@@ -163,7 +163,9 @@ def _check_segments(segments: list[Segment], options: OpenOptions, recovered: Re
             segment.load_timestamps()
             continue
         checked.add(segment.base_offset)
-        if _check_segment(segment, options, recovered):
+        if _check_segment(segment, options, recovered) or _lacks_its_end(
+            segment, next_base, options, recovered
+        ):
             _remove_from(segments, index + 1, recovered)
             break
     return checked
@@ -186,6 +188,27 @@ def _check_segment(segment: Segment, options: OpenOptions, recovered: Recovered)
     recovered.cut_bytes += cut
     recovered.reason = reason or recovered.reason
     return cut > 0
+
+
+def _lacks_its_end(
+    segment: Segment, next_base: int | None, options: OpenOptions, recovered: Recovered
+) -> bool:
+    """Whether a power cut took whole batches from the end of a segment, but not the segment after it.
+
+    Compaction leaves such gaps as well, and so may a folder that came without its checkpoints: there they are kept.
+    """
+    if (
+        next_base is None
+        or options.clean
+        or options.recovery_point <= 0
+        or "compact" in options.config.cleanup_policy
+    ):
+        return False
+    end_offset = segment.load_end()
+    if end_offset >= next_base:
+        return False
+    recovered.reason = f"offsets {end_offset} to {next_base - 1} are not there"
+    return True
 
 
 def _remove_from(segments: list[Segment], index: int, recovered: Recovered) -> None:

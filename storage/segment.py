@@ -7,7 +7,7 @@ from pathlib import Path
 from struct import Struct
 
 from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, Reason, RecordBatch
-from storage.files import AppendFile, Buffer, StorageError, remove, rename, sync_directory
+from storage.files import AppendFile, Buffer, StorageError, remove, rename, sync_file
 from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, TransactionIndex
 
 # base offset, batch length, last offset delta: all that a search by offset looks at.
@@ -38,7 +38,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_index_entry",
         "_first_timestamp_ms",
-        "_is_new",
+        "_unsynced_names",
         "base_offset",
         "created_ms",
         "directory",
@@ -52,7 +52,14 @@ class Segment:
     )
 
     def __init__(
-        self, directory: Path, base_offset: int, *, created_ms: int, jitter_ms: int = 0, fresh: bool = False
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        created_ms: int,
+        jitter_ms: int = 0,
+        fresh: bool = False,
+        new_names_in: Sequence[Path] = (),
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
@@ -65,7 +72,8 @@ class Segment:
         # In memory only, as in Kafka: after a restart the next entry comes later than it would have.
         self._bytes_since_index_entry = 0
         self._first_timestamp_ms: int | None = None
-        self._is_new = fresh
+        # Directories whose new names the first sync makes durable.
+        self._unsynced_names = [directory, *new_names_in] if fresh else []
         self.max_timestamp_ms = -1
         self.max_timestamp_offset = base_offset
 
@@ -218,19 +226,18 @@ class Segment:
         self.time_index.save()
 
     def sync(self) -> None:
-        """fsync all files of the segment, and once the directory that names them."""
+        """fsync all files of the segment, and once the directories that name them."""
         self.log.sync()
+        self.transaction_index.sync()
+        self.sync_indexes()
+        while self._unsynced_names:
+            sync_file(self._unsynced_names[0])
+            del self._unsynced_names[0]
+
+    def sync_indexes(self) -> None:
+        """fsync what was saved of the indexes since the last time."""
         self.offset_index.sync()
         self.time_index.sync()
-        self.transaction_index.sync()
-        if self._is_new:
-            try:
-                sync_directory(self.directory)
-            except FileNotFoundError:
-                return  # the topic was deleted meanwhile
-            except OSError as error:
-                raise StorageError(self.directory, error) from error
-            self._is_new = False
 
     def close(self) -> None:
         self.log.close()

@@ -1,0 +1,31 @@
+"""The process of the crash test that is killed: it opens the logs, writes, and says through a pipe what is there."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+
+from tests.storage.load import Flush, Load, open_logs
+
+STEPS_PER_FLUSH = 25
+STEPS_MAX = 5_000
+"""Nobody lets a child live for so long: it would be the fault of the test."""
+
+
+def write_until_killed(root: Path, seed: int, pipe: Connection, numbers: dict[tuple[int, int], int]) -> None:
+    """Append for ever; beside it, in a thread, fsync and checkpoint."""
+    logs = open_logs(root)
+    load = Load(logs, Random(seed), lambda one: os.write(pipe.fileno(), one.encode()), dict(numbers))
+    thread = ThreadPoolExecutor(1)
+    flush = Flush(root, logs)
+    running = thread.submit(flush.run)
+    for step in range(STEPS_MAX):
+        load.step()
+        if step % STEPS_PER_FLUSH == 0 and running.done():
+            running.result()
+            flush.finish()
+            flush = Flush(root, logs)
+            running = thread.submit(flush.run)

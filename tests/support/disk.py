@@ -1,0 +1,362 @@
+"""A disk that fails as it is told, and that can lose its power.
+
+    disk = Disk(tmp_path)
+    with disk.in_use():
+        disk.fail("fsync", path="*/orders-0/*")          # EIO from now on, for that partition
+        disk.fail("pwritev", code=errno.ENOSPC, after=3, times=1)
+        disk.room = 4096                                 # so many bytes fit yet, then ENOSPC
+        disk.read_only = True                            # EROFS
+        ...
+        disk.power_cut(other_path, seed=7)               # what may be left of tmp_path, written to other_path
+
+It stands in for `storage.files.System`, so it sees all that the broker changes. Reading is not its business.
+
+What a power cut leaves is the worst that POSIX allows within reason, drawn from the seed:
+
+- of a file, what its last fsync has seen is there. Of what came later each page of 4 KiB is there or is not (then it
+  is as it was, or zero); the size is the old one, the new one, or a page border between them;
+- of a directory, what its last fsync has seen is there; of the changes since then (create, rename, remove, mkdir) a
+  prefix, in their order. Directories know nothing of each other, and fsync of a file says nothing of its name.
+
+No real fsync is made: the machine that runs the tests keeps its power.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from random import Random
+
+from storage import files
+
+PAGE_BYTES = 4096
+WRITES = ("pwritev", "pwrite", "write")
+CALLS = ("open", *WRITES, "ftruncate", "fsync", "rename", "unlink", "mkdir")
+WRITABLE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+@dataclass(slots=True)
+class Fault:
+    """Calls of these kinds on matching paths fail: not the first ``after`` of them, then ``times`` (None: all)."""
+
+    calls: tuple[str, ...]
+    code: int
+    path: str
+    after: int
+    times: int | None
+    hits: int = 0
+    """How often it has failed a call."""
+
+    def check(self, call: str, path: str) -> None:
+        if call not in self.calls or not fnmatch(path, self.path):
+            return
+        if self.after > 0:
+            self.after -= 1
+        elif self.times is None or self.hits < self.times:
+            self.hits += 1
+            raise OSError(self.code, os.strerror(self.code), path)
+
+
+@dataclass(eq=False, slots=True)
+class _File:
+    durable: bytes = b""
+    last: bytes | None = None
+    """Its content when its last name went; before, the real file has it."""
+
+
+@dataclass(eq=False, slots=True)
+class _Directory:
+    durable: dict[str, _Node] = field(default_factory=dict)
+    names: dict[str, _Node] = field(default_factory=dict)
+    changes: list[tuple[str | None, str | None, _Node | None]] = field(default_factory=list)
+    """(name that goes, name that comes, what it then names), since the last fsync."""
+
+    def change(self, gone: str | None, come: str | None, node: _Node | None) -> None:
+        self.changes.append((gone, come, node))
+        _apply(self.names, gone, come, node)
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+        self.changes.clear()
+
+
+_Node = _File | _Directory
+
+
+def _apply(names: dict[str, _Node], gone: str | None, come: str | None, node: _Node | None) -> None:
+    if gone is not None:
+        names.pop(gone, None)
+    if come is not None and node is not None:
+        names[come] = node
+
+
+class Unsynced(files.System):
+    """fsync costs nothing, for tests that take no power away."""
+
+    def fsync(self, fd: int) -> None:
+        pass
+
+
+class Disk(files.System):
+    """The system calls for what is below ``root``, which is taken for durable as it is found; the rest is not its own."""
+
+    def __init__(self, root: Path, chance: Random | None = None) -> None:
+        self.root = root
+        # A path of a descriptor is a real one, a path of a caller begins as ours does.
+        self._roots = (f"{root}/", f"{root.resolve()}/")
+        self.faults: list[Fault] = []
+        self.room: int | None = None
+        """Bytes that may yet be written; the write that does not fit is short, the next one ENOSPC."""
+        self.read_only = False
+        self.short_writes = 0.0
+        """How many of the writes are short, of 1."""
+        self.before: Callable[[str, str], object] | None = None
+        """Called with each call's name and path: it may wait (a slow disk) or raise."""
+        self._chance = chance or Random(0)
+        self._lock = threading.RLock()
+        self._top = _found(root)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[Disk]:
+        before = files.use_system(self)
+        try:
+            yield self
+        finally:
+            files.use_system(before)
+
+    def fail(
+        self, *calls: str, code: int = errno.EIO, path: str = "*", after: int = 0, times: int | None = None
+    ) -> Fault:
+        """Let calls (all kinds, if none is named) fail; ``path`` is a shell pattern for the whole path."""
+        assert set(calls) <= set(CALLS), calls
+        fault = Fault(calls or CALLS, code, path, after, times)
+        self.faults.append(fault)
+        return fault
+
+    def mend(self) -> None:
+        """Nothing fails any more."""
+        self.faults.clear()
+        self.room, self.read_only, self.short_writes, self.before = None, False, 0.0, None
+
+    # -- the system calls ---------------------------------------------------------------------------------------
+
+    def open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if not self._is_here(path) or not flags & WRITABLE:
+            return os.open(path, flags, mode)
+        self._check("open", str(path))
+        with self._lock:
+            fd = os.open(path, flags, mode)
+            self._file(Path(path))
+            return fd
+
+    def pwritev(self, fd: int, buffers: Sequence[bytes], offset: int) -> int:
+        return self.pwrite(fd, b"".join(buffers), offset, "pwritev")
+
+    def pwrite(self, fd: int, data: bytes | memoryview, offset: int, call: str = "pwrite") -> int:
+        return os.pwrite(fd, self._fitting(call, fd, data), offset)
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        return os.write(fd, self._fitting("write", fd, data))
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        path = _path_of(fd)
+        if self._is_here(path):
+            self._check("ftruncate", path)
+        os.ftruncate(fd, length)
+
+    def fsync(self, fd: int) -> None:
+        path = _path_of(fd)
+        if not self._is_here(path):
+            return
+        # What is written while it runs may be lost.
+        is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
+        content = b"" if is_directory else _content_of(fd)
+        self._check("fsync", path, changes=False)
+        with self._lock:
+            if is_directory:
+                directory = self._directory(Path(path))
+                self._adopt(directory, Path(path))
+                directory.sync()
+            elif Path(path).exists():
+                self._file(Path(path)).durable = content
+
+    def rename(self, source: str | Path, target: str | Path) -> None:
+        if not self._is_here(source):
+            os.rename(source, target)
+            return
+        self._check("rename", str(source))
+        source, target = Path(source), Path(target)
+        assert source.parent == target.parent, "between directories a rename is two changes"
+        with self._lock:
+            node = self._directory(source) if source.is_dir() else self._file(source)
+            self._keep_content(target)
+            os.rename(source, target)
+            self._directory(source.parent).change(source.name, target.name, node)
+
+    def unlink(self, path: str | Path) -> None:
+        if not self._is_here(path):
+            os.unlink(path)
+            return
+        self._check("unlink", str(path))
+        path = Path(path)
+        with self._lock:
+            self._keep_content(path)
+            os.unlink(path)
+            self._directory(path.parent).change(path.name, None, None)
+
+    def mkdir(self, path: str | Path, mode: int = 0o777) -> None:
+        if not self._is_here(path):
+            os.mkdir(path, mode)
+            return
+        self._check("mkdir", str(path))
+        with self._lock:
+            os.mkdir(path, mode)
+            self._directory(Path(path))
+
+    def _is_here(self, path: str | Path) -> bool:
+        return f"{path}/".startswith(self._roots)
+
+    # -- faults -------------------------------------------------------------------------------------------------
+
+    def _check(self, call: str, path: str, *, changes: bool = True) -> None:
+        if self.before is not None:
+            self.before(call, path)
+        if changes and self.read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        for fault in self.faults:
+            fault.check(call, path)
+
+    def _fitting(self, call: str, fd: int, data: bytes | memoryview) -> bytes | memoryview:
+        """As much of ``data`` as this write takes."""
+        path, length = _path_of(fd), len(data)
+        if not self._is_here(path):
+            return data
+        self._check(call, path)
+        if length > 1 and self.short_writes and self._chance.random() < self.short_writes:
+            length = self._chance.randrange(1, length)
+        if self.room is not None:
+            if self.room == 0 and length:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            length = min(length, self.room)
+            self.room -= length
+        return data[:length]
+
+    # -- what is durable ----------------------------------------------------------------------------------------
+
+    def _directory(self, path: Path) -> _Directory:
+        """The directory as it is known; one that nobody told us of was made just now."""
+        node = self._top
+        root = next(root for root in self._roots if f"{path}/".startswith(root))
+        for name in filter(None, str(path)[len(root) :].split("/")):
+            below = node.names.get(name)
+            if not isinstance(below, _Directory):
+                below = _Directory()
+                node.change(None, name, below)
+            node = below
+        return node
+
+    def _file(self, path: Path) -> _File:
+        directory = self._directory(path.parent)
+        node = directory.names.get(path.name)
+        if not isinstance(node, _File):
+            node = _File()
+            directory.change(None, path.name, node)
+        return node
+
+    def _keep_content(self, path: Path) -> None:
+        """A file is about to lose its name: after a power cut it may have it again."""
+        node = self._directory(path.parent).names.get(path.name)
+        if isinstance(node, _File) and path.exists():
+            node.last = path.read_bytes()
+
+    def _adopt(self, directory: _Directory, path: Path) -> None:
+        """Names that somebody has made or removed past us."""
+        found = {entry.name: entry for entry in path.iterdir()}
+        for name in [name for name in directory.names if name not in found]:
+            directory.change(name, None, None)
+        for name, entry in found.items():
+            if name not in directory.names:
+                directory.change(None, name, _Directory() if entry.is_dir() else _File())
+
+    # -- power --------------------------------------------------------------------------------------------------
+
+    def power_cut(self, target: Path, seed: int) -> None:
+        """Write what may be left into ``target``. The disk itself goes on as if nothing had happened."""
+        chance = Random(seed)
+        # Each cut has its own luck: all that was not synced is lost, or none of it, or anything between.
+        luck = chance.choice((0.0, 0.0, 1.0, 0.5, chance.random()))
+        with self._lock:
+            written: dict[_File, bytes] = {}
+            self._collect(self._top, self.root, written)
+            _restore(self._top, target, written, chance, luck)
+
+    def _collect(self, directory: _Directory, path: Path, written: dict[_File, bytes]) -> None:
+        for name, node in directory.names.items():
+            below = path / name
+            if isinstance(node, _Directory):
+                self._collect(node, below, written)
+            else:
+                written[node] = below.read_bytes() if below.exists() else node.durable
+
+
+def _found(path: Path) -> _Directory:
+    """A directory that is durable as it is."""
+    directory = _Directory()
+    for entry in path.iterdir():
+        directory.names[entry.name] = _found(entry) if entry.is_dir() else _File(entry.read_bytes())
+    directory.sync()
+    return directory
+
+
+def _restore(
+    directory: _Directory, target: Path, written: dict[_File, bytes], chance: Random, luck: float
+) -> None:
+    names = dict(directory.durable)
+    for change in directory.changes[: _part(len(directory.changes), chance, luck)]:
+        _apply(names, *change)
+    target.mkdir(parents=True, exist_ok=True)
+    for name, node in names.items():
+        if isinstance(node, _Directory):
+            _restore(node, target / name, written, chance, luck)
+        else:
+            last = node.last if node.last is not None else written.get(node, node.durable)
+            (target / name).write_bytes(_torn(node.durable, last, chance, luck))
+
+
+def _part(count: int, chance: Random, luck: float) -> int:
+    """How many of so many changes, in their order, have reached the disk."""
+    if luck in (0.0, 1.0):
+        return round(count * luck)
+    return chance.choice((0, count, chance.randint(0, count)))
+
+
+def _torn(durable: bytes, last: bytes, chance: Random, luck: float) -> bytes:
+    """What is left of a file of which ``durable`` was synced and ``last`` written."""
+    if luck == 0.0 or durable == last:
+        return durable
+    if luck == 1.0:
+        return last
+    shorter, longer = sorted((len(durable), len(last)))
+    between = chance.randint(shorter, longer) // PAGE_BYTES * PAGE_BYTES
+    size = chance.choice((len(durable), len(last), max(between, shorter)))
+    pages = []
+    for start in range(0, size, PAGE_BYTES):
+        page = (last if chance.random() < luck else durable)[start : start + PAGE_BYTES]
+        pages.append(page.ljust(min(PAGE_BYTES, size - start), b"\0"))
+    return b"".join(pages)[:size]
+
+
+def _path_of(fd: int) -> str:
+    return os.readlink(f"/proc/self/fd/{fd}")
+
+
+def _content_of(fd: int) -> bytes:
+    """All of an open file, though it may be open for writing only."""
+    return Path(f"/proc/self/fd/{fd}").read_bytes()
