@@ -280,7 +280,7 @@ class Flushing(Upkeep):
 
     def _note(self, partition: Partition) -> None:
         key = (partition.topic, partition.index)
-        self._checkpoints[RECOVERY_POINTS].set(key, partition.log.flushed_offset)
+        self._checkpoints[RECOVERY_POINTS].set(key, partition.log.recovery_point)
         self._checkpoints[HIGH_WATERMARKS].set(key, partition.high_watermark)
         self._note_log_start(partition)
 

@@ -150,7 +150,6 @@ def test_a_newline_behind_partition_metadata_is_read_too(tmp_path: Path):
         b"topic_id: p06y4Oi2TAqUcN9-lvxwgQ",
         b"version: 0\ntopic_id: short",
         b"version: 0\ntopic_id: \xff",
-        bytes(43),
     ],
 )
 def test_malformed_partition_metadata_is_refused_by_name(tmp_path: Path, content: bytes):
@@ -206,3 +205,11 @@ def test_a_malformed_checkpoint_is_refused_by_name(tmp_path: Path, content: byte
     path.write_bytes(content)
     with pytest.raises(StorageError, match="recovery-point-offset-checkpoint"):
         read_offsets(path)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(43), b"\0\0\n\0"])
+def test_what_a_power_cut_left_of_a_file_that_was_never_written_is_no_content(tmp_path: Path, content: bytes):
+    (tmp_path / "partition.metadata").write_bytes(content)
+    (tmp_path / RECOVERY_POINTS).write_bytes(content)
+    assert read_partition_metadata(tmp_path) is None
+    assert read_offsets(tmp_path / RECOVERY_POINTS) == {}
