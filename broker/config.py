@@ -113,6 +113,7 @@ class BrokerConfig:
     log_cleaner_enable: bool
     log_cleaner_io_buffer_load_factor: float
     log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
     log_defaults: LogConfig
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_scheduler_interval_ms: int

@@ -7,6 +7,7 @@ before logs are opened, coordinators know their state before clients may ask for
 from __future__ import annotations
 
 import asyncio
+import resource
 import shutil
 import tempfile
 import time
@@ -19,6 +20,7 @@ import structlog
 
 from broker.api import discover
 from broker.clock import Clock, SystemClock
+from broker.compaction import Compaction
 from broker.fetch_sessions import FetchSessions
 from broker.groups.coordinator import GroupCoordinator
 from broker.logging import get_logger
@@ -29,17 +31,20 @@ from broker.metadata.files import WrongDirectory
 from broker.metadata.framing import CorruptMetadata
 from broker.node import Listener, Node
 from broker.replicas import Replicas
+from broker.retention import Retention
 from broker.routes import Routes
 from broker.server import BindError, Connections, Limits, Server
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.verification import Verifier
 from storage.directory import DirectoryInUse, LogDirectory
-from storage.files import StorageError
+from storage.files import DESCRIPTORS, StorageError
 
 if TYPE_CHECKING:
     from broker.options import Settings, TopicSpec
 
 SESSION_ID_MAX: Final = 2**31 - 1
+OPEN_FILES_MAX: Final = 16384
+"""Of the logs, if nothing else is said: beyond that, to open a file again costs less than to keep it."""
 
 log = get_logger()
 
@@ -75,6 +80,7 @@ class Runtime:
         self._began = time.perf_counter()
         self._directory: LogDirectory | None = None
         self._metadata: ClusterMetadata | None = None
+        self._compaction: Compaction | None = None
         self._server = Server(self._config.socket_listen_backlog_size)
         self.lag = LoopLag(asyncio.get_running_loop())
 
@@ -91,6 +97,7 @@ class Runtime:
 
     async def _start(self) -> None:
         config = self._config
+        DESCRIPTORS.limit = config.open_files_max or _open_files_max()
         self.data_dir = config.log_dir or Path(tempfile.mkdtemp(prefix="odradek-"))
         self._directory = LogDirectory(self.data_dir)
         self.listeners = self._server.bind(config.listeners, config.advertised_listeners)
@@ -107,6 +114,8 @@ class Runtime:
         await self._server.accept(self.connections)
         self.connections.watch_idleness()
         self.node.replicas.start_timers()
+        if self._compaction is not None:
+            self._compaction.start()
         self.lag.start()
 
     def _open_metadata(self) -> ClusterMetadata:
@@ -126,6 +135,10 @@ class Runtime:
     def _build_node(self, directory: LogDirectory, metadata: ClusterMetadata) -> Node:
         config, clock, random = self._config, self._clock, self._random
         replicas = Replicas(config.node_id, directory, config, clock, metadata, random)
+        replicas.add_upkeep(Retention(config, clock, replicas))
+        if config.log_cleaner_enable:
+            self._compaction = Compaction(directory, config, clock, replicas.in_background)
+            replicas.add_upkeep(self._compaction)
         groups = GroupCoordinator(config, clock, metadata, replicas)
         transactions = TransactionCoordinator(config, clock, metadata, replicas, groups)
         return Node(
@@ -215,6 +228,12 @@ class Runtime:
     def _remove_temporary(self) -> None:
         if self._config.log_dir is None:
             shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+def _open_files_max() -> int:
+    """Half of what this process may open (`broker.__main__` asks for all that it can have); the rest is for clients."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OPEN_FILES_MAX if allowed == resource.RLIM_INFINITY else min(allowed // 2, OPEN_FILES_MAX)
 
 
 def _host(host: str) -> str:

@@ -107,7 +107,6 @@ _KEYS = (
         Range(0),
         ("log.segment.delete.delay.ms",),
         "How long a removed segment's files stay on disk, renamed, before they are unlinked.",
-        effective=False,
     ),
     _key(
         "flush.messages",
@@ -260,7 +259,6 @@ _KEYS = (
         None,
         ("log.retention.bytes",),
         "Size from which a partition's oldest segments are deleted; below 0 is no limit.",
-        effective=False,
     ),
     _key(
         "retention.ms",
@@ -269,7 +267,6 @@ _KEYS = (
         Range(-1),
         ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         "Age from which segments are deleted; -1 is for ever.",
-        effective=False,
     ),
     _key(
         "segment.bytes",
