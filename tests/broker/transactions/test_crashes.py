@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import storage.files
 from broker.crash import on_passage
+from broker.replicas import Replicas
 from broker.transactions.state import State
 from protocol.errors import ErrorCode
-from tests.support.world import CONSUMER_OFFSETS, World
+from storage import files
+from tests.support.disk import Unsynced
+from tests.support.world import CONSUMER_OFFSETS, TRANSACTION_STATE, World
 
 TOPIC = "t"
 PARTITIONS = 3
@@ -22,9 +27,24 @@ PROTOCOLS = pytest.mark.parametrize("version", [3, 5], ids=["version 1", "versio
 
 
 @pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
+def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine survives these crashes: what was written is there."""
-    monkeypatch.setattr(storage.files.os, "fsync", lambda fd: None)
+    monkeypatch.setattr(files.System, "fsync", Unsynced.fsync)
+
+
+@pytest.fixture(autouse=True)
+def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the broker does in a thread is done at once: a crash may come between any two of its calls as well."""
+
+    def at_once(_: Replicas, work: Callable[[], object]) -> Future[object]:
+        future: Future[object] = Future()
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    monkeypatch.setattr(Replicas, "in_background", at_once)
 
 
 class Crash(BaseException):
@@ -32,15 +52,15 @@ class Crash(BaseException):
 
 
 class CrashAt:
-    """Dies at the n-th passage of a point; None counts."""
+    """Dies at the n-th passage of a point, or of one of several; None counts."""
 
-    def __init__(self, point: str, passage: int | None) -> None:
-        self.point = point
+    def __init__(self, point: str | tuple[str, ...], passage: int | None) -> None:
+        self.points = (point,) if isinstance(point, str) else point
         self.passage = passage
         self.passages = 0
 
     def __call__(self, name: str) -> None:
-        if name == self.point:
+        if name in self.points:
             self.passages += 1
             if self.passages == self.passage:
                 raise Crash(name)
@@ -70,6 +90,18 @@ class Story:
             "tx", self.producer_id, self.epoch, {(TOPIC, 0): 42}, group_id=GROUP, adds=version >= 5
         )
         assert error is ErrorCode.none
+
+    def roll_always(self) -> None:
+        """From now on each append begins a new segment in its log, until the broker starts again."""
+        for partition in self.world.node.replicas.opened():
+            partition.log.config = replace(partition.log.config, segment_bytes=1)
+
+    def segments(self) -> dict[str, int]:
+        """How many there are of the logs of each topic."""
+        counts: dict[str, int] = {}
+        for partition in self.world.node.replicas.opened():
+            counts[partition.topic] = counts.get(partition.topic, 0) + len(partition.log.segments)
+        return counts
 
     def end(self, watcher: CrashAt, *, committed: bool) -> bool:
         """Whether the broker died of it."""
@@ -175,6 +207,54 @@ def test_a_crash_at_any_step_leaves_all_or_nothing(tmp_path, point, passage, ord
     story.world.abandon()
 
 
+ANY_CALL = ("file.write", "file.change")
+ROLLS = pytest.mark.parametrize("rolls", [False, True], ids=["no roll", "every append rolls"])
+
+
+STRIDES = pytest.mark.parametrize(
+    "stride", [7, pytest.param(1, marks=pytest.mark.slow)], ids=["some calls", "every call"]
+)
+
+
+def stories_that_die_at_a_call(
+    path: Path, order: str, version: int, *, stride: int, rolls: bool, committed: bool
+) -> Iterator[Story]:
+    """One story for each system call of the end of a transaction, dead before that call; then one that survives.
+
+    With a ``stride`` only every so manieth call, beginning elsewhere for each kind of story.
+    """
+    died, passage = True, (version + 2 * len(order) + 3 * committed) % stride - stride + 1
+    while died:
+        passage = max(passage + stride, 1)
+        story = Story(path / str(passage), order, version)
+        before = story.segments()
+        if rolls:
+            story.roll_always()
+        died = story.end(CrashAt(ANY_CALL, passage), committed=committed)
+        if not died:
+            after = story.segments()
+            assert passage > (40 if rolls else 5)
+            assert after[TRANSACTION_STATE] - before[TRANSACTION_STATE] == (2 if rolls else 0)
+            assert after[CONSUMER_OFFSETS] - before[CONSUMER_OFFSETS] == (1 if rolls else 0)
+            assert after[TOPIC] - before[TOPIC] == (PARTITIONS if rolls else 0)
+        yield story
+
+
+@ROLLS
+@COMMIT_ORDERS
+@PROTOCOLS
+@VERDICTS
+def test_a_kill_between_any_two_system_calls_leaves_all_or_nothing(
+    tmp_path, rolls, order, version, committed
+):
+    for story in stories_that_die_at_each_call(tmp_path, order, version, rolls=rolls, committed=committed):
+        story.world.crash()
+        story.world.start()
+        story.check_all_or_nothing(committed=committed)
+        story.check_life_goes_on()
+        story.world.abandon()
+
+
 @pytest.mark.parametrize(
     ("point", "passages"),
     [
@@ -197,22 +277,29 @@ def test_a_commit_passes_each_point_so_often(tmp_path, point, passages, order, v
     story.world.abandon()
 
 
-@pytest.mark.parametrize("passage", range(1, 8))
+@STRIDES
 @COMMIT_ORDERS
 @VERDICTS
-def test_a_second_crash_while_the_first_is_made_good_changes_nothing(tmp_path, passage, order, committed):
-    story = Story(tmp_path, order, 5)
-    assert story.end(CrashAt("txn.marker.after", 2), committed=committed)
-    story.world.crash()
-    try:
-        with on_passage(CrashAt("file.write", passage)):
+def test_a_second_crash_while_the_first_is_made_good_changes_nothing(tmp_path, stride, order, committed):
+    died, passage = True, (len(order) + committed) % stride - stride + 1
+    while died:
+        passage = max(passage + stride, 1)
+        story = Story(tmp_path / str(passage), order, 5)
+        story.roll_always()
+        assert story.end(CrashAt("txn.marker.after", 2), committed=committed)
+        died = False
+        try:
+            with on_passage(CrashAt(ANY_CALL, passage)):
+                story.world.crash()
+                story.world.start()
+        except Crash:
+            died = True
+            story.world.crash()
             story.world.start()
-    except Crash:
-        story.world.crash()
-        story.world.start()
-    story.check_all_or_nothing(committed=committed)
-    story.check_life_goes_on()
-    story.world.abandon()
+        story.check_all_or_nothing(committed=committed)
+        story.check_life_goes_on()
+        story.world.abandon()
+    assert passage > 20
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 17, b"\xff" * 200, b"torn"])
