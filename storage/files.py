@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
 
@@ -25,8 +26,10 @@ class System:
     ftruncate = staticmethod(os.ftruncate)
     fsync = staticmethod(os.fsync)
     rename = staticmethod(os.rename)
+    utime = staticmethod(os.utime)
     unlink = staticmethod(os.unlink)
     mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
 
 
 system = System()
@@ -47,19 +50,56 @@ class StorageError(Exception):
         self.path = str(path)
 
 
-class Descriptors:
-    """The append files that are open now, at most ``limit`` of them: one more closes one that was not used lately.
+class Resting(Protocol):
+    """Something that can give back what it holds, and take it again when it is needed."""
 
-    A file that was closed like this opens again when it is needed (second chance, so that a use costs one store).
-    The files belong to one thread, that of the loop; other threads open what they need by its path.
+    used: bool
+    """Since `Recent` last looked for something to rest; set by the thing itself, with one store."""
+
+    def rest(self) -> None: ...
+
+
+T = TypeVar("T", bound=Resting)
+
+
+class Recent(Generic[T]):
+    """The things that hold something now, at most ``limit``: one more rests one that was not used lately (second chance).
+
+    They belong to one thread, that of the loop.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._open: OrderedDict[AppendFile, None] = OrderedDict()
+        self._held: OrderedDict[T, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._held)
+
+    def add(self, thing: T) -> None:
+        self._held[thing] = None
+        self.rest(len(self._held) - self.limit)
+
+    def rest(self, count: int) -> None:
+        """Let so many of them rest."""
+        while count > 0 and self._held:
+            thing, _ = self._held.popitem(last=False)
+            if thing.used:
+                thing.used = False
+                self._held[thing] = None
+            else:
+                thing.rest()
+                count -= 1
+
+    def forget(self, thing: T) -> None:
+        """It holds nothing any more."""
+        self._held.pop(thing, None)
+
+
+class Descriptors(Recent["AppendFile"]):
+    """The append files that are open now. One that was closed for others opens again when it is needed.
+
+    The files belong to one thread, that of the loop; other threads open what they need by its path.
+    """
 
     def open(self, file: AppendFile) -> int:
         """Open a file for reading and writing, created when it is not there."""
@@ -68,29 +108,14 @@ class Descriptors:
             try:
                 fd = system.open(file.path, flags, 0o644)
             except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not len(self):
                     raise
-                self._close(len(self._open) // 2 + 1)
+                self.rest(len(self) // 2 + 1)
                 fd = system.open(file.path, flags, 0o644)
         except OSError as error:
             raise StorageError(file.path, error) from error
-        self._open[file] = None
-        self._close(len(self._open) - self.limit)
+        self.add(file)
         return fd
-
-    def _close(self, count: int) -> None:
-        while count > 0 and self._open:
-            file, _ = self._open.popitem(last=False)
-            if file.used:
-                file.used = False
-                self._open[file] = None
-            else:
-                file.rest()
-                count -= 1
-
-    def forget(self, file: AppendFile) -> None:
-        """A file was closed."""
-        self._open.pop(file, None)
 
 
 DESCRIPTORS = Descriptors(limit=1024)
@@ -103,17 +128,17 @@ class AppendFile:
     A write that fails half-way is cut off again, so that the file always ends with a whole batch.
     """
 
-    __slots__ = ("_fd", "_synced_size", "path", "size", "used")
+    __slots__ = ("_cuts", "_failed", "_fd", "_synced", "path", "size", "used")
 
     def __init__(self, path: Path, size: int | None = None) -> None:
         self.path = path
         self._fd = -1
-        self._synced_size = -1
+        # What the last fsync covered: how often the file had been cut, and its size.
+        self._cuts = 0
+        self._synced = (-1, -1)
+        self._failed: StorageError | None = None
         self.used = False
-        """Since ``Descriptors`` last looked for a file to close."""
-        if size is None:
-            size = path.stat().st_size if path.exists() else 0
-        self.size = size
+        self.size = (file_size(path) or 0) if size is None else size
 
     def fileno(self) -> int:
         """The open descriptor; the file is created when it is not there."""
@@ -174,17 +199,34 @@ class AppendFile:
         except OSError as error:
             raise StorageError(self.path, error) from error
         self.size = size
-        self._synced_size = -1
+        self._cuts += 1
 
     def sync(self) -> None:
         """fsync: what was written survives a power cut once this has returned. Nothing new: nothing to do.
 
-        Any thread may call it, so it opens the file anew: the descriptor of the loop may be closed meanwhile.
+        Any thread may call it, so it opens the file anew: the descriptor of the loop may be closed meanwhile. The
+        loop may append and cut at the same time: what was covered is noted as it was before the fsync, and a file
+        that was cut and has grown again to the same size is another one.
+
+        A failed write-back is told by Linux to one fsync of those who open the file later, and the pages count as
+        written from then on: whoever asks again would hear that all is well. So a file that has failed stays
+        failed, until the process ends and recovery looks at what is really there.
         """
-        size = self.size
-        if size != self._synced_size:
-            sync_file(self.path)
-            self._synced_size = size
+        covered = (self._cuts, self.size)
+        if self._failed is not None:
+            raise self._failed
+        if covered != self._synced:
+            try:
+                sync_file(self.path)
+            except StorageError as error:
+                self._failed = error
+                raise
+            self._synced = covered
+
+    @property
+    def can_be_forgotten(self) -> bool:
+        """Whether a new object for the same file would know as much."""
+        return self._failed is None
 
     def rest(self) -> None:
         """Give the descriptor back until the file is needed again."""
@@ -196,6 +238,16 @@ class AppendFile:
         if self._fd >= 0:
             DESCRIPTORS.forget(self)
             self.rest()
+
+
+def file_size(path: Path) -> int | None:
+    """The size of a file, None for one that is not there."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(path, error) from error
 
 
 def rename(source: Path, target: Path) -> None:
@@ -213,6 +265,39 @@ def remove(path: Path) -> None:
         return
     except OSError as error:
         raise StorageError(path, error) from error
+
+
+def remove_all(paths: Iterable[Path]) -> None:
+    """Remove files (big ones take long, 0.2 s per GiB: call it in a thread)."""
+    for path in paths:
+        remove(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder with all that is in it, as far as that goes (call it in a thread)."""
+    try:
+        with os.scandir(path) as entries:
+            found = list(entries)
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                remove_tree(Path(entry.path))
+            else:
+                remove(Path(entry.path))
+        system.rmdir(path)
+    except (OSError, StorageError):
+        return  # what is left is found, and removed, at the next start
+
+
+def make_directory(path: Path) -> None:
+    """Make a folder, and those that it lies in, unless it is there."""
+    try:
+        system.mkdir(path, 0o777)
+    except FileNotFoundError:
+        make_directory(path.parent)
+        make_directory(path)
+    except OSError as error:
+        if not path.is_dir():
+            raise StorageError(path, error) from error
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
@@ -254,7 +339,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make the content of a file that is not held open durable; one that is gone needs it no more."""
+    """Make the content of a file (or the names in a directory) durable; one that is gone needs it no more."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

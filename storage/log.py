@@ -7,55 +7,24 @@ order of calls. Nothing here waits and nothing reads the clock: ``now_ms`` is an
 from __future__ import annotations
 
 import uuid
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, patched_header
 from protocol.records import producer_snapshot
 from storage.checkpoints import write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import AppendFile, StorageError, rename, write_file
-from storage.index import AbortedTransaction
+from storage.files import StorageError, make_directory, rename, write_file
 from storage.producers import Producers
-from storage.segment import DELETED, SCAN_BYTES, Segment, file_name
+from storage.reading import Place, ReadableLog, Span, TimestampedOffset
+from storage.segment import DELETED, Segment, file_name
 
 EPOCH_FILE = "leader-epoch-checkpoint"
 RELATIVE_OFFSET_MAX = 2**31 - 1
-TAIL_BATCHES_REMEMBERED = 256
-"""Places of the newest batches, so that a reader at the tail finds its batch without a scan."""
 
 
-class Span(NamedTuple):
-    """A stretch of one segment's file."""
-
-    file: AppendFile
-    position: int
-    length: int
-
-    def bytes(self) -> bytes:
-        return self.file.read(self.position, self.length)
-
-
-class TimestampedOffset(NamedTuple):
-    """A record found by time."""
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-
-
-class _Place(NamedTuple):
-    last_offset: int
-    segment: Segment
-    position: int
-    size: int
-
-
-class Log:
+class Log(ReadableLog):
     """The files of one partition. ``directory`` is made at the first append or by ``create``."""
 
     def __init__(
@@ -73,10 +42,7 @@ class Log:
         self.directory = directory
         self.topic_id = topic_id
         self.config = config
-        self.segments = segments or []
-        self._bases = [segment.base_offset for segment in self.segments]
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_start_offset
+        super().__init__(segments or [], log_start_offset)
         self.producers = producers or Producers()
         self.epochs = epochs or LeaderEpochs()
         self._jitter = jitter
@@ -85,22 +51,8 @@ class Log:
         self._closed_clean = False
         # Of an empty log there is nothing to say, so 0 counts as taken.
         self.last_snapshot_offset = 0
-        self._tail: deque[_Place] = deque(maxlen=TAIL_BATCHES_REMEMBERED)
         self.on_roll: Callable[[Segment], None] | None = None
         """Called with each segment that was just sealed: it wants an fsync."""
-
-    @property
-    def exists(self) -> bool:
-        """Whether the directory has been made."""
-        return bool(self.segments)
-
-    @property
-    def active(self) -> Segment:
-        return self.segments[-1]
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self.segments)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -111,10 +63,7 @@ class Log:
         """
         if self.segments:
             return
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(self.directory, error) from error
+        make_directory(self.directory)
         write_partition_metadata(self.directory, self.topic_id)
         self._add_segment(self.log_end_offset, now_ms, new_names_in=[self.directory.parent])
         self.epochs.save(self.directory / EPOCH_FILE, durable=False)
@@ -143,7 +92,11 @@ class Log:
             batch.producer_id, batch.producer_epoch, marker, offset, batch.max_timestamp, transaction_version
         )
         if aborted is not None:
-            self.active.transaction_index.append(aborted)
+            segment = self.active
+            is_first = not segment.has_aborted
+            segment.note_aborted(aborted)
+            if is_first:
+                self._list.note_aborted(segment)
         return offset
 
     def _append(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> int:
@@ -161,7 +114,7 @@ class Log:
             max_timestamp_ms=batch.max_timestamp,
             index_interval_bytes=self.config.index_interval_bytes,
         )
-        self._tail.append(_Place(last_offset, segment, position, size))
+        self._tail.append(Place(last_offset, segment, position, size))
         self.log_end_offset = last_offset + 1
         return base_offset
 
@@ -185,7 +138,7 @@ class Log:
         else:
             waited_ms = now_ms - segment.created_ms
         return (
-            waited_ms > config.segment_ms - segment.jitter_ms
+            waited_ms > config.max_segment_ms - segment.jitter_ms
             or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.index_is_full(config.segment_index_bytes)
         )
@@ -214,8 +167,7 @@ class Log:
         )
         segment.log.fileno()
         segment.save_indexes()
-        self.segments.append(segment)
-        self._bases.append(base_offset)
+        self._list.append(segment)
         return segment
 
     def take_snapshot(self, offset: int | None = None) -> None:
@@ -249,146 +201,6 @@ class Log:
         """
         self.epochs.assign(epoch, self.log_end_offset)
 
-    # -- reading ------------------------------------------------------------------------------------------------
-
-    def segment_index(self, offset: int) -> int:
-        """The index of the segment whose range holds ``offset``."""
-        return max(bisect_right(self._bases, offset) - 1, 0)
-
-    def locate(self, offset: int) -> _Place | None:
-        """The batch that holds ``offset``, or the next one; None at or after the log's end."""
-        if offset >= self.log_end_offset or not self.segments:
-            return None
-        tail = self._tail
-        if tail and tail[0].last_offset < offset:
-            index = bisect_right(tail, offset - 1, key=_last_offset)
-            return tail[index]
-        for index in range(self.segment_index(offset), len(self.segments)):
-            segment = self.segments[index]
-            found = segment.locate(offset)
-            if found is not None:
-                return _Place(-1, segment, *found)
-        return None
-
-    def read(self, offset: int, end_offset: int, max_bytes: int, *, whole_first_batch: bool) -> Span | None:
-        """Where the bytes of ``offset`` up to (not with) ``end_offset`` stand, at most ``max_bytes`` of them.
-
-        A span begins with the batch that holds ``offset``, never leaves its segment and may cut its last batch, as
-        Kafka's do; with ``whole_first_batch`` the first one is whole even when it is larger. None: nothing there.
-        """
-        if offset >= end_offset:
-            return None
-        place = self.locate(offset)
-        if place is None:
-            return None
-        segment, position = place.segment, place.position
-        available = self._end_position(segment, end_offset) - position
-        if available <= 0:
-            return None
-        length = min(max_bytes, available)
-        if length < place.size:
-            if not whole_first_batch:
-                return None
-            length = place.size
-        return Span(segment.log, position, length)
-
-    def _end_position(self, segment: Segment, end_offset: int) -> int:
-        """The position in ``segment`` before which only offsets below ``end_offset`` stand."""
-        if end_offset >= self.log_end_offset:
-            return segment.size
-        place = self.locate(end_offset)
-        if place is None or place.segment is not segment:
-            return segment.size
-        return place.position
-
-    def base_offset_at(self, offset: int) -> int:
-        """The base offset of the batch that holds ``offset``; ``offset`` itself where there is none."""
-        place = self.locate(offset)
-        if place is None:
-            return offset
-        return int.from_bytes(place.segment.log.read(place.position, 8), "big")
-
-    def bytes_between(self, offset: int, end_offset: int) -> int:
-        """How many bytes a reader at ``offset`` could get; an upper bound where batches are cut."""
-        if offset >= end_offset:
-            return 0
-        place = self.locate(offset)
-        if place is None:
-            return 0
-        first = self.segment_index(place.segment.base_offset)
-        last = self.segment_index(end_offset - 1)
-        if first > last:
-            return 0
-        if first == last:
-            return self._end_position(place.segment, end_offset) - place.position
-        between = sum(segment.size for segment in self.segments[first:last]) - place.position
-        return between + self._end_position(self.segments[last], end_offset)
-
-    def batches(self, offset: int | None = None) -> Iterator[RecordBatch]:
-        """All batches from the one that holds ``offset`` (by default the log start) to the end."""
-        start = self.log_start_offset if offset is None else offset
-        place = self.locate(start)
-        if place is None:
-            return
-        position = place.position
-        for segment in self.segments[self.segment_index(place.segment.base_offset) :]:
-            try:
-                yield from segment.batches(position)
-            except CorruptBatch as error:
-                raise StorageError(segment.log.path, str(error)) from error
-            position = 0
-
-    def aborted_transactions(self, offset: int, span: Span) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader of ``span`` must know, in marker order: more than needed, never less."""
-        first = self.segment_index(offset)
-        segment = self.segments[first]
-        if segment.log is not span.file:
-            first = next(i for i, s in enumerate(self.segments) if s.log is span.file)
-            segment = self.segments[first]
-        upper = segment.offset_index.offset_after_position(span.position + span.length)
-        if upper is None:
-            following = first + 1
-            upper = self._bases[following] if following < len(self._bases) else self.log_end_offset
-        found = []
-        for index in range(first, len(self.segments)):
-            for entry in self.segments[index].transaction_index.from_offset(offset):
-                if entry.first_offset < upper:
-                    found.append(entry)
-                if entry.last_stable_offset >= upper:
-                    return found
-        return found
-
-    def find_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
-        """The first record at or after the log start whose timestamp is not smaller."""
-        for segment in self.segments:
-            if segment.max_timestamp_ms < timestamp_ms:
-                continue
-            try:
-                found = self._find_timestamp_in(segment, timestamp_ms)
-            except CorruptBatch as error:
-                raise StorageError(segment.log.path, str(error)) from error
-            if found is not None:
-                return found
-        return None
-
-    def _find_timestamp_in(self, segment: Segment, timestamp_ms: int) -> TimestampedOffset | None:
-        start = segment.time_index.offset_at_or_before(timestamp_ms)
-        position = segment.offset_index.position_at_or_before(start)
-        for batch in segment.batches(position, SCAN_BYTES):
-            if batch.max_timestamp < timestamp_ms or batch.last_offset < self.log_start_offset:
-                continue
-            for record in batch.records():
-                if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                    return TimestampedOffset(record.offset, record.timestamp, batch.partition_leader_epoch)
-        return None
-
-    def find_max_timestamp(self) -> TimestampedOffset | None:
-        """The record with the largest timestamp, the first of them; control records count."""
-        if not any(segment.size for segment in self.segments):
-            return None
-        largest = max((segment.max_timestamp_ms for segment in self.segments if segment.size), default=-1)
-        return self.find_timestamp(largest)
-
     # -- shortening ---------------------------------------------------------------------------------------------
 
     def advance_log_start(self, offset: int) -> None:
@@ -421,8 +233,7 @@ class Log:
         self.save_epochs()
 
     def _drop_last_segment(self) -> None:
-        self._bases.pop()
-        self.segments.pop().delete()
+        self._list.pop().delete()
 
     def drop_oldest(self, count: int, now_ms: int) -> list[Path]:
         """Take the first ``count`` segments out of the log; returns the files to remove later.
@@ -432,7 +243,7 @@ class Log:
         if count == len(self.segments):
             self.roll(now_ms)
         dropped = self.segments[:count]
-        start = self._bases[count]
+        start = self.segments[count].base_offset
         if start > self.log_start_offset:
             self.advance_log_start(start)
         return self._take_out(0, dropped, None)
@@ -454,14 +265,14 @@ class Log:
 
     def _take_out(self, index: int, segments: list[Segment], instead: Segment | None) -> list[Path]:
         self._tail.clear()
-        end = index + len(segments)
-        self.segments[index:end] = [] if instead is None else [instead]
-        self._bases[index:end] = [] if instead is None else [instead.base_offset]
+        self._list.take_out(index, index + len(segments), instead)
         retired: list[Path] = []
+        # The oldest first: a crash must not leave an old value of a key without the tombstone that came after it.
         for segment in segments:
             retired += segment.retire()
             snapshot = self.directory / file_name(segment.base_offset, "snapshot")
-            if snapshot.exists():
+            stays = instead is not None and instead.base_offset == segment.base_offset
+            if not stays and snapshot.exists():
                 retired.append(snapshot.with_name(snapshot.name + DELETED))
                 rename(snapshot, retired[-1])
         if instead is not None:
@@ -471,7 +282,13 @@ class Log:
     # -- durability ---------------------------------------------------------------------------------------------
 
     def flush_targets(self) -> list[Segment]:
-        """The segments that hold bytes not yet fsynced; any thread may ``sync`` them."""
+        """The segments that hold bytes not yet fsynced; any thread may ``sync`` them.
+
+        Their index files have all entries so far, so that these are on the disk before the recovery point passes
+        the batches: a recovery that begins inside of a segment believes them.
+        """
+        if self.segments:
+            self.active.save_indexes()
         return self.segments[self.segment_index(self.flushed_offset) :]
 
     @property
@@ -505,8 +322,4 @@ class Log:
             segment.close()
 
 
-def _last_offset(place: _Place) -> int:
-    return place.last_offset
-
-
-__all__ = ["CorruptBatch", "Log", "Span", "TimestampedOffset"]
+__all__ = ["CorruptBatch", "Log", "Place", "Span", "TimestampedOffset"]

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
 from protocol.records import producer_snapshot
 from storage.checkpoints import read_partition_metadata, write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import AppendFile, StorageError
+from storage.files import StorageError, remove
+from storage.folder import Folder
 from storage.log import EPOCH_FILE, RELATIVE_OFFSET_MAX, Log
 from storage.producers import Producers
-from storage.segment import SEGMENT_SUFFIXES, Segment, file_name
+from storage.segment import SCAN_BYTES, Segment, file_name
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class Recovered:
     first_scanned: int | None = None
     """Base offset of the first segment that was checked batch by batch."""
     reason: str | None = None
+    doomed: list[Path] = field(default_factory=list)
+    """Files that are out of the log (``.deleted``); the caller removes them, in a thread: big ones take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +55,20 @@ class OpenOptions:
 def open_log(directory: Path, options: OpenOptions) -> Recovered:
     """The log in ``directory``; an empty one, not yet on the disk, where there is no directory."""
     recovered = Recovered(_empty(directory, options))
-    if not directory.is_dir():
-        return recovered
+    folder = Folder(directory, doomed=recovered.doomed)
     try:
-        _remove_leftovers(directory)
-        segments = _segments(directory, options)
-        checked = _check_segments(segments, options, recovered)
+        folder.look()
+    except (FileNotFoundError, NotADirectoryError):
+        return recovered
+    except OSError as error:
+        raise StorageError(directory, error) from error
+    try:
+        folder.finish()
+        segments = _segments(folder, options)
+        checked = _check_segments(folder, segments, options, recovered)
         end_offset = _load_end(segments, options, recovered, checked)
-        recovered.log = _assemble(directory, segments, end_offset, options)
-        _load_producers(recovered.log, options, checked)
+        recovered.log = _assemble(directory, segments, end_offset, options, recovered.doomed)
+        _load_producers(recovered.log, options, checked, folder.offsets("snapshot"))
         if read_partition_metadata(directory) is None:
             write_partition_metadata(directory, options.topic_id)
     except (OSError, CorruptBatch) as error:
@@ -71,7 +80,9 @@ def truncate(log: Log, offset: int, options: OpenOptions) -> None:
     """Cut every batch that holds ``offset`` or more; producers stand afterwards where they stood then."""
     log.truncate_to(offset)
     if log.exists:
-        _load_producers(log, options, set())
+        folder = Folder(log.directory)
+        folder.look()
+        _load_producers(log, options, {}, folder.offsets("snapshot"))
     else:
         log.restore_producers(Producers(), 0)
 
@@ -81,117 +92,145 @@ def _empty(directory: Path, options: OpenOptions) -> Log:
     return Log(directory, options.topic_id, options.config, log_start_offset=start, jitter=options.jitter)
 
 
-# -- files ------------------------------------------------------------------------------------------------------
-
-
-def _files(directory: Path, suffix: str) -> dict[int, list[Path]]:
-    """The files whose names are an offset and end like this, by offset; others are nobody's business here."""
-    found: dict[int, list[Path]] = {}
-    for path in sorted(directory.iterdir()):
-        offset, dot, rest = path.name.partition(".")
-        if dot and offset.isascii() and offset.isdecimal() and f".{rest}".endswith(suffix):
-            found.setdefault(int(offset), []).append(path)
-    return found
-
-
-def _remove_leftovers(directory: Path) -> None:
-    """Finish what a deletion or a compaction was doing when the process ended."""
-    cleaned = _files(directory, ".cleaned")
-    for path in (*directory.glob("*.deleted"), *directory.glob("*.cleaned"), *directory.glob("*.tmp")):
-        path.unlink()
-    swaps = _files(directory, ".swap")
-    # A swap from where on another file was still being cleaned belongs to a compaction that had not finished.
-    for base in [base for base in swaps if cleaned and base >= min(cleaned)]:
-        for path in swaps.pop(base):
-            path.unlink()
-    if swaps:
-        _swap_in(directory, swaps)
-
-
-def _swap_in(directory: Path, swaps: dict[int, list[Path]]) -> None:
-    """Compacted segments take the place of those whose offsets they cover."""
-    end = max(_end_of_swap(directory, base) for base in swaps)
-    for suffix in SEGMENT_SUFFIXES:
-        for base, paths in _files(directory, f".{suffix}").items():
-            if min(swaps) <= base < end:
-                for path in paths:
-                    path.unlink()
-    for paths in swaps.values():
-        for path in paths:
-            path.rename(path.with_suffix(""))
-
-
-def _end_of_swap(directory: Path, base: int) -> int:
-    segment = Segment(directory, base, created_ms=0)
-    segment.log = AppendFile(directory / file_name(base, "log.swap"))
-    end = base
-    if segment.size:
-        for batch in segment.batches():
-            end = batch.last_offset + 1
-    segment.close()
-    return end
-
-
-def _segments(directory: Path, options: OpenOptions) -> list[Segment]:
-    """The segments by base offset; index files without a log are removed."""
-    bases = _files(directory, ".log")
-    for suffix in SEGMENT_SUFFIXES[1:]:
-        for base, paths in _files(directory, f".{suffix}").items():
-            if base not in bases:
-                for path in paths:
-                    path.unlink()
-    segments = []
-    for base in sorted(bases):
-        jitter_ms = options.jitter(min(options.config.segment_jitter_ms, options.config.segment_ms))
-        segments.append(Segment(directory, base, created_ms=options.now_ms, jitter_ms=jitter_ms))
-    return segments
-
-
 # -- segments ---------------------------------------------------------------------------------------------------
 
 
-def _check_segments(segments: list[Segment], options: OpenOptions, recovered: Recovered) -> set[int]:
+class _Checked(NamedTuple):
+    """What a check leaves to be done for the rest of a segment."""
+
+    replay_from: int
+    """The offset from which on its aborted transactions are indexed anew."""
+    end_offset: int
+
+
+def _segments(folder: Folder, options: OpenOptions) -> list[Segment]:
+    """The segments by base offset."""
+    aborting = folder.offsets("txnindex")
+    segments = [
+        Segment(
+            folder.path,
+            base,
+            created_ms=options.now_ms,
+            size=folder.sizes[base],
+            has_aborted=base in aborting,
+        )
+        for base in sorted(folder.sizes)
+    ]
+    if segments:
+        segments[-1].jitter_ms = options.jitter(
+            min(options.config.segment_jitter_ms, options.config.segment_ms)
+        )
+    return segments
+
+
+def _check_segments(
+    folder: Folder, segments: list[Segment], options: OpenOptions, recovered: Recovered
+) -> dict[int, _Checked]:
     """Check every batch that may not have reached the disk; at the first bad one the log ends.
 
-    Returns the base offsets of what was checked: after a crash from the recovery point on, else what lacks an index.
+    Returns what was checked, by base offset: after a crash from the recovery point on, else what lacks an index. A
+    segment that ends at the recovery point had, perhaps, not been sealed when that was written.
     """
-    checked = set()
+    checked: dict[int, _Checked] = {}
+    indexed = folder.offsets("index") & folder.offsets("timeindex")
     for index, segment in enumerate(segments):
+        base = segment.base_offset
         next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        flushed = options.clean or (next_base is not None and next_base <= options.recovery_point)
-        if flushed and _has_indexes(segment):
-            segment.load_timestamps()
+        usable = base in indexed and (not segment.has_aborted or segment.transaction_index.is_sane(base))
+        below = next_base is not None and next_base <= options.recovery_point
+        if usable and (options.clean or (below and next_base != options.recovery_point)):
             continue
-        checked.add(segment.base_offset)
-        if _check_segment(segment, options, recovered) or _lacks_its_end(
-            segment, next_base, options, recovered
-        ):
+        checked[base], cut = _check_segment(segment, options, recovered, believe=usable and not options.clean)
+        if below and not cut:
+            segment.sync()  # nobody else will: the recovery point says that it is on the disk
+        if cut or _lacks_its_end(checked[base], next_base, options, recovered):
             _remove_from(segments, index + 1, recovered)
             break
     return checked
 
 
-def _has_indexes(segment: Segment) -> bool:
-    return (
-        segment.offset_index.path.exists()
-        and segment.time_index.path.exists()
-        and segment.transaction_index.is_sane(segment.base_offset)
-    )
+def _check_segment(
+    segment: Segment, options: OpenOptions, recovered: Recovered, *, believe: bool
+) -> tuple[_Checked, int]:
+    """Check one segment, rebuild its indexes and note what it took; returns the bytes that were cut as well.
 
-
-def _check_segment(segment: Segment, options: OpenOptions, recovered: Recovered) -> bool:
-    """Check one segment and note what it took; whether something was cut."""
-    recovered.scanned_bytes += segment.size
+    ``believe``: there are indexes, and what they say of batches below the recovery point may be taken for true.
+    """
+    start = _start_inside(segment, options.recovery_point) if believe else None
+    if start is None:
+        segment.offset_index.clear()
+        segment.time_index.clear()
+        segment.max_timestamp_ms, segment.max_timestamp_offset = -1, segment.base_offset
     if recovered.first_scanned is None:
         recovered.first_scanned = segment.base_offset
-    cut, reason = _recover_segment(segment, options)
+    recovered.scanned_bytes += segment.size - (start or 0)
+    size, end_offset, reason = _recover_segment(segment, start or 0, options)
+    cut = segment.size - size
+    if cut:
+        segment.log.truncate(size)
+    segment.forget_batches()
+    segment.seal()
     recovered.cut_bytes += cut
     recovered.reason = reason or recovered.reason
-    return cut > 0
+    replay_from = segment.base_offset if start is None else min(options.recovery_point, end_offset)
+    return _Checked(replay_from, end_offset), cut
+
+
+def _start_inside(segment: Segment, recovery_point: int) -> int | None:
+    """Where the batch of the last index entry below the recovery point begins; entries after it are dropped.
+
+    Whoever moved the recovery point past a batch had its index entries synced before (`Segment.sync`; Kafka forces
+    its mapped indexes when it flushes a segment, too). So they are there, each of them, and only what follows may be
+    torn: zeros, or entries of batches that are lost. None if the index says nothing, or if at the place that it
+    names there is no whole batch with the offset that it names: then nothing of it is believed.
+    """
+    count = 0
+    if recovery_point > segment.base_offset:
+        count = segment.offset_index.count_below(recovery_point)
+    if not count:
+        return None
+    relative, position = segment.offset_index.entry(count - 1)
+    offset = segment.base_offset + relative
+    try:
+        batch = next(segment.batches(position, SCAN_BYTES), None)
+    except CorruptBatch:
+        return None
+    if batch is None or batch.last_offset != offset or not batch.has_valid_crc():
+        return None
+    segment.offset_index.keep(count)
+    segment.time_index.keep(segment.time_index.count_below(offset + 1))
+    segment.load_timestamps()
+    return int(position)
+
+
+def _recover_segment(segment: Segment, position: int, options: OpenOptions) -> tuple[int, int, str | None]:
+    """Index the batches from a position on, up to the first bad one: (where it stands, the log's end there, why).
+
+    The transaction index needs the producer state and is rebuilt with it, in ``_load_producers``.
+    """
+    previous, reason = segment.base_offset - 1, None
+    segment.forget_batches()
+    try:
+        for batch in segment.batches(position):
+            reason = _problem(batch, segment.base_offset, previous)
+            if reason is not None:
+                break
+            segment.note_batch(
+                position,
+                batch.size,
+                batch.last_offset,
+                batch.max_timestamp,
+                options.config.index_interval_bytes,
+            )
+            previous = batch.last_offset
+            position += batch.size
+    except CorruptBatch as error:
+        reason = str(error)
+    return position, previous + 1, reason
 
 
 def _lacks_its_end(
-    segment: Segment, next_base: int | None, options: OpenOptions, recovered: Recovered
+    checked: _Checked, next_base: int | None, options: OpenOptions, recovered: Recovered
 ) -> bool:
     """Whether a power cut took whole batches from the end of a segment, but not the segment after it.
 
@@ -204,49 +243,17 @@ def _lacks_its_end(
         or "compact" in options.config.cleanup_policy
     ):
         return False
-    end_offset = segment.load_end()
-    if end_offset >= next_base:
+    if checked.end_offset >= next_base:
         return False
-    recovered.reason = f"offsets {end_offset} to {next_base - 1} are not there"
+    recovered.reason = f"offsets {checked.end_offset} to {next_base - 1} are not there"
     return True
 
 
 def _remove_from(segments: list[Segment], index: int, recovered: Recovered) -> None:
     for later in segments[index:]:
         recovered.cut_bytes += later.size
-        later.delete()
+        recovered.doomed += later.retire()
     del segments[index:]
-
-
-def _recover_segment(segment: Segment, options: OpenOptions) -> tuple[int, str | None]:
-    """Rebuild a segment's offset and time index from its log; returns the bytes cut and why.
-
-    The transaction index needs the producer state and is rebuilt with it, in ``_load_producers``.
-    """
-    segment.offset_index.clear()
-    segment.time_index.clear()
-    segment.forget_batches()
-    segment.max_timestamp_ms, segment.max_timestamp_offset = -1, segment.base_offset
-    size = segment.size
-    valid, reason = 0, None
-    previous = segment.base_offset - 1
-    try:
-        for batch in segment.batches():
-            reason = _problem(batch, segment.base_offset, previous)
-            if reason is not None:
-                break
-            segment.note_batch(
-                valid, batch.size, batch.last_offset, batch.max_timestamp, options.config.index_interval_bytes
-            )
-            previous = batch.last_offset
-            valid += batch.size
-    except CorruptBatch as error:
-        reason = str(error)
-    if valid < size:
-        segment.log.truncate(valid)
-    segment.forget_batches()
-    segment.seal()
-    return size - valid, reason
 
 
 def _problem(batch: RecordBatch, base_offset: int, previous: int) -> str | None:
@@ -259,7 +266,9 @@ def _problem(batch: RecordBatch, base_offset: int, previous: int) -> str | None:
     return None
 
 
-def _load_end(segments: list[Segment], options: OpenOptions, recovered: Recovered, checked: set[int]) -> int:
+def _load_end(
+    segments: list[Segment], options: OpenOptions, recovered: Recovered, checked: dict[int, _Checked]
+) -> int:
     """Where the log ends. A last segment that does not end with a whole batch is checked after all.
 
     A clean stop leaves none such; a partition folder copied from a running broker may be one.
@@ -267,19 +276,21 @@ def _load_end(segments: list[Segment], options: OpenOptions, recovered: Recovere
     if not segments:
         return options.log_start_offset
     last = segments[-1]
-    try:
-        return last.load_end()
-    except CorruptBatch:
-        _check_segment(last, options, recovered)
-        checked.add(last.base_offset)
-        return last.load_end()
+    if last.base_offset not in checked:
+        try:
+            return last.load_end()
+        except CorruptBatch:
+            checked[last.base_offset], _ = _check_segment(last, options, recovered, believe=False)
+    return checked[last.base_offset].end_offset
 
 
-def _assemble(directory: Path, segments: list[Segment], end: int, options: OpenOptions) -> Log:
+def _assemble(
+    directory: Path, segments: list[Segment], end: int, options: OpenOptions, doomed: list[Path]
+) -> Log:
     if end < options.log_start_offset:
         # Everything was deleted before the crash: begin again where the deletion ended.
         for segment in segments:
-            segment.delete()
+            doomed += segment.retire()
         segments, end = [], options.log_start_offset
     start = max(options.log_start_offset, segments[0].base_offset if segments else 0)
     log = Log(
@@ -304,19 +315,25 @@ def _assemble(directory: Path, segments: list[Segment], end: int, options: OpenO
 # -- producers --------------------------------------------------------------------------------------------------
 
 
-def _load_producers(log: Log, options: OpenOptions, checked: set[int]) -> None:
+def _load_producers(
+    log: Log, options: OpenOptions, checked: dict[int, _Checked], snapshots: set[int]
+) -> None:
     """The newest usable snapshot, then the batches after it; without the rules for new batches (origin replication).
 
     Checked segments get their aborted transactions indexed anew, for which the replay begins no later than the first.
     """
-    for segment in log.segments:
-        if segment.base_offset in checked:
-            segment.transaction_index.clear()
-    offset = _restore_snapshot(log, options, min(checked, default=log.log_end_offset))
+    for segment in log.segments if checked else ():
+        known = checked.get(segment.base_offset)
+        if known is not None and segment.has_aborted:
+            if known.replay_from == segment.base_offset:
+                segment.transaction_index.clear()
+            else:
+                segment.transaction_index.truncate(known.replay_from)
+    replay_from = min((known.replay_from for known in checked.values()), default=log.log_end_offset)
+    offset = _restore_snapshot(log, options, replay_from, snapshots)
     if offset == log.log_end_offset:
         return
-    first = log.segment_index(offset)
-    for segment in log.segments[first:]:
+    for segment in log.segments[log.segment_index(offset) :]:
         if segment.base_offset > offset:
             log.take_snapshot(segment.base_offset)
         _replay(segment, offset, log)
@@ -326,15 +343,14 @@ def _load_producers(log: Log, options: OpenOptions, checked: set[int]) -> None:
         log.restore_producers(_restored(log.producers.snapshot(), options), log.log_end_offset)
 
 
-def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int) -> int:
+def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int, snapshots: set[int]) -> int:
     """Take the state of the newest good snapshot up to an offset; returns its offset, or the log start without any."""
-    snapshots = [paths[0] for _, paths in sorted(_files(log.directory, ".snapshot").items())]
     log.restore_producers(Producers(), 0)
     restored = None
-    for path in reversed(snapshots):
-        offset = int(path.stem)
+    for offset in sorted(snapshots, reverse=True):
+        path = log.directory / file_name(offset, "snapshot")
         if not log.log_start_offset < offset <= min(offset_max, log.log_end_offset):
-            path.unlink()
+            remove(path)
         elif restored is None:
             restored = _read_snapshot(path, options)
             if restored is not None:
@@ -347,7 +363,7 @@ def _read_snapshot(path: Path, options: OpenOptions) -> Producers | None:
     try:
         entries = producer_snapshot.decode(path.read_bytes())
     except producer_snapshot.MalformedSnapshot:
-        path.unlink()
+        remove(path)
         return None
     return _restored(entries, options)
 
@@ -358,8 +374,10 @@ def _restored(entries: list[producer_snapshot.ProducerSnapshotEntry], options: O
 
 def _replay(segment: Segment, from_offset: int, log: Log) -> None:
     position = segment.offset_index.position_at_or_before(from_offset)
-    indexed = {entry.last_offset for entry in segment.transaction_index.entries()}
-    for batch in segment.batches(position):
+    indexed: set[int] = set()
+    if segment.has_aborted:
+        indexed = {entry.last_offset for entry in segment.transaction_index.from_offset(from_offset)}
+    for batch in segment.headers(position):
         log.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         if batch.last_offset < from_offset or batch.producer_id < 0:
             continue
@@ -373,4 +391,4 @@ def _replay(segment: Segment, from_offset: int, log: Log) -> None:
             batch.producer_id, batch.producer_epoch, marker, batch.base_offset, batch.max_timestamp
         )
         if aborted is not None and aborted.last_offset not in indexed:
-            segment.transaction_index.append(aborted)
+            segment.note_aborted(aborted)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 
 from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, Reason, RecordBatch
-from storage.files import AppendFile, Buffer, StorageError, remove, rename, sync_file
-from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, TransactionIndex
+from storage.files import AppendFile, Buffer, Recent, StorageError, file_size, remove, rename, sync_file
+from storage.index import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY,
+    TIME_ENTRY_BYTES,
+    AbortedTransaction,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+)
 
 # base offset, batch length, last offset delta: all that a search by offset looks at.
 _POSITIONS = Struct(">qi11xi")
@@ -22,6 +31,8 @@ SCAN_BYTES = 16 * 1024
 """How much is read at once when looking for a batch: a few index intervals."""
 REPLAY_BYTES = 1024 * 1024
 """How much is read at once when all batches are wanted."""
+UNKNOWN = -2
+"""A number of a segment that nobody has asked for yet (-1 is a timestamp's "none")."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -32,23 +43,30 @@ def file_name(offset: int, suffix: str) -> str:
     return f"{offset:020d}.{suffix}"
 
 
+OPEN_SEGMENTS: Recent[Segment] = Recent(limit=2048)
+"""Of this process: those whose files somebody has used lately. The others, up to 100,000 in a log, are a few numbers."""
+
+
 class Segment:
-    """One ``.log`` file with its indexes."""
+    """One ``.log`` file with its indexes, which are opened when they are needed."""
 
     __slots__ = (
         "_bytes_since_index_entry",
         "_first_timestamp_ms",
+        "_log",
+        "_max_timestamp_ms",
+        "_max_timestamp_offset",
+        "_offset_index",
+        "_size",
+        "_time_index",
+        "_transaction_index",
         "_unsynced_names",
         "base_offset",
         "created_ms",
         "directory",
+        "has_aborted",
         "jitter_ms",
-        "log",
-        "max_timestamp_ms",
-        "max_timestamp_offset",
-        "offset_index",
-        "time_index",
-        "transaction_index",
+        "used",
     )
 
     def __init__(
@@ -60,26 +78,112 @@ class Segment:
         jitter_ms: int = 0,
         fresh: bool = False,
         new_names_in: Sequence[Path] = (),
+        size: int = UNKNOWN,
+        has_aborted: bool = True,
+        log: AppendFile | None = None,
     ) -> None:
+        """``size`` and ``has_aborted`` are what a listing of the directory says of the files, if there was one.
+
+        ``log`` is for a ``.log`` that has not its final name yet.
+        """
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
-        self.log = AppendFile(directory / file_name(base_offset, "log"), 0 if fresh else None)
-        self.offset_index = OffsetIndex(directory / file_name(base_offset, "index"), base_offset, fresh=fresh)
-        self.time_index = TimeIndex(directory / file_name(base_offset, "timeindex"), base_offset, fresh=fresh)
-        self.transaction_index = TransactionIndex(directory / file_name(base_offset, "txnindex"), fresh=fresh)
+        self.used = False
+        self.has_aborted = has_aborted and not fresh
+        """Whether there may be aborted transactions: if not, nobody looks for their index."""
+        self._size = size
+        self._log = log
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
         # In memory only, as in Kafka: after a restart the next entry comes later than it would have.
         self._bytes_since_index_entry = 0
         self._first_timestamp_ms: int | None = None
-        # Directories whose new names the first sync makes durable.
-        self._unsynced_names = [directory, *new_names_in] if fresh else []
-        self.max_timestamp_ms = -1
-        self.max_timestamp_offset = base_offset
+        self._max_timestamp_ms = UNKNOWN
+        self._max_timestamp_offset = base_offset
+        # Directories with new names, which the first sync makes durable beside the segment's own files.
+        self._unsynced_names: list[Path] | None = None
+        if fresh:
+            self._begin(new_names_in)
+
+    def _begin(self, new_names_in: Sequence[Path]) -> None:
+        """Nothing is on the disk yet."""
+        self._size, self._max_timestamp_ms = 0, -1
+        self._log = AppendFile(self.path("log"), 0)
+        self._offset_index = OffsetIndex(self.path("index"), self.base_offset, fresh=True)
+        self._time_index = TimeIndex(self.path("timeindex"), self.base_offset, fresh=True)
+        self._transaction_index = TransactionIndex(self.path("txnindex"), fresh=True)
+        self._unsynced_names = [self.directory, *new_names_in]
+
+    # -- its files ----------------------------------------------------------------------------------------------
+
+    def path(self, suffix: str) -> Path:
+        return self.directory / file_name(self.base_offset, suffix)
+
+    def paths(self) -> list[Path]:
+        """Every file of the segment that there can be."""
+        return [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
+
+    @property
+    def log(self) -> AppendFile:
+        log = self._log
+        if log is None:
+            log = self._log = AppendFile(self.path("log"), self.size)
+            OPEN_SEGMENTS.add(self)
+        return log
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            index = self._offset_index = OffsetIndex(self.path("index"), self.base_offset)
+            OPEN_SEGMENTS.add(self)
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            index = self._time_index = TimeIndex(self.path("timeindex"), self.base_offset)
+            OPEN_SEGMENTS.add(self)
+        return index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        index = self._transaction_index
+        if index is None:
+            index = self._transaction_index = TransactionIndex(self.path("txnindex"))
+            OPEN_SEGMENTS.add(self)
+        return index
+
+    def rest(self) -> None:
+        """Give back what the files need of memory and descriptors, unless there is something that only they know."""
+        log, indexes = self._log, (self._offset_index, self._time_index, self._transaction_index)
+        if log is not None and not log.can_be_forgotten:
+            return
+        if all(index is None or index.can_be_forgotten for index in indexes):
+            self.close()
+            self._size = self.size
+            self._log = self._offset_index = self._time_index = self._transaction_index = None
+
+    def close(self) -> None:
+        OPEN_SEGMENTS.forget(self)
+        for file in (self._log, self._offset_index, self._time_index, self._transaction_index):
+            if file is not None:
+                file.close()
+
+    # -- what is known of it ------------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        return self.log.size
+        log = self._log
+        if log is not None:
+            return log.size
+        if self._size == UNKNOWN:
+            self._size = file_size(self.path("log")) or 0
+        return self._size
 
     @property
     def first_timestamp_ms(self) -> int:
@@ -93,6 +197,43 @@ class Segment:
             self._first_timestamp_ms = known
         return known
 
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest timestamp, -1 when there is none."""
+        if self._max_timestamp_ms == UNKNOWN:
+            self.load_timestamps()
+        return self._max_timestamp_ms
+
+    @max_timestamp_ms.setter
+    def max_timestamp_ms(self, timestamp_ms: int) -> None:
+        self._max_timestamp_ms = timestamp_ms
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the batch that has the largest timestamp."""
+        if self._max_timestamp_ms == UNKNOWN:
+            self.load_timestamps()
+        return self._max_timestamp_offset
+
+    @max_timestamp_offset.setter
+    def max_timestamp_offset(self, offset: int) -> None:
+        self._max_timestamp_offset = offset
+
+    def load_timestamps(self) -> None:
+        """The largest timestamp of a segment that was sealed: the last entry of its time index."""
+        if self._time_index is None:
+            data = _end_of_file(
+                f"{self.directory}/{file_name(self.base_offset, 'timeindex')}", TIME_ENTRY_BYTES
+            )
+            if data.strip(b"\0"):
+                timestamp_ms, relative = TIME_ENTRY.unpack(data)
+                self._max_timestamp_ms, self._max_timestamp_offset = timestamp_ms, self.base_offset + relative
+                return
+        # There is none, or it is one that Kafka preallocated.
+        self._max_timestamp_ms, self._max_timestamp_offset = self.time_index.last()
+
+    # -- appending ----------------------------------------------------------------------------------------------
+
     def append(
         self,
         chunks: Sequence[Buffer],
@@ -103,6 +244,8 @@ class Segment:
         index_interval_bytes: int,
     ) -> int:
         """Write one batch and index it; returns its position."""
+        if self.offset_index.has_full_tail:
+            self.save_indexes()
         position = self.log.append(chunks, length)
         self.note_batch(position, length, last_offset, max_timestamp_ms, index_interval_bytes)
         return position
@@ -113,14 +256,19 @@ class Segment:
         """Index a batch that stands at ``position`` (``LogSegment.append``: the entry comes before the count)."""
         if position == 0:
             self._first_timestamp_ms = max_timestamp_ms
-        if max_timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = max_timestamp_ms
-            self.max_timestamp_offset = last_offset
+        if max_timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms = max_timestamp_ms
+            self._max_timestamp_offset = last_offset
         if self._bytes_since_index_entry > index_interval_bytes:
             self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self.time_index.maybe_append(self._max_timestamp_ms, self._max_timestamp_offset)
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += length
+
+    def note_aborted(self, entry: AbortedTransaction) -> None:
+        """List an aborted transaction whose marker stands here."""
+        self.transaction_index.append(entry)
+        self.has_aborted = True
 
     def index_is_full(self, index_bytes_max: int) -> bool:
         """No room for another entry; the time index keeps one place for its final entry."""
@@ -129,8 +277,11 @@ class Segment:
             or len(self.time_index) >= index_bytes_max // TIME_ENTRY_BYTES - 1
         )
 
+    # -- reading ------------------------------------------------------------------------------------------------
+
     def locate(self, offset: int) -> tuple[int, int] | None:
         """(position, size) of the batch that holds ``offset``, or of the next one when it was compacted away."""
+        self.used = True
         position = self.offset_index.position_at_or_before(offset)
         for last_offset, start, size in self._scan(position):
             if last_offset >= offset:
@@ -174,6 +325,25 @@ class Segment:
                 window = needed
             position += at
 
+    def headers(self, position: int = 0, window: int = SCAN_BYTES) -> Iterator[RecordBatch]:
+        """As ``batches``, but of a batch that is larger than the window only the header is read."""
+        end = self.size
+        while position < end:
+            chunk = self.log.read(position, window)
+            at = 0
+            while at < len(chunk):
+                needed = self._needed(chunk, at)
+                if position + at + needed > end:
+                    raise CorruptBatch(Reason.SHORT, f"the file ends inside the batch at {position + at}")
+                if at + needed <= len(chunk):
+                    yield RecordBatch.parse(chunk, at)
+                elif at == 0:
+                    yield RecordBatch.parse_header(chunk[:HEADER_BYTES])
+                else:
+                    break
+                at += needed
+            position += at
+
     @staticmethod
     def _needed(chunk: bytes, at: int) -> int:
         """How many bytes the batch at ``at`` takes, by its own word."""
@@ -189,15 +359,13 @@ class Segment:
         """
         self.load_timestamps()
         end_offset = self.base_offset
-        for batch in self.batches(self.offset_index.last_position()):
+        for batch in self.headers(self.offset_index.last_position()):
             end_offset = batch.last_offset + 1
-            if batch.max_timestamp > self.max_timestamp_ms:
-                self.max_timestamp_ms, self.max_timestamp_offset = batch.max_timestamp, batch.last_offset
+            if batch.max_timestamp > self._max_timestamp_ms:
+                self._max_timestamp_ms, self._max_timestamp_offset = batch.max_timestamp, batch.last_offset
         return end_offset
 
-    def load_timestamps(self) -> None:
-        """The largest timestamp of a segment that was sealed: the last entry of its time index."""
-        self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
+    # -- shortening, and the end --------------------------------------------------------------------------------
 
     def truncate(self, offset: int) -> None:
         """Cut every batch that holds ``offset`` or more."""
@@ -206,7 +374,8 @@ class Segment:
             self.log.truncate(found[0])
         self.offset_index.truncate(offset)
         self.time_index.truncate(offset)
-        self.transaction_index.truncate(offset)
+        if self.has_aborted:
+            self.transaction_index.truncate(offset)
         self.forget_batches()
         self.load_end()
 
@@ -220,15 +389,20 @@ class Segment:
         if self.size:
             self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.save_indexes()
+        OPEN_SEGMENTS.add(self)
 
     def save_indexes(self) -> None:
-        self.offset_index.save()
-        self.time_index.save()
+        """Let the index files have all entries so far; the time index first: without it the largest times are lost."""
+        for index in (self._time_index, self._offset_index):
+            if index is not None:
+                index.save()
 
     def sync(self) -> None:
-        """fsync all files of the segment, and once the directories that name them."""
-        self.log.sync()
-        self.transaction_index.sync()
+        """fsync all files of the segment, and once the directories that name them.
+
+        Any thread may call it. What was appended, and saved of the indexes, before the call is on the disk after it.
+        """
+        (self._log or AppendFile(self.path("log"), self._size)).sync()
         self.sync_indexes()
         while self._unsynced_names:
             sync_file(self._unsynced_names[0])
@@ -236,12 +410,15 @@ class Segment:
 
     def sync_indexes(self) -> None:
         """fsync what was saved of the indexes since the last time."""
-        self.offset_index.sync()
-        self.time_index.sync()
-
-    def close(self) -> None:
-        self.log.close()
-        self.transaction_index.close()
+        for suffix, index in (
+            ("txnindex", self._transaction_index),
+            ("index", self._offset_index),
+            ("timeindex", self._time_index),
+        ):
+            if index is not None:
+                index.sync()
+            elif suffix != "txnindex" or self.has_aborted:
+                sync_file(self.path(suffix))
 
     def delete(self) -> None:
         """Remove every file of the segment."""
@@ -264,11 +441,25 @@ class Segment:
 
     def swap_in(self) -> None:
         """Give the files of a compacted segment, which end in ``.swap``, their final names."""
-        for path in self.paths():
+        self.has_aborted = False
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
             swap = path.with_name(path.name + SWAP)
             if swap.exists():
                 rename(swap, path)
+                self.has_aborted = self.has_aborted or suffix == "txnindex"
 
-    def paths(self) -> list[Path]:
-        """Every file of the segment that there can be."""
-        return [self.directory / file_name(self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
+
+def _end_of_file(path: str, length: int) -> bytes:
+    """The last bytes of a file that ends with a whole number of so many; nothing of any other, or of none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.lseek(fd, 0, os.SEEK_END)
+            return os.pread(fd, length, size - length) if size >= length and size % length == 0 else b""
+        finally:
+            os.close(fd)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise StorageError(path, error) from error

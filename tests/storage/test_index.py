@@ -1,13 +1,15 @@
 """`.index`, `.timeindex` and `.txnindex`: what is written (storage.md §4 to §6), and what is found with it."""
 
+import os
 import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.index import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
+from storage.files import StorageError
+from storage.index import TAIL_ENTRIES, AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
 from storage.log import Log
 from tests.storage.conftest import MakeLog
 from tests.storage.logs import NOW_MS, aborted, append, assert_indexes_match_the_log, contents, data, end
@@ -110,6 +112,96 @@ def test_an_offset_is_searched_from_the_greatest_entry_that_is_not_above_it(
     assert index.offset_after_position(target) == (above[0] if above else None)
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(1, 500)), min_size=1, max_size=1500),
+    st.lists(st.integers(0, 1500), max_size=4),
+    st.lists(st.integers(-1, 80_000), min_size=1, max_size=20),
+)
+@settings(max_examples=30)
+def test_entries_are_found_wherever_they_are(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[int, int]],
+    saves: list[int],
+    targets: list[int],
+):
+    """In the file, in memory, or, when it was opened again, all in the file."""
+    folder = tmp_path_factory.mktemp("index")
+    index = OffsetIndex(folder / "index", 100, fresh=True)
+    times = TimeIndex(folder / "timeindex", 100, fresh=True)
+    entries, offset, position = [(100, 0)], 100, 0
+    for number, (more_offsets, more_bytes) in enumerate(steps):
+        offset, position = offset + more_offsets, position + more_bytes
+        index.append(offset, position)
+        times.maybe_append(position, offset)
+        entries.append((offset, position))
+        if number in saves:
+            index.save()
+            times.save()
+    for target in targets:
+        known = max(entry for entry in entries if entry[0] <= max(target, 100))
+        assert index.position_at_or_before(max(target, 100)) == known[1]
+        after = [found for found, at in entries[1:] if at >= target]
+        assert index.offset_after_position(target) == (after[0] if after else None)
+        assert times.offset_at_or_before(target) == max(found for found, at in entries if at < max(target, 1))
+    index.save()
+    times.save()
+    again, times_again = OffsetIndex(folder / "index", 100), TimeIndex(folder / "timeindex", 100)
+    assert list(again.rows()) == list(index.rows()) == [(found - 100, at) for found, at in entries[1:]]
+    for target in targets:
+        assert again.position_at_or_before(target) == index.position_at_or_before(target)
+        assert times_again.offset_at_or_before(target) == times.offset_at_or_before(target)
+    cut = targets[0]
+    again.truncate(cut)
+    times_again.truncate(cut)
+    left = [(found - 100, at) for found, at in entries[1:] if found < cut]
+    assert list(again.rows()) == list(OffsetIndex(folder / "index", 100).rows()) == left
+    assert list(times_again.rows()) == [(at, found) for found, at in left]
+
+
+def test_the_entries_of_a_full_tail_go_to_the_files(make_log: MakeLog, directory: Path):
+    log = make_log(index_interval_bytes=0)
+    for number in range(2 * TAIL_ENTRIES + 3):
+        append(log, timestamp_ms=NOW_MS + number)
+    assert (directory / f"{0:020d}.index").stat().st_size == 8 * 2 * TAIL_ENTRIES
+    assert (directory / f"{0:020d}.timeindex").stat().st_size == 12 * 2 * TAIL_ENTRIES
+    assert log.locate(5) == (-1, log.active, 5 * SIZE, SIZE)
+    found = log.find_timestamp(NOW_MS + 1000)
+    assert found is not None
+    assert found.offset == 1000
+    log.close(clean=True)
+    assert_indexes_match_the_log(log)
+
+
+def test_entries_wait_in_memory_until_somebody_wants_to_sync(make_log: MakeLog, directory: Path):
+    log = make_log(index_interval_bytes=0)
+    for number in range(5):
+        append(log, timestamp_ms=NOW_MS + number)
+    assert (directory / f"{0:020d}.index").stat().st_size == 0
+    log.flush_targets()
+    assert (directory / f"{0:020d}.index").stat().st_size == 8 * 4
+    assert (directory / f"{0:020d}.timeindex").stat().st_size == 12 * 4
+
+
+def test_an_index_that_became_shorter_is_a_storage_error(tmp_path: Path):
+    """Not a crash, as with a mapping."""
+    path = tmp_path / "0.index"
+    path.write_bytes(b"".join(struct.pack(">ii", n, n) for n in range(1, 5000)))
+    index = OffsetIndex(path, 0)
+    assert index.position_at_or_before(4321) == 4321
+    os.truncate(path, 8)
+    with pytest.raises(StorageError, match=r"0\.index"):
+        index.position_at_or_before(4321)
+
+
+def test_what_does_not_rise_is_not_counted(tmp_path: Path):
+    """A power cut may leave zeros, or another file's past, in the middle of what was not synced."""
+    path, times = tmp_path / "0.index", tmp_path / "0.timeindex"
+    path.write_bytes(struct.pack(">8i", 1, 10, 2, 20, 0, 0, 4, 40))
+    times.write_bytes(struct.pack(">qiqiqi", 100, 1, 0, 0, 300, 3))
+    assert [OffsetIndex(path, 50).count_below(offset) for offset in (0, 51, 52, 53, 99)] == [0, 0, 1, 2, 2]
+    assert [TimeIndex(times, 50).count_below(offset) for offset in (51, 52, 99)] == [0, 1, 1]
+
+
 def test_an_index_that_was_saved_reads_the_same(tmp_path: Path):
     written = OffsetIndex(tmp_path / "a.index", 1000, fresh=True)
     times = TimeIndex(tmp_path / "a.timeindex", 1000, fresh=True)
@@ -120,8 +212,7 @@ def test_an_index_that_was_saved_reads_the_same(tmp_path: Path):
     times.save()
     read = OffsetIndex(tmp_path / "a.index", 1000)
     assert len(read) == 999
-    assert list(read.offsets) == list(written.offsets)
-    assert list(read.positions) == list(written.positions)
+    assert list(read.rows()) == list(written.rows()) == [(n * 3, n * 2**21) for n in range(1, 1000)]
     assert (tmp_path / "a.index").read_bytes()[:8] == struct.pack(">ii", 3, 2**21)
     assert (tmp_path / "a.timeindex").read_bytes()[:12] == struct.pack(">qi", NOW_MS + 1, 1)
     assert TimeIndex(tmp_path / "a.timeindex", 1000).last() == (NOW_MS + 999, 1999)
@@ -133,9 +224,13 @@ def test_the_zeros_of_a_preallocated_index_are_no_entries(tmp_path: Path, entrie
     path = tmp_path / "0.index"
     path.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries) + bytes(10_485_760))
     index = OffsetIndex(path, 0)
-    assert list(zip(index.offsets, index.positions, strict=True)) == []  # not loaded before it is needed
     assert len(index) == len(entries)
-    assert list(zip(index.offsets, index.positions, strict=True)) == entries
+    assert list(index.rows()) == entries
+    assert index.last_position() == (entries[-1][1] if entries else 0)
+    # The next entry takes the place of the zeros.
+    index.append(1 << 25, 1 << 26)
+    index.save()
+    assert list(struct.iter_unpack(">ii", path.read_bytes())) == [*entries, (1 << 25, 1 << 26)]
 
 
 @pytest.mark.parametrize("entries", [[], [(NOW_MS, 1)], [(256, 256), (1 << 24, 512)], [(0, 0), (1, 5)]])
@@ -146,7 +241,10 @@ def test_the_zeros_of_a_preallocated_time_index_are_no_entries(
     path.write_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries) + bytes(10_485_756))
     index = TimeIndex(path, 0)
     assert len(index) == len(entries)
-    assert list(zip(index.timestamps, index.offsets, strict=True)) == entries
+    assert list(index.rows()) == entries
+    assert index.last() == (entries[-1] if entries else (-1, 0))
+    index.save()
+    assert path.stat().st_size == 12 * len(entries)
 
 
 def test_a_record_of_the_first_millisecond_of_1970_keeps_its_time_entry(tmp_path: Path):
@@ -200,6 +298,7 @@ def test_the_entry_is_in_the_segment_that_holds_the_marker(make_log: MakeLog, di
         pytest.param(struct.pack(">hqqqq", 1, 1, 101, 102, 103), id="a version of the future"),
         pytest.param(struct.pack(">hqqqq", 0, 1, 1, 2, 3), id="a marker before the segment"),
         pytest.param(2 * struct.pack(">hqqqq", 0, 1, 101, 102, 103), id="markers that do not rise"),
+        pytest.param(bytes(34), id="zeros"),
     ],
 )
 def test_a_damaged_transaction_index_is_recognised(tmp_path: Path, damage: bytes):

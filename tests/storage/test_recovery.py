@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from protocol.records.producer_snapshot import decode
-from storage.files import StorageError
+from storage.files import StorageError, remove_all
 from storage.log import Log
 from tests.storage.conftest import MakeLog
 from tests.storage.logs import (
@@ -128,17 +128,21 @@ def test_after_a_kill_indexes_and_producers_are_rebuilt(three_segments: Log, dir
 
 
 @pytest.mark.parametrize(
-    ("recovery_point", "first"), [(0, 0), (3, 0), (4, 4), (7, 4), (8, 8), (10, 8), (99, 8)]
+    ("recovery_point", "first", "scanned"),
+    [(0, 0, 10), (3, 0, 8), (4, 0, 7), (5, 4, 6), (7, 4, 4), (8, 4, 3), (9, 8, 2), (10, 8, 2), (99, 8, 2)],
 )
-def test_only_segments_from_the_recovery_point_on_are_read(
-    three_segments: Log, recovery_point: int, first: int
+def test_only_batches_from_the_recovery_point_on_are_read(
+    three_segments: Log, recovery_point: int, first: int, scanned: int
 ):
+    """From the last index entry below it on: segments 0 and 4 were sealed, the entries of segment 8 were in memory."""
     recovered = reopen(three_segments, clean=False, recovery_point=recovery_point)
     assert recovered.first_scanned == first
-    assert recovered.scanned_bytes == (10 - first) * SIZE
+    assert recovered.scanned_bytes == scanned * SIZE
     assert recovered.log.flushed_offset == min(recovery_point, 10)
     assert offsets(recovered.log) == list(range(10))
     assert recovered.log.producers.entries[1].last_sequence == 9
+    recovered.log.close(clean=True)
+    assert_indexes_match_the_log(recovered.log)
 
 
 @pytest.mark.parametrize("torn", [1, 11, 60, 61, SIZE - 1])
@@ -280,8 +284,16 @@ def test_files_awaiting_removal_are_removed(three_segments: Log, directory: Path
     ]
     for leftover in leftovers:
         (directory / leftover).write_bytes(b"leftover")
-    assert offsets(reopen(three_segments).log) == list(range(10))
+    recovered = reopen(three_segments)
+    assert offsets(recovered.log) == list(range(10))
+    # Big files may take long to remove: that is for whoever opened the log.
+    assert recovered.doomed == [
+        directory / name(0, "log.cleaned.deleted"),
+        directory / name(2, "log.deleted"),
+    ]
+    remove_all(recovered.doomed)
     assert not any((directory / leftover).exists() for leftover in leftovers)
+    assert list(directory.glob("*.deleted")) == []
 
 
 def swap(directory: Path, base: int, content: bytes) -> None:

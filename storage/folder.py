@@ -1,0 +1,126 @@
+"""A partition's folder as it is found: which files there are, and what deletions and compactions left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage.files import AppendFile, remove, rename
+from storage.segment import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, Segment, file_name
+
+OFFSET_DIGITS = 20
+TEMPORARY = ".tmp"
+
+
+@dataclass(slots=True)
+class Folder:
+    """The files of a partition, from one look at its directory."""
+
+    path: Path
+    sizes: dict[int, int] = field(default_factory=dict)
+    """Of the ``.log`` files, by base offset."""
+    by_suffix: dict[str, set[int]] = field(default_factory=dict)
+    """``index`` -> the offsets in the names of such files; others are nobody's business here."""
+    others: dict[str, int] = field(default_factory=dict)
+    """Names without an offset, and their sizes."""
+    doomed: list[Path] = field(default_factory=list)
+    """Files that are out of the log and may be big: to be removed where nobody waits."""
+
+    def offsets(self, suffix: str) -> set[int]:
+        return self.by_suffix.get(suffix, set())
+
+    def look(self) -> None:
+        """Raises FileNotFoundError where there is no directory."""
+        self.sizes.clear()
+        self.by_suffix.clear()
+        self.others.clear()
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                name = entry.name
+                digits, _, suffix = name.partition(".")
+                if len(digits) != OFFSET_DIGITS or not (digits.isascii() and digits.isdecimal()):
+                    self.others[name] = entry.stat(follow_symlinks=False).st_size
+                    continue
+                offset = int(digits)
+                self.by_suffix.setdefault(suffix, set()).add(offset)
+                if suffix == "log":
+                    self.sizes[offset] = entry.stat().st_size
+
+    def names(self, ending: str) -> Iterator[tuple[int, str]]:
+        """(offset, suffix) of the files whose names end like this."""
+        for suffix in [suffix for suffix in self.by_suffix if f".{suffix}".endswith(ending)]:
+            for offset in sorted(self.by_suffix[suffix]):
+                yield offset, suffix
+
+    def remove(self, ending: str) -> None:
+        """Remove the files whose names end like this."""
+        for offset, suffix in self.names(ending):
+            self._take(offset, suffix)
+
+    def _take(self, offset: int, suffix: str) -> None:
+        """Take a file out: big ones are only renamed, small ones go at once."""
+        path = self.path / file_name(offset, suffix)
+        if not suffix.startswith("log"):
+            remove(path)
+        elif suffix.endswith(DELETED):
+            self.doomed.append(path)
+        else:
+            self.doomed.append(path.with_name(path.name + DELETED))
+            rename(path, self.doomed[-1])
+
+    # -- what was going on when the process ended ---------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Finish what a deletion or a compaction was doing when the process ended, and remove indexes without a log."""
+        if len(self.by_suffix) > sum(map(self.by_suffix.__contains__, (*SEGMENT_SUFFIXES, "snapshot"))):
+            self._finish_changes()
+            self.look()
+        for name in [name for name in self.others if name.endswith(TEMPORARY)]:
+            remove(self.path / name)
+            del self.others[name]
+        for suffix in SEGMENT_SUFFIXES[1:]:
+            for offset in self.offsets(suffix) - self.sizes.keys():
+                remove(self.path / file_name(offset, suffix))
+                self.by_suffix[suffix].discard(offset)
+
+    def _finish_changes(self) -> None:
+        cleaned = {offset for offset, _ in self.names(CLEANED)}
+        for ending in (DELETED, CLEANED, TEMPORARY):
+            self.remove(ending)
+        # A swap from where on another file was still being cleaned belongs to a compaction that had not finished.
+        swaps = set()
+        for offset, suffix in list(self.names(SWAP)):
+            if cleaned and offset >= min(cleaned):
+                self._take(offset, suffix)
+            else:
+                swaps.add(offset)
+        if swaps:
+            self._swap_in(swaps)
+
+    def _swap_in(self, swaps: set[int]) -> None:
+        """Compacted segments take the place of those whose offsets they cover.
+
+        The log's own file comes first: while it ends in ``.swap``, all of the segment that it replaces is in the way;
+        once it does not, what is there belongs to the new one.
+        """
+        whole = self.offsets(f"log{SWAP}") & swaps
+        if whole:
+            end = max(max(self._end_of_swap(offset), offset + 1) for offset in whole)
+            for suffix in SEGMENT_SUFFIXES:
+                for offset in self.offsets(suffix):
+                    if min(whole) <= offset < end:
+                        self._take(offset, suffix)
+        for offset in swaps:
+            Segment(self.path, offset, created_ms=0).swap_in()
+
+    def _end_of_swap(self, offset: int) -> int:
+        """The offset after the last batch of a segment whose ``.log`` has not its final name yet."""
+        end = offset
+        log = AppendFile(self.path / file_name(offset, f"log{SWAP}"))
+        segment = Segment(self.path, offset, created_ms=0, log=log)
+        for batch in segment.headers():
+            end = batch.last_offset + 1
+        segment.close()
+        return end

@@ -1,0 +1,168 @@
+"""The segments of one log, and in compact arrays what searches over all of them need: there may be 100,000."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+
+from storage.segment import Segment
+
+
+class SegmentList:
+    """Segments in the order of their offsets. All but the last are sealed: neither their size nor their times change."""
+
+    __slots__ = ("_aborting", "_bases", "_latest", "_running_latest", "_starts", "all")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self.all = segments
+        self._bases = array("q", [segment.base_offset for segment in segments])
+        # Each of the following is made when somebody asks for the first time.
+        # Where each segment begins if all stood in one file; what is dropped from its beginning leaves the rest alone.
+        self._starts: array[int] | None = None
+        # Of the sealed segments, the largest timestamps, and the largest of all up to each.
+        self._latest: array[int] | None = None
+        self._running_latest: array[int] = array("q")
+        # Base offsets of the segments that may list aborted transactions.
+        self._aborting: list[int] | None = None
+
+    # -- by offset ----------------------------------------------------------------------------------------------
+
+    def index_of(self, offset: int) -> int:
+        """The index of the segment whose range holds ``offset``."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def next_base(self, index: int) -> int | None:
+        """Where the segment after this one begins; None after the last."""
+        return self._bases[index + 1] if index + 1 < len(self._bases) else None
+
+    # -- by size ------------------------------------------------------------------------------------------------
+
+    def _loaded_starts(self) -> array[int]:
+        starts = self._starts
+        if starts is None:
+            sizes = (segment.size for segment in self.all[:-1])
+            starts = self._starts = array("q", accumulate(sizes, initial=0) if self.all else ())
+        return starts
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        if not self.all:
+            return 0
+        starts = self._loaded_starts()
+        return starts[-1] - starts[0] + self.all[-1].size
+
+    def bytes_from(self, first: int, last: int) -> int:
+        """Bytes of the segments from one to another, without that."""
+        starts = self._loaded_starts()
+        return starts[last] - starts[first]
+
+    # -- by time ------------------------------------------------------------------------------------------------
+
+    def _loaded_latest(self) -> array[int]:
+        latest = self._latest
+        if latest is None:
+            latest = self._latest = array("q", [segment.max_timestamp_ms for segment in self.all[:-1]])
+            self._running_latest = array("q", accumulate(latest, max))
+        return latest
+
+    def first_since(self, timestamp_ms: int) -> int:
+        """The index of the first segment that may hold a timestamp that is not smaller; the last one if none does."""
+        self._loaded_latest()
+        return bisect_left(self._running_latest, timestamp_ms)
+
+    def largest_timestamp_ms(self) -> int:
+        """Of all segments; -1 when there is none."""
+        if not self.all:
+            return -1
+        self._loaded_latest()
+        sealed = self._running_latest[-1] if self._running_latest else -1
+        return max(sealed, self.all[-1].max_timestamp_ms)
+
+    # -- by aborted transactions --------------------------------------------------------------------------------
+
+    def _loaded_aborting(self) -> list[int]:
+        aborting = self._aborting
+        if aborting is None:
+            aborting = self._aborting = [each.base_offset for each in self.all if each.has_aborted]
+        return aborting
+
+    def aborting_from(self, index: int) -> Iterator[Segment]:
+        """The segments from an index on that may list aborted transactions."""
+        aborting = self._loaded_aborting()
+        for at in range(bisect_left(aborting, self._bases[index]), len(aborting)):
+            yield self.all[self.index_of(aborting[at])]
+
+    def note_aborted(self, segment: Segment) -> None:
+        """A segment lists an aborted transaction for the first time."""
+        if segment is self.all[-1] and self._aborting is not None:
+            self._aborting.append(segment.base_offset)
+        else:
+            self._aborting = None
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def append(self, segment: Segment) -> None:
+        """A new last segment; the one before it is sealed."""
+        if self.all:
+            sealed = self.all[-1]
+            if self._starts is not None:
+                self._starts.append(self._starts[-1] + sealed.size)
+            if self._latest is not None:
+                latest, running = sealed.max_timestamp_ms, self._running_latest
+                self._latest.append(latest)
+                running.append(max(latest, running[-1]) if running else latest)
+        else:
+            self._starts = self._latest = None
+        self.all.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def pop(self) -> Segment:
+        """Take the last segment; the one before it is open again."""
+        self._bases.pop()
+        if self._starts is not None:
+            self._starts.pop()
+        if self._latest:
+            self._latest.pop()
+            self._running_latest.pop()
+        self._aborting = None
+        return self.all.pop()
+
+    def take_out(self, first: int, end: int, instead: Segment | None) -> None:
+        """Take sealed segments out; another one may stand in their place."""
+        placed = [] if instead is None else [instead]
+        self._take_out_sizes(first, end, placed)
+        self._take_out_times(first, end, placed)
+        self.all[first:end] = placed
+        self._bases[first:end] = array("q", [segment.base_offset for segment in placed])
+        self._aborting = None
+
+    def _take_out_sizes(self, first: int, end: int, placed: list[Segment]) -> None:
+        starts = self._starts
+        if starts is None:
+            return
+        if first == 0 and not placed:
+            del starts[:end]
+            return
+        added = sum(segment.size for segment in placed)
+        less = starts[end] - starts[first] - added
+        later = array("q", [start - less for start in starts[end:]])
+        starts[first:] = array("q", [starts[first]] * len(placed)) + later
+
+    def _take_out_times(self, first: int, end: int, placed: list[Segment]) -> None:
+        latest, running = self._latest, self._running_latest
+        if latest is None:
+            return
+        latest[first:end] = array("q", [segment.max_timestamp_ms for segment in placed])
+        running[first:end] = array("q", [-1] * len(placed))
+        largest = running[first - 1] if first else -1
+        for index in range(first, len(latest)):
+            largest = max(largest, latest[index])
+            if index >= first + len(placed) and running[index] == largest:
+                break  # from here on nothing that is gone was the largest
+            running[index] = largest
+
+
+__all__ = ["SegmentList"]
