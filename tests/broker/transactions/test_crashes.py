@@ -240,14 +240,17 @@ def stories_that_die_at_a_call(
         yield story
 
 
+@STRIDES
 @ROLLS
 @COMMIT_ORDERS
 @PROTOCOLS
 @VERDICTS
 def test_a_kill_between_any_two_system_calls_leaves_all_or_nothing(
-    tmp_path, rolls, order, version, committed
+    tmp_path, stride, rolls, order, version, committed
 ):
-    for story in stories_that_die_at_each_call(tmp_path, order, version, rolls=rolls, committed=committed):
+    for story in stories_that_die_at_a_call(
+        tmp_path, order, version, stride=stride if rolls else 1, rolls=rolls, committed=committed
+    ):
         story.world.crash()
         story.world.start()
         story.check_all_or_nothing(committed=committed)
