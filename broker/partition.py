@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from pathlib import Path
 from typing import NamedTuple
 
 from broker.clock import Clock
@@ -420,3 +421,10 @@ class Partition:
             self.upkeep.log_start_moved(self)
             self.notify()
         return ErrorCode.none, self.log.log_start_offset
+
+    def drop_oldest(self, segments: int) -> list[Path]:
+        """Take so many segments off the beginning of the log; returns their files, which may go later (`Log`)."""
+        paths = self.log.drop_oldest(segments, self._clock.now_ms())
+        self.upkeep.log_start_moved(self)
+        self.notify()
+        return paths

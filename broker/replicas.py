@@ -87,6 +87,20 @@ class Replicas(MetadataListener):
         """The partitions that somebody has asked for so far."""
         return iter(tuple(self._partitions.values()))
 
+    def unopened(self) -> list[PartitionKey]:
+        """Partitions that nobody has asked for since the start, whether there is a folder or not."""
+        return [
+            (topic.name, state.index)
+            for topic in self._metadata.topics.values()
+            for state in topic.partitions
+            if (topic.name, state.index) not in self._partitions
+        ]
+
+    def open_existing(self, topic: str, index: int) -> None:
+        """Open a partition, if it still exists and has a folder: something of it may have had its time."""
+        if self.directory.partition_path(topic, index).is_dir():
+            self.get(topic, index)
+
     def add_upkeep(self, upkeep: Upkeep) -> None:
         """From now on, and of the partitions that are open already, somebody wants to know what happens to them."""
         self._upkeep.members.append(upkeep)
@@ -246,8 +260,8 @@ class Replicas(MetadataListener):
         return future
 
     def start_timers(self) -> None:
-        """Flushing and checkpoints, and the expiry of idle producers at Kafka's interval."""
-        self._flushing.start()
+        """Flushing and all else that looks after partitions, and the expiry of idle producers at Kafka's interval."""
+        self._upkeep.start()
         expiry_ms = self._config.producer_id_expiration_check_interval_ms
         self._timers = [Periodic(self._clock, expiry_ms, self.expire_producers, Domain.PRODUCERS)]
 

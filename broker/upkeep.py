@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 class Upkeep:
     """Told by `Replicas`, on the loop. All of it is quick; long work goes to a thread (`Replicas.in_background`)."""
 
+    def start(self) -> None:
+        """Clients are served from now on: timers may be set. Events may come before."""
+
     def opened(self, partition: Partition) -> None:
         """A partition's log was opened; nothing is told of it before."""
 
@@ -43,6 +46,9 @@ class Everybody(Upkeep):
 
     def __init__(self) -> None:
         self.members: list[Upkeep] = []
+
+    def start(self) -> None:
+        self._tell(lambda member: member.start())
 
     def opened(self, partition: Partition) -> None:
         self._tell(lambda member: member.opened(partition))

@@ -1,0 +1,253 @@
+"""Deletes the segments that have had their time (`storage.retention` says which), a few in each turn of the loop.
+
+Kafka looks at every log each ``log.retention.check.interval.ms``, and at the compacted ones each
+``log.cleaner.backoff.ms``. The same moments count here, but at each of them only those logs are looked at for which
+something can have changed: their time has come, they were written to and have a size limit, their log start or their
+settings were changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.clock import Clock, Domain, Periodic, Timer
+from broker.logging import get_logger
+from broker.upkeep import Upkeep
+from storage.directory import PartitionKey
+from storage.files import StorageError, remove
+from storage.retention import Ageing, Expired, Reason
+from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.partition import Partition
+    from broker.replicas import Replicas
+
+log_events = get_logger()
+
+WORK_PER_TURN: Final = 16
+"""How many logs are looked at, or segments taken out, in one turn of the loop: about 2 ms."""
+OPENED_PER_TURN: Final = 4
+"""How many partitions are opened in one turn of the loop, once, of those that nobody has asked for since the start."""
+NOW: Final = 0
+"""Due at the next check."""
+
+
+class _Queue:
+    """Logs by the time from which on they must be looked at."""
+
+    def __init__(self) -> None:
+        self._due: dict[Partition, int] = {}
+        self._heap: list[tuple[int, int, Partition]] = []
+        self._arrivals = count()
+
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._due
+
+    def put(self, partition: Partition, due_ms: int) -> None:
+        """Replaces what was known of the partition."""
+        if self._due.get(partition) != due_ms:
+            self._due[partition] = due_ms
+            heappush(self._heap, (due_ms, next(self._arrivals), partition))
+
+    def drop(self, partition: Partition) -> None:
+        self._due.pop(partition, None)  # what is left in the heap is passed over in its time
+
+    def take(self, now_ms: int) -> Iterator[Partition]:
+        """Those that are due, each of them once."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            due_ms, _, partition = heappop(self._heap)
+            if self._due.get(partition) == due_ms:
+                del self._due[partition]
+                yield partition
+
+
+class Retention(Upkeep):
+    """Takes segments off the beginning of logs, by time, by size and below the log start."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, replicas: Replicas) -> None:
+        self._config = config
+        self._clock = clock
+        self._replicas = replicas
+        self._plain, self._compacted = _Queue(), _Queue()
+        self._work: dict[Partition, None] = {}
+        """Those that this check has come to, and has not finished."""
+        self._deleted: dict[Partition, dict[Reason, Expired]] = {}
+        """What was taken out of them so far."""
+        self._retired: dict[Partition, list[Path]] = {}
+        self._unopened: list[PartitionKey] = []
+        self._turn_timer: Timer | None = None
+        self._timers: set[Timer] = set()
+
+    def start(self) -> None:
+        """The first check comes after ``log.initial.task.delay.ms``, as in Kafka."""
+        self._later(self._config.log_initial_task_delay_ms, self._begin)
+        if self._config.log_cleaner_enable:
+            self._timers.add(self._periodic(self._config.log_cleaner_backoff_ms, self._compacted))
+
+    def _begin(self) -> None:
+        self._timers.add(self._periodic(self._config.log_retention_check_interval_ms, self._plain))
+        self._unopened = self._replicas.unopened()
+        self._check(self._plain)
+
+    def _periodic(self, interval_ms: int, queue: _Queue) -> Timer:
+        return Periodic(self._clock, interval_ms, partial(self._check, queue), Domain.RETENTION)
+
+    def _later(self, delay_ms: float, work: Callable[[], object]) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            work()
+
+        timer = self._clock.call_later_ms(delay_ms, due, Domain.RETENTION)
+        self._timers.add(timer)
+
+    async def close(self) -> None:
+        """Files that wait for their removal are removed when their log is opened again, as in Kafka."""
+        for timer in self._timers:
+            timer.cancel()
+        if self._turn_timer is not None:
+            self._turn_timer.cancel()
+        self._timers.clear()
+        self._work.clear()
+        self._unopened.clear()
+
+    # -- what happens to partitions -----------------------------------------------------------------------------
+
+    def opened(self, partition: Partition) -> None:
+        self._schedule(partition, NOW)
+
+    def written(self, partition: Partition) -> None:
+        """A log with a size limit may be too large now, and one without records may have some that are old already."""
+        queue = self._queue_of(partition)
+        if partition.log.config.retention_bytes >= 0 or partition not in queue:
+            queue.put(partition, NOW)
+
+    def log_start_moved(self, partition: Partition) -> None:
+        if partition not in self._work:
+            self._schedule(partition, NOW)
+
+    def configured(self, partition: Partition) -> None:
+        self._schedule(partition, NOW)
+
+    def gone(self, partition: Partition) -> None:
+        self._plain.drop(partition)
+        self._compacted.drop(partition)
+        self._work.pop(partition, None)
+        self._finish(partition)
+
+    def _queue_of(self, partition: Partition) -> _Queue:
+        return self._compacted if partition.log.config.compact else self._plain
+
+    def _schedule(self, partition: Partition, due_ms: int) -> None:
+        queue = self._queue_of(partition)
+        (self._plain if queue is self._compacted else self._compacted).drop(partition)
+        queue.put(partition, due_ms)
+
+    # -- a check ------------------------------------------------------------------------------------------------
+
+    def _check(self, queue: _Queue) -> None:
+        self._work.update(dict.fromkeys(queue.take(self._clock.now_ms())))
+        if self._turn_timer is None:
+            self._turn()
+
+    def _turn(self) -> None:
+        """A few milliseconds of work; the rest comes in the next turn of the loop."""
+        self._turn_timer = None
+        for key in self._unopened[-OPENED_PER_TURN:]:
+            self._replicas.open_existing(*key)  # `opened` is told of it
+        del self._unopened[-OPENED_PER_TURN:]
+        left = WORK_PER_TURN
+        while self._work and left > 0:
+            partition = next(iter(self._work))
+            try:
+                left -= 1 + self._look(partition, left)
+            except StorageError as error:
+                self._work.pop(partition)
+                partition.go_offline(error)
+        if self._work or self._unopened:
+            self._turn_timer = self._clock.call_later_ms(0, self._turn, Domain.RETENTION)
+
+    def _look(self, partition: Partition, segments_max: int) -> int:
+        """Delete what must go of one log, but no more than so many segments; how many these were."""
+        if not partition.log.exists:
+            del self._work[partition]
+            return 0
+        ageing = _ageing(partition)
+        config = partition.log.config
+        deletions = ageing.expired(config, self._clock.now_ms(), segments_max)
+        deleted = sum(deletion.segments for deletion in deletions)
+        if deleted:
+            self._delete(partition, deletions, deleted)
+        if deleted < segments_max:
+            del self._work[partition]
+            self._finish(partition)
+            self._look_again(partition)
+        return deleted
+
+    def _delete(self, partition: Partition, deletions: Iterable[Expired], segments: int) -> None:
+        paths = partition.drop_oldest(segments)
+        self._retired.setdefault(partition, []).extend(paths)
+        so_far = self._deleted.setdefault(partition, {})
+        for reason, number, size in deletions:
+            before = so_far.get(reason, Expired(reason, 0, 0))
+            so_far[reason] = Expired(reason, before.segments + number, before.size + size)
+
+    def _look_again(self, partition: Partition) -> None:
+        """At the next check if it grows unseen until then, else when its oldest segment has had its time."""
+        config = partition.log.config
+        limited = config.delete and config.retention_bytes >= 0
+        due_ms = NOW if limited and partition.unflushed else _ageing(partition).due_ms(config)
+        if due_ms is not None:
+            self._schedule(partition, due_ms)
+
+    def _finish(self, partition: Partition) -> None:
+        """All that had to go is out of the log: say so, and remove the files after ``file.delete.delay.ms``."""
+        for reason, number, size in self._deleted.pop(partition, {}).values():
+            log_events.info(
+                "segments deleted",
+                topic=partition.topic,
+                partition=partition.index,
+                segments=number,
+                bytes=size,
+                reason=reason.value,
+                log_start_offset=partition.log_start_offset,
+            )
+        paths = self._retired.pop(partition, None)
+        if paths:
+            remove_them = partial(_remove_all, paths)
+            work: Callable[[], asyncio.Future[Any]] = partial(self._replicas.in_background, remove_them)
+            self._later(partition.log.config.file_delete_delay_ms, work)
+
+
+def _ageing(partition: Partition) -> Ageing[Segment]:
+    log = partition.log
+    return Ageing(
+        log.segments,
+        log.size,
+        log.log_start_offset,
+        log.log_end_offset,
+        partition.high_watermark,
+        _modified_ms,
+    )
+
+
+def _modified_ms(segment: Segment) -> int:
+    path = segment.paths()[0]
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except OSError as error:
+        raise StorageError(path, error) from error
+
+
+def _remove_all(paths: list[Path]) -> None:
+    for path in paths:
+        try:
+            remove(path)
+        except StorageError as error:
+            log_events.warning("file cannot be removed", file=error.path, reason=str(error))

@@ -1,0 +1,125 @@
+"""Which of a log's oldest segments have had their time, and when to look again (`UnifiedLog.deleteOldSegments`).
+
+Pure: segments and settings in, numbers out. Three rules, in Kafka's order, each of which takes segments from the
+beginning until one must stay: all of its offsets lie below the log start; more than ``retention.bytes`` remain without
+it; its newest record is older than ``retention.ms``. Nothing at or beyond the high watermark goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from storage.config import LogConfig
+
+
+class Reason(Enum):
+    """Why segments go."""
+
+    LOG_START = "log start offset"
+    SIZE = "retention.bytes"
+    TIME = "retention.ms"
+
+
+class AnySegment(Protocol):
+    """What is looked at of a segment."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of its ``.log``."""
+        ...
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """Of its records, -1 where none has any."""
+        ...
+
+
+S = TypeVar("S", bound=AnySegment)
+
+
+class Expired(NamedTuple):
+    """The next so many of the oldest segments, ``size`` bytes in all."""
+
+    reason: Reason
+    segments: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ageing(Generic[S]):
+    """A log as retention sees it. The last of its segments is the active one."""
+
+    segments: Sequence[S]
+    size: int
+    """Bytes of all segments."""
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    modified_ms: Callable[[S], int]
+    """When a segment was written to last: asked only where no record says anything about time."""
+
+    def expired(self, config: LogConfig, now_ms: int, limit: int) -> list[Expired]:
+        """What goes now, the oldest first, at most ``limit`` segments. If it is all of them, a new one has to begin.
+
+        Without ``delete`` in ``cleanup.policy`` only what lies below the log start goes (DeleteRecords).
+        """
+        found: list[Expired] = []
+        first = self._take(found, Reason.LOG_START, 0, limit, self._is_below_log_start)
+        if config.delete and config.retention_bytes >= 0:
+            spare = self.size - sum(each.size for each in found) - config.retention_bytes
+
+            def too_much(index: int) -> bool:
+                nonlocal spare
+                spare -= self.segments[index].size
+                return spare >= 0
+
+            first = self._take(found, Reason.SIZE, first, limit, too_much)
+        if config.delete and config.retention_ms >= 0:
+            oldest_ms = now_ms - config.retention_ms
+            self._take(found, Reason.TIME, first, limit, lambda index: self._time_of(index) < oldest_ms)
+        return found
+
+    def due_ms(self, config: LogConfig) -> int | None:
+        """When time alone makes the oldest segment go; None if it never does. Later records may put it off."""
+        if not config.delete or config.retention_ms < 0 or self._is_empty_end(0):
+            return None
+        return self._time_of(0) + config.retention_ms + 1
+
+    def _take(
+        self, found: list[Expired], reason: Reason, first: int, limit: int, goes: Callable[[int], bool]
+    ) -> int:
+        """Apply one rule from a segment on; the index of the first that stays."""
+        index, size = first, 0
+        end = min(limit, len(self.segments))
+        while index < end and self._may_go(index) and goes(index):
+            size += self.segments[index].size
+            index += 1
+        if index > first:
+            found.append(Expired(reason, index - first, size))
+        return index
+
+    def _may_go(self, index: int) -> bool:
+        return self._end_of(index) <= self.high_watermark and not self._is_empty_end(index)
+
+    def _is_empty_end(self, index: int) -> bool:
+        """An active segment without records is left alone: another one like it would take its place."""
+        return index >= len(self.segments) - 1 and (not self.segments or self.segments[index].size == 0)
+
+    def _end_of(self, index: int) -> int:
+        """The offset before which a segment ends."""
+        following = index + 1
+        return self.segments[following].base_offset if following < len(self.segments) else self.log_end_offset
+
+    def _is_below_log_start(self, index: int) -> bool:
+        return index + 1 < len(self.segments) and self._end_of(index) <= self.log_start_offset
+
+    def _time_of(self, index: int) -> int:
+        segment = self.segments[index]
+        timestamp_ms = segment.max_timestamp_ms
+        return timestamp_ms if timestamp_ms >= 0 else self.modified_ms(segment)
