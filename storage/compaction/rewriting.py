@@ -342,8 +342,8 @@ class _Writer:
             sync_file(path)
         try:
             files.system.fsync(self._fd)
-            modified_ns = last_source.stat().st_mtime_ns
-            files.system.utime(self._log, ns=(modified_ns, modified_ns))
+            modified_s = last_source.stat().st_mtime
+            files.system.utime(self._log, (modified_s, modified_s))
         except OSError as error:
             raise StorageError(self._log, error) from error
         self._close()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterable
+
+from broker.crash import on_passage
+from protocol.batch import Record, batches, parse_end_txn_marker
 from storage.compaction.choice import Compactable, compactable, first_dirty_offset
 from storage.compaction.filtering import LastRecord, Rules
 from storage.compaction.grouping import Source
@@ -71,3 +76,66 @@ def compact(
         install(log, group, work, now_ms)
     work.finish()
     return work.end_offset
+
+
+class Killed(BaseException):
+    """Where the process would have died: nothing that catches errors catches this."""
+
+
+class Countdown:
+    """Lets so many system calls pass and none after them, as a kill does."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    def __call__(self, name: str) -> None:
+        self.calls -= 1
+        if self.calls < 0:
+            raise Killed(name)
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many system calls change a file during ``work``."""
+    passages = []
+    with on_passage(passages.append):
+        work()
+    return len(passages)
+
+
+def killed_after(calls: int, work: Callable[[], object]) -> None:
+    with contextlib.suppress(Killed), on_passage(Countdown(calls)):
+        work()
+
+
+def consumed(log: Log, *, read_committed: bool) -> list[Record]:
+    """What a consumer shows that reads the log from its start, some batches at a time (the Java client's algorithm)."""
+    records: list[Record] = []
+    offset = log.log_start_offset
+    unstable = log.producers.first_unstable_offset(log.log_end_offset)
+    end_offset = log.log_end_offset if unstable is None or not read_committed else unstable
+    while (span := log.read(offset, end_offset, 300, whole_first_batch=True)) is not None:
+        found = log.aborted_transactions(offset, span) if read_committed else []
+        coming = sorted(found, key=lambda entry: entry.first_offset)
+        aborted: set[int] = set()
+        for batch in batches(span.bytes()):
+            while coming and coming[0].first_offset <= batch.last_offset:
+                aborted.add(coming.pop(0).producer_id)
+            offset = batch.next_offset
+            if batch.is_control:
+                marker = parse_end_txn_marker(batch)
+                if marker is not None and not marker.committed:
+                    aborted.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in aborted):
+                records += batch.records()
+    return records
+
+
+def latest(records: Iterable[Record]) -> dict[bytes, tuple[int, bytes]]:
+    """Of each key the last record, less what a tombstone has removed."""
+    found: dict[bytes, tuple[int, bytes]] = {}
+    for record in records:
+        assert record.key is not None
+        found.pop(record.key, None)
+        if record.value is not None:
+            found[record.key] = (record.offset, record.value)
+    return found

@@ -1,0 +1,163 @@
+"""Killed between any two system calls of a compaction, or of the recovery after it: no record is lost or doubled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from protocol.batch import Record
+from storage.config import LogConfig
+from storage.log import Log
+from storage.recovery import open_log
+from tests.storage.compacting import calls_of, compact, consumed, killed_after, latest
+from tests.storage.logs import NOW_MS, TOPIC_ID, end, options
+from tests.storage.test_compaction import keyed
+
+CONFIG = LogConfig(
+    cleanup_policy=("compact",), segment_bytes=600, delete_retention_ms=1000, index_interval_bytes=100
+)
+LATER_MS = NOW_MS + 5000
+
+
+class Before(NamedTuple):
+    """A folder at rest, and what it says."""
+
+    folder: Path
+    end_offset: int
+    first_dirty: int
+    committed: dict[bytes, tuple[int, bytes]]
+    records: dict[int, Record]
+    last_batches: dict[int, tuple[int, int, int]]
+    """Of each producer: epoch, last sequence, last offset."""
+
+
+@pytest.fixture(scope="module")
+def room() -> Iterator[Path]:
+    """Memory, where there is some: this is not about the speed of a disk."""
+    where = next((room for room in ("/dev/shm",) if os.access(room, os.W_OK)), None)
+    with tempfile.TemporaryDirectory(prefix="compaction-", dir=where) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def before(room: Path) -> Before:
+    """A log that was compacted once, so that horizons have come, and is dirty again."""
+    folder = room / "before" / "topic-0"
+    log = Log(folder, TOPIC_ID, CONFIG)
+    first_dirty = 0
+    for turn in range(2):
+        for number in range(6):
+            sequence = 2 * (6 * turn + number)
+            keyed(log, (f"k{number % 4}", f"{turn}-{number}"), ("old", f"{turn}"), compression=number % 2)
+            keyed(
+                log,
+                (f"t{number % 3}", "in a transaction"),
+                (f"k{number % 5}", "x"),
+                producer=(7, 0, sequence),
+                transactional=True,
+            )
+            end(log, 7, committed=number % 3 != 1)
+            keyed(
+                log,
+                (f"gone{turn}", "v"),
+                (f"gone{turn}", None if number % 2 else "v"),
+                producer=(8 + turn, 0, 2 * number),
+            )
+        keyed(log, ("old", None))
+        log.roll(NOW_MS)
+        if turn == 0:
+            compacted = compact(log)
+            assert compacted is not None
+            first_dirty = compacted
+    log.close(clean=True)
+    opened = opening(folder, clean=True)
+    assert len(opened.segments) > 5
+    return Before(
+        folder,
+        opened.log_end_offset,
+        first_dirty,
+        latest(consumed(opened, read_committed=True)),
+        {record.offset: record for record in consumed(opened, read_committed=False)},
+        last_batches(opened),
+    )
+
+
+def opening(folder: Path, *, clean: bool = False, recovery_point: int = 0) -> Log:
+    return open_log(folder, options(clean, config=CONFIG, recovery_point=recovery_point)).log
+
+
+def last_batches(log: Log) -> dict[int, tuple[int, int, int]]:
+    return {entry.producer_id: entry[1:4] for entry in log.producers.snapshot()}
+
+
+def copy(before: Before, folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(before.folder, folder)
+    return folder
+
+
+def work_on(log: Log, before: Before) -> int | None:
+    return compact(log, before.first_dirty, now_ms=LATER_MS)
+
+
+def check(before: Before, folder: Path, recovery_point: int) -> None:
+    """The folder opens, and says what it said before, less what compaction may take."""
+    log = opening(folder, recovery_point=recovery_point)
+    assert (log.log_start_offset, log.log_end_offset) == (0, before.end_offset)
+    offsets = [(batch.base_offset, batch.last_offset) for batch in log.batches()]
+    assert all(last < base for (_, last), (base, _) in pairwise(offsets))
+    assert latest(consumed(log, read_committed=True)) == before.committed
+    for record in consumed(log, read_committed=False):
+        assert record == before.records[record.offset]
+    assert last_batches(log) == before.last_batches
+    # Big files are only renamed: they are removed where nobody waits.
+    names = {path.suffix for path in folder.iterdir() if not path.name.endswith(".deleted")}
+    assert names <= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ""}
+    log.close(clean=False)
+
+
+def points(before: Before, folder: Path) -> Iterator[int]:
+    log = opening(copy(before, folder), clean=True)
+    total = calls_of(lambda: work_on(log, before))
+    assert total > 50
+    yield from range(total + 1)
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_kill_between_any_two_system_calls(before: Before, room: Path, flushed: bool):
+    folder = room / "topic-0"
+    for calls in points(before, folder):
+        log = opening(copy(before, folder), clean=True)
+        killed_after(calls, lambda log=log: work_on(log, before))  # type: ignore[misc]
+        check(before, folder, before.end_offset if flushed else 0)
+        # What is left can be compacted as if nothing had been.
+        again = opening(folder, clean=True)
+        assert work_on(again, before) is not None
+        assert latest(consumed(again, read_committed=True)) == before.committed
+
+
+def test_a_kill_during_the_recovery_too(before: Before, room: Path):
+    folder = room / "topic-0"
+    half_done = room / "half-done"
+    checked = 0
+    for calls in points(before, folder):
+        log = opening(copy(before, folder), clean=True)
+        killed_after(calls, lambda log=log: work_on(log, before))  # type: ignore[misc]
+        if not list(folder.glob("*.swap")):
+            continue
+        shutil.rmtree(half_done, ignore_errors=True)
+        folder.rename(half_done)
+        for more in range(0, 12, 2):
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(half_done, folder)
+            killed_after(more, lambda: opening(folder))
+            check(before, folder, 0)
+            checked += 1
+    assert checked > 50
