@@ -23,7 +23,7 @@ from confluent_kafka import Consumer
 
 from tests.differential import batches
 from tests.support import raw
-from tests.support.clients import ConfluentProducer, eventually
+from tests.support.clients import PATIENCE, ConfluentProducer, eventually
 
 Body = dict[str, Any]
 NOT_YET = frozenset({3, 5, 6, 14, 15, 16, 51})
@@ -67,6 +67,9 @@ class Asked:
         answer = self.any(api, version, **body)
         assert not any(raw.error_codes(answer)), f"{api} {body}: {answer}"
         return answer
+
+    def has(self, api: str) -> bool:
+        return any(row["api_key"] == raw.API_KEYS[api] for row in self("api_versions", 0)["api_keys"])
 
     # ---- often asked
 
@@ -295,12 +298,15 @@ def _fill_idempotent(ask: Asked, now_ms: int) -> tuple[bytes, int]:
 
 
 def _change_settings(ask: Asked) -> None:
+    """With the APIs that the broker has."""
+    if ask.has("alter_client_quotas"):
+        entity = [{"entity_type": "client-id", "entity_name": "greedy"}]
+        ops = [{"key": "producer_byte_rate", "value": 1e6, "remove": False}]
+        ask("alter_client_quotas", 1, entries=[{"entity": entity, "ops": ops}], validate_only=False)
     changes = [("retention.ms", 0, "123456789"), ("max.message.bytes", 1, None)]
     rows = [{"name": name, "config_operation": what, "value": value} for name, what, value in changes]
     with_them = {"resource_type": TOPIC_RESOURCE, "resource_name": "orders", "configs": rows}
-    # A broker that does not have this API has the topic's settings as they were made.
-    apis = {row["api_key"] for row in ask("api_versions", 0)["api_keys"]}
-    if raw.API_KEYS["incremental_alter_configs"] in apis:
+    if ask.has("incremental_alter_configs"):
         ask("incremental_alter_configs", 1, resources=[with_them], validate_only=False)
 
 
@@ -331,6 +337,7 @@ def _fill_transactions(ask: Asked, bootstrap: str) -> None:
 def _fill_groups(ask: Asked, bootstrap: str) -> None:
     ask.commit_offset("simple", "plain", 1)
     config = {
+        **PATIENCE,
         "bootstrap.servers": bootstrap,
         "group.id": "readers",
         "auto.offset.reset": "earliest",
@@ -384,7 +391,7 @@ def _leave_open(ask: Asked, now_ms: int, transaction_version: int) -> OpenTransa
 
 
 def fill_compacted(host: str, port: int) -> None:
-    """A topic that its broker has cleaned: needs a cleaner that looks often (``log.cleaner.backoff.ms``)."""
+    """A topic with something to clean in every segment."""
     chance = random.Random(4)
     with Asked(host, port) as ask:
         ask.create(
@@ -402,6 +409,11 @@ def fill_compacted(host: str, port: int) -> None:
             # Time goes on by the records' own: each batch begins a new segment.
             ask.produce("compacted", batches.batch(values, ts=now_ms + 200 * number, keys=keys))
         ask.produce("compacted", batches.batch([b"last"], ts=now_ms + 2000, keys=[b"last"]))
+
+
+def await_cleaning(host: str, port: int) -> None:
+    """Until the compacted topic is cleaned: for a cleaner that looks often (``log.cleaner.backoff.ms``)."""
+    with Asked(host, port) as ask:
         eventually(lambda: _record_count(ask, "compacted") < 20, "the log is cleaned", within_s=PATIENCE_S)
 
 
@@ -430,6 +442,7 @@ def observe(host: str, port: int, groups: Iterable[str] = ("simple", "readers", 
                 for name, topic in sorted(topics.items())
             },
             "configs": _configs(ask, sorted(topics)),
+            "quotas": _quotas(ask),
             "groups": {group: _group(ask, group) for group in groups},
             "partitions": {
                 f"{name}-{index}": _partition(ask, name, index)
@@ -466,6 +479,12 @@ def _configs(ask: Asked, topics: Sequence[str]) -> Mapping[str, Any]:
         }
         for row in answer["results"]
     }
+
+
+def _quotas(ask: Asked) -> Any:
+    if not ask.has("describe_client_quotas"):
+        return None
+    return ask("describe_client_quotas", 1, components=[], strict=False)["entries"]
 
 
 def _group(ask: Asked, group: str) -> Body:

@@ -66,10 +66,13 @@ def _wait(oracle: Oracle) -> None:
         time.sleep(0.1)
 
 
-def _write_settings(directory: Path, port: int, properties: Mapping[str, str]) -> Path:
+def _write_settings(directory: Path, port: int, properties: Mapping[str, str], standalone: bool) -> Path:
     controller = raw.free_port()
+    quorum = {"controller.quorum.voters": f"1@127.0.0.1:{controller}"}
+    if standalone:
+        quorum = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}"}
     settings = SETTINGS | {
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        **quorum,
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": str(directory / "data"),
@@ -85,13 +88,16 @@ def format_directory(
     properties: Mapping[str, str] = {},
     *,
     transaction_version: int = 2,
-    arguments: tuple[str, ...] = (),
+    standalone: bool = False,
 ) -> Path:
-    """A settings file in ``home`` whose log directory is formatted; ``arguments`` are more of the tool's."""
-    settings = _write_settings(home, raw.free_port(), properties)
+    """A settings file in ``home`` whose log directory is formatted: as a quorum that the settings name, or (standalone)
+    as one whose voters stand in its log, which is what Kafka's quick start does."""
+    settings = _write_settings(home, raw.free_port(), properties, standalone)
     tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings)]
-    feature = ("--feature", f"transaction.version={transaction_version}")
-    command = [java(), "-Xmx1g", "-cp", kafka_classpath(), *tool, *feature, *arguments]
+    tool += ["--feature", f"transaction.version={transaction_version}"]
+    if standalone:
+        tool.append("--standalone")
+    command = [java(), "-Xmx1g", "-cp", kafka_classpath(), *tool]
     subprocess.run(command, check=True, capture_output=True, cwd=home)
     return settings
 

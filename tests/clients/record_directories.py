@@ -1,0 +1,79 @@
+"""Makes the directories that Apache Kafka wrote anew: python -m tests.clients.record_directories
+
+One is that of a node which was stopped, the other of one that was killed; beside each lies what clients saw of it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support import content
+from tests.support.content import Asked, Filled
+from tests.support.kafka_oracle import Oracle, format_directory, started
+
+DIRECTORIES = Path(__file__).parent / "directories"
+
+PROPERTIES = {
+    "log.cleaner.backoff.ms": "200",
+    # So that a kill leaves it behind.
+    "log.flush.start.offset.checkpoint.interval.ms": "500",
+    # Not the default: a coordinator has to count the partitions of its topic.
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "7",
+}
+
+
+def record_clean(home: Path) -> None:
+    """A snapshot of the metadata and a log behind it, all logs closed, the transaction index in several segments."""
+    often = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
+    with started(format_directory(home, PROPERTIES | often)) as oracle:
+        filled = content.fill(oracle.host, oracle.port)
+        content.fill_compacted(oracle.host, oracle.port)
+        content.await_cleaning(oracle.host, oracle.port)
+        save(home, "clean", oracle, filled)
+    snapshots = list((home / "data" / "__cluster_metadata-0").glob("*.checkpoint"))
+    assert max(path.name for path in snapshots) > f"{1:020d}", snapshots
+    pack(home, "clean")
+
+
+def record_killed(home: Path) -> None:
+    """Voters in the log, another level of a feature than at its format, indexes as long as they were made."""
+    with started(format_directory(home, PROPERTIES, transaction_version=0, standalone=True)) as oracle:
+        with Asked(oracle.host, oracle.port) as ask:
+            update = {"feature": "transaction.version", "max_version_level": 1, "upgrade_type": 1}
+            ask("update_features", 1, timeout=10_000, feature_updates=[update], validate_only=False)
+        filled = content.fill(oracle.host, oracle.port, transaction_version=1)
+        save(home, "killed", oracle, filled)
+        oracle.process.kill()
+        oracle.process.wait()
+    pack(home, "killed")
+
+
+def save(home: Path, name: str, oracle: Oracle, filled: Filled) -> None:
+    seen = content.observe(oracle.host, oracle.port)
+    epochs = content.leader_epochs(oracle.host, oracle.port)
+    text = json.dumps({"filled": json.loads(filled.text()), "seen": seen, "leader_epochs": epochs})
+    (home / f"{name}.json").write_text(text)
+
+
+def pack(home: Path, name: str) -> None:
+    """Indexes are ten megabytes of nothing: ``--sparse`` says so in a few bytes, and they stay holes when unpacked."""
+    DIRECTORIES.mkdir(exist_ok=True)
+    target = DIRECTORIES / f"{name}.tar.xz"
+    tar = ["tar", "--sparse", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "-cJf", str(target)]
+    subprocess.run([*tar, "-C", str(home), f"{name}.json", "data"], check=True)
+    print(f"{target}: {target.stat().st_size} bytes")
+
+
+def main() -> None:
+    for record in (record_clean, record_killed):
+        with tempfile.TemporaryDirectory(prefix="kafka-directory-") as home:
+            record(Path(home))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,290 @@
+"""Directories go from Apache Kafka 4.3.1 to Odradek, from Odradek to Kafka, and back.
+
+What Kafka wrote lies in ``directories/`` (`python -m tests.clients.record_directories` makes it anew): one node that was
+stopped and one that was killed, with what clients saw of them while they ran.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.metadata.files import LOG_DIRECTORY
+from broker.metadata.image import Image
+from broker.metadata.replay import replay
+from tests.clients.record_directories import DIRECTORIES
+from tests.differential import batches
+from tests.support import content, raw
+from tests.support.broker import Broker, StartBroker
+from tests.support.clients import ConfluentProducer, eventually, values
+from tests.support.content import Asked, Filled
+from tests.support.kafka_oracle import Oracle, started
+
+FEATURES_OF_OURS = {"metadata.version", "transaction.version"}
+
+
+@dataclass
+class Written:
+    """A directory that Kafka wrote, and what it served from it."""
+
+    home: Path
+    name: str
+
+    def __post_init__(self) -> None:
+        with tarfile.open(DIRECTORIES / f"{self.name}.tar.xz") as archive:
+            archive.extractall(self.home, filter="data")
+        recorded = json.loads((self.home / f"{self.name}.json").read_text())
+        self.filled = Filled.of(json.dumps(recorded["filled"]))
+        self.seen: dict[str, Any] = recorded["seen"]
+        self.leader_epochs: dict[str, int] = recorded["leader_epochs"]
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+
+@pytest.fixture(params=["clean", "killed"])
+def written(request: pytest.FixtureRequest, tmp_path: Path) -> Written:
+    home = tmp_path / "kafka"
+    home.mkdir()
+    return Written(home, request.param)
+
+
+@pytest.fixture
+def broker(written: Written, start_broker: StartBroker) -> Broker:
+    """Our broker on Kafka's directory, with none of Kafka's settings."""
+    return start_broker(data_dir=written.data)
+
+
+def metadata_of(data_dir: Path) -> Image:
+    image = Image()
+    replay(data_dir / LOG_DIRECTORY, image)
+    return image
+
+
+def test_the_indexes_of_a_killed_kafka_are_as_it_left_them(tmp_path: Path):
+    """Else the recovery that is tested here would not be that of Kafka's own files."""
+    written = Written(tmp_path, "killed")
+    index = written.data / "plain-0" / "00000000000000000000.index"
+    assert index.stat().st_size == 10 << 20
+    assert index.stat().st_blocks < 100
+    assert not (written.data / ".kafka_cleanshutdown").exists()
+
+
+def test_clients_see_all_that_they_saw_before(written: Written, broker: Broker):
+    """Topics, ids, settings, groups, and every batch at both isolation levels, byte for byte where it is not compressed."""
+    expected = written.seen
+    features = expected["features"]
+    expected["features"] = {name: features[name] for name in FEATURES_OF_OURS}
+    quotas, expected["quotas"] = expected["quotas"], None
+    seen = content.observe(broker.host, broker.port)
+    for part, what in expected.items():
+        assert seen[part] == what, part
+    assert written.filled.gone not in seen["topics"]
+    assert len(quotas) == 1
+
+    before = written.leader_epochs
+    after = content.leader_epochs(broker.host, broker.port)
+    assert set(after) == set(before)
+    assert [name for name in before if after[name] <= before[name]] == []
+
+    broker.terminate()
+    image = metadata_of(written.data)
+    features.pop("kraft.version", None)  # of the quorum: it stands in a control record
+    assert image.features == features, "levels that we do not have are kept for whoever has them"
+    assert [key[0] for key in image.kept].count("quota") == 1
+
+
+def test_the_directory_stays_who_it_is(written: Written, start_broker: StartBroker):
+    identity = (written.data / "meta.properties").read_text()
+    highest = metadata_of(written.data).next_producer_id
+    assert highest >= 1000
+    broker = start_broker(data_dir=written.data)
+    with Asked(broker.host, broker.port) as ask:
+        assert ask.producer_id()[0] >= highest
+    assert (written.data / "meta.properties").read_text() == identity
+
+
+def test_an_open_transaction_goes_on_and_is_committed_by_its_producer(written: Written, broker: Broker):
+    """Its id, epoch and sequences are known: the next batch is taken, an old one is not."""
+    filled = written.filled
+    assert content.undecided(broker.host, broker.port) == ["flow-0", "orders-0"]
+    with Asked(broker.host, broker.port) as ask:
+        end = ask.end_offset("flow")
+        more = content.continue_batch(filled.open, filled.now_ms)
+        version = 12 if filled.open.transaction_version == 2 else 9
+        for _ in range(2):
+            assert ask.produce("flow", more, version=version, transactional_id="open") == end
+        assert ask.committed("movers", "plain") == 2
+        ask.end_transaction(filled.open, committed=True)
+        eventually(lambda: ask.committed("movers", "plain") == 3, "its offset is committed")
+    eventually(lambda: content.undecided(broker.host, broker.port) == [], "nothing is undecided")
+    assert {"undecided", "more"} <= set(values(broker.bootstrap, "flow"))
+    assert "undecided" in values(broker.bootstrap, "orders")
+
+
+def test_an_open_transaction_is_aborted_by_its_producer_s_next_start(written: Written, broker: Broker):
+    producer = ConfluentProducer(broker.bootstrap, transactional_id=content.OPEN_ID)
+    producer.init()
+    eventually(lambda: content.undecided(broker.host, broker.port) == [], "nothing is undecided")
+    assert "undecided" not in values(broker.bootstrap, "flow")
+    assert "undecided" in values(broker.bootstrap, "flow", "read_uncommitted")
+    with Asked(broker.host, broker.port) as ask:
+        assert ask.committed("movers", "plain", stable=True) == 2
+    producer.begin()
+    producer.send("flow", ["new"])
+    producer.send_offsets("movers", {("plain", 0): 1})
+    producer.commit()
+    assert "new" in values(broker.bootstrap, "flow")
+    with Asked(broker.host, broker.port) as ask:
+        eventually(lambda: ask.committed("movers", "plain") == 1, "the new transaction's offset is committed")
+        # The old instance is fenced.
+        answer = ask.any(
+            "end_txn",
+            3,
+            transactional_id=content.OPEN_ID,
+            producer_id=written.filled.open.producer_id,
+            producer_epoch=written.filled.open.producer_epoch,
+            committed=True,
+        )
+        assert answer["error_code"] in (47, 90)
+
+
+def test_a_producer_s_last_batch_is_recognised_when_it_comes_again(written: Written, broker: Broker):
+    batch = base64.b64decode(written.filled.last_batch)
+    with Asked(broker.host, broker.port) as ask:
+        end = ask.end_offset("idempotent")
+        assert ask.produce("idempotent", batch) == written.filled.last_batch_offset
+        assert ask.end_offset("idempotent") == end == written.filled.last_batch_offset + 3
+
+
+def test_the_folder_of_a_deleted_topic_goes(written: Written, start_broker: StartBroker):
+    assert [path.name[-7:] for path in written.data.glob("gone-topic-0.*")] == ["-delete"]
+    start_broker(data_dir=written.data)
+    eventually(lambda: not list(written.data.glob("gone-topic-0*")), "the folder is removed")
+
+
+def test_life_goes_on_and_survives_restarts(written: Written, broker: Broker):
+    with Asked(broker.host, broker.port) as ask:
+        ask.create("more", 3)
+        ask("delete_topics", 4, topic_names=["segments"], timeout=10_000)
+        ask.commit_offset("readers", "codecs", 7)
+    for number in range(2):
+        ConfluentProducer(broker.bootstrap).send("more", [str(number)], partition=2)
+        (broker.kill if number else broker.terminate)()
+        broker.start()
+    expected = written.seen["partitions"]
+    seen = content.observe(broker.host, broker.port)
+    assert values(broker.bootstrap, "more") == ["0", "1"]
+    assert "segments" not in seen["topics"]
+    assert {name: seen["partitions"].get(name) for name in expected if name != "segments-0"} == {
+        name: what for name, what in expected.items() if name != "segments-0"
+    }
+    assert seen["groups"]["readers"]["offsets"]["codecs-0"][0] == 7
+
+
+# ---- Kafka starts on what we export
+
+
+@contextlib.contextmanager
+def kafka_on_export(source: Path, target: Path) -> Iterator[Oracle]:
+    """Export as a user would, and start Kafka with the settings that came with it."""
+    ports = ("--port", str(raw.free_port()), "--controller-port", str(raw.free_port()))
+    command = [sys.executable, "-I", "-m", "broker.export", "--data-dir", str(source), str(target), *ports]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    [settings] = re.findall(r"bin/kafka-server-start.sh (\S+)", done.stdout)
+    with started(Path(settings)) as oracle:
+        yield oracle
+
+
+def assert_same(expected: Mapping[str, Any], seen: Mapping[str, Any], *, but: Collection[str] = ()) -> None:
+    for part in expected:
+        if part not in but:
+            assert seen[part] == expected[part], part
+
+
+@pytest.mark.java
+@pytest.mark.xdist_group("jvm")
+def test_kafka_goes_on_where_we_stopped_and_we_where_kafka_stopped(start_broker: StartBroker, tmp_path: Path):
+    ours = start_broker()
+    filled = content.fill(ours.host, ours.port)
+    content.fill_compacted(ours.host, ours.port)
+    expected = content.observe(ours.host, ours.port)
+    epochs = content.leader_epochs(ours.host, ours.port)
+    ours.terminate()
+
+    exported = tmp_path / "exported"
+    with kafka_on_export(ours.data_dir, exported) as kafka:
+        assert "DUPLICATE_BROKER_REGISTRATION" not in kafka.log.read_text()
+        assert_same(expected, content.observe(kafka.host, kafka.port), but=["quotas"])
+        after = content.leader_epochs(kafka.host, kafka.port)
+        assert [name for name in epochs if after[name] <= epochs[name]] == []
+        finish_and_go_on(kafka, filled)
+        expected = content.observe(kafka.host, kafka.port)
+        assert expected["groups"]["movers"]["offsets"]["plain-0"][0] == 3
+    complaints = [line for line in kafka.log.read_text().splitlines() if " ERROR " in line]
+    assert complaints == []
+
+    again = start_broker(data_dir=exported)
+    assert_same(expected, content.observe(again.host, again.port), but=["quotas"])
+    assert {"undecided", "more", "by Kafka"} <= set(values(again.bootstrap, "flow"))
+    producer = ConfluentProducer(again.bootstrap, transactional_id="mover")
+    producer.init()
+    producer.begin()
+    producer.send("flow", ["home again"])
+    producer.commit()
+    assert "home again" in values(again.bootstrap, "flow")
+
+
+def finish_and_go_on(kafka: Oracle, filled: Filled) -> None:
+    """The open transaction's producer writes on and commits; the others do what they did."""
+    bootstrap = f"{kafka.host}:{kafka.port}"
+    with Asked(kafka.host, kafka.port) as ask:
+        assert ask.produce("idempotent", base64.b64decode(filled.last_batch)) == filled.last_batch_offset
+        end = ask.end_offset("flow")
+        more = content.continue_batch(filled.open, filled.now_ms)
+        version = 12 if filled.open.transaction_version == 2 else 9
+        assert ask.produce("flow", more, version=version, transactional_id=content.OPEN_ID) == end
+        ask.end_transaction(filled.open, committed=True)
+        eventually(lambda: ask.committed("movers", "plain") == 3, "its offset is committed")
+    eventually(lambda: content.undecided(kafka.host, kafka.port) == [], "nothing is undecided")
+    producer = ConfluentProducer(bootstrap, transactional_id="mover")
+    producer.init()
+    producer.begin()
+    producer.send("flow", ["by Kafka"])
+    producer.commit()
+    producer.close()
+
+
+@pytest.mark.java
+@pytest.mark.xdist_group("jvm")
+@pytest.mark.parametrize("name", [pytest.param("clean", marks=pytest.mark.slow), "killed"])
+def test_what_kafka_wrote_comes_back_to_kafka(name: str, start_broker: StartBroker, tmp_path: Path):
+    """Kafka, we, a kill, Kafka: levels of features and quotas that are nothing to us are there again."""
+    home = tmp_path / "kafka"
+    home.mkdir()
+    written = Written(home, name)
+    ours = start_broker(data_dir=written.data)
+    with Asked(ours.host, ours.port) as ask:
+        ask.produce("name.with-dashes-1", batches.batch([b"ours"], ts=written.filled.now_ms))
+    ours.kill()
+    with kafka_on_export(written.data, tmp_path / "exported") as kafka:
+        seen = content.observe(kafka.host, kafka.port)
+        assert_same(written.seen, seen, but=["partitions"])
+        changed = "name.with-dashes-1-0"
+        expected = written.seen["partitions"]
+        assert seen["partitions"].pop(changed)["end"] == expected.pop(changed)["end"] + 1
+        assert seen["partitions"] == expected
+        finish_and_go_on(kafka, written.filled)
