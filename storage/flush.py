@@ -12,8 +12,8 @@ from storage.segment import Segment, file_name
 class Flush:
     """One flush of a log: made and finished by the log's own thread, run by any.
 
-    ``whole`` flushes up to the log's end as it is when the flush is made, and writes the index entries that are in
-    memory; else up to the base of the active segment. Raises ``StorageError`` if an index cannot be written.
+    ``whole`` flushes up to the log's end as it is when the flush is made, else up to the base of the active segment.
+    Raises ``StorageError`` if the index entries that are still in memory cannot be written.
     """
 
     __slots__ = ("_epoch_file", "_epochs", "_log", "_segments", "_snapshot", "abandoned", "end_offset")
@@ -22,7 +22,6 @@ class Flush:
         self._log = log
         segments = log.flush_targets()
         if whole:
-            segments[-1].save_indexes()
             self.end_offset = log.log_end_offset
         else:
             self.end_offset = segments.pop().base_offset

@@ -188,7 +188,9 @@ async def test_what_was_appended_with_an_old_timestamp_goes_at_the_next_check(tm
         assert partition.log_start_offset == 1
 
 
-async def test_a_log_with_a_size_limit_is_looked_at_when_it_grew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flushed", [True, False])
+async def test_a_log_with_a_size_limit_is_looked_at_when_it_grew(tmp_path: Path, flushed: bool) -> None:
+    """Whether or not somebody syncs it meanwhile, after which `written` is told anew."""
     async with opened(tmp_path) as world:
         world.create("sized", 1, **{"retention.bytes": "2500"})
         partition = world.segments("sized", 5, 5, 5)
@@ -197,6 +199,10 @@ async def test_a_log_with_a_size_limit_is_looked_at_when_it_grew(tmp_path: Path)
         world.clock.advance(INITIAL_MS)
         assert bases(partition) == [0, 1, 2]
         for kept in ([1, 2, 3], [2, 3, 4]):
+            if flushed:
+                world.node.replicas._flushing.flush(partition)
+                await world.work()
+                assert not partition.unflushed
             world.segments("sized", 5)
             world.clock.advance(INTERVAL_MS)
             assert bases(partition) == kept
@@ -243,9 +249,14 @@ async def test_without_a_cleaner_compacted_logs_keep_everything(tmp_path: Path) 
     """As in Kafka, where the cleaner's thread deletes from them."""
     async with opened(tmp_path, **{"log.cleaner.enable": "false"}) as world:
         world.create("both", 1, **{"cleanup.policy": "compact,delete", "retention.ms": str(DAY_MS)})
-        partition = world.segments("both", 2 * DAY_MS, 5)
-        world.clock.advance(DAY_MS)
-        assert bases(partition) == [0, 1]
+        world.create("changed", 1, **{"retention.ms": str(DAY_MS)})
+        kept = [world.segments(name, 2 * DAY_MS, 5) for name in ("both", "changed")]
+        world.configure("changed", **{"cleanup.policy": "compact,delete"})
+        world.clock.advance(DAY_MS // 2)
+        assert [bases(partition) for partition in kept] == [[0, 1], [0, 1]]
+        world.configure("changed", **{"cleanup.policy": "delete"})
+        world.clock.advance(INTERVAL_MS)
+        assert [bases(partition) for partition in kept] == [[0, 1], [1]]
 
 
 async def test_a_file_without_timestamps_goes_by_its_own_time(tmp_path: Path) -> None:
