@@ -197,14 +197,15 @@ class Compaction(Upkeep):
         self._at_work, self._work_is_gone = partition, False
         segments = {segment.base_offset: segment for segment in partition.log.segments}
         work = Pass(self._order(partition, part, began_ms), self._pace)
+        left = {segments[source.base_offset] for source in work.order.sources}
         try:
             await self._in_background(work.prepare)
             for group in work.groups:
+                sources = [segments[source.base_offset] for source in group]
                 cleaned = await self._in_background(partial(work.rewrite, group))
-                if not await self._install(
-                    partition, [segments[source.base_offset] for source in group], cleaned
-                ):
+                if not await self._install(partition, sources, cleaned):
                     return False
+                left.difference_update(sources)
             self._checkpoint[partition.topic, partition.index] = work.end_offset
             await self._in_background(
                 partial(_settle, self._directory, partition.log.directory, dict(self._checkpoint))
@@ -212,7 +213,8 @@ class Compaction(Upkeep):
         except Abandoned:
             return False
         except Exception as error:  # whatever it is, it is this log's alone (`LogCleaningException`)
-            if not self._work_is_gone:
+            # Files that were taken out of the log meanwhile (retention) need not be found any more.
+            if not self._work_is_gone and left <= set(partition.log.segments):
                 self._give_up(partition, error)
             return False
         finally:
