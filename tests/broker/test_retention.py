@@ -203,6 +203,7 @@ async def test_a_log_with_a_size_limit_is_looked_at_when_it_grew(tmp_path: Path,
                 world.node.replicas._flushing.flush(partition)
                 await world.work()
                 assert not partition.unflushed
+                world.clock.advance(INTERVAL_MS)
             world.segments("sized", 5)
             world.clock.advance(INTERVAL_MS)
             assert bases(partition) == kept
@@ -233,6 +234,10 @@ async def test_segments_below_the_log_start_go(tmp_path: Path, policy: str) -> N
         assert [line["reason"] for line in lines if line["event"] == "segments deleted"] == [
             "log start offset"
         ]
+        world.segments("t", 5)
+        assert partition.delete_records(3) == (ErrorCode.none, 3)
+        world.clock.advance(INTERVAL_MS)
+        assert bases(partition) == [3]
 
 
 async def test_compacted_logs_are_checked_at_the_cleaner_s_pace(tmp_path: Path) -> None:
