@@ -19,6 +19,7 @@ from broker.logging import get_logger
 from broker.partition import Partition
 from broker.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
+from broker.transactions.after_crash import report_lost_decisions
 from broker.transactions.home import Entry, Home, load
 from broker.transactions.markers import Completion, MarkerWriter, completion_of
 from broker.transactions.state import (
@@ -404,6 +405,10 @@ class TransactionCoordinator:
         topic = self._metadata.topic(TRANSACTION_STATE)
         for state in topic.partitions if topic is not None else ():
             self._home(state.index)
+        if not self._replicas.directory.was_clean:
+            # Only now: a power cut may have taken a part of what was not synced, and every log has been opened.
+            known = [entry.txn for home in self._homes.values() for entry in home.entries.values()]
+            report_lost_decisions(known, self._replicas)
         config, clock = self._config, self._clock
         abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms

@@ -1,0 +1,67 @@
+"""What a coordinator looks at once, after a start that followed no clean stop."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from broker.logging import get_logger
+from broker.partition import Partition
+from broker.transactions.lost_decisions import (
+    LostDecision,
+    Marker,
+    first_marker,
+    lost_decisions,
+    since_ms,
+)
+from broker.transactions.state import TopicPartition, Transaction
+from protocol.batch import RecordBatch
+from storage.files import StorageError
+from storage.producers import ProducerEntry
+
+if TYPE_CHECKING:
+    from broker.replicas import Replicas
+
+log_events = get_logger()
+
+
+def find_lost_decisions(transactions: Iterable[Transaction], replicas: Replicas) -> list[LostDecision]:
+    """Compare what a coordinator remembers with what the partitions that are open here have been told."""
+    entries: dict[int, list[tuple[TopicPartition, ProducerEntry]]] = defaultdict(list)
+    for partition in replicas.opened():
+        for producer_id, entry in partition.log.producers.entries.items():
+            entries[producer_id].append(((partition.topic, partition.index), entry))
+
+    def find_marker(key: TopicPartition, txn: Transaction) -> Marker | None:
+        partition = replicas.get(*key)
+        try:
+            return None if partition is None else first_marker(_batches(partition, since_ms(txn)), key, txn)
+        except StorageError as error:
+            log_events.warning("marker not found", topic=key[0], partition=key[1], reason=str(error))
+            return None
+
+    return lost_decisions(transactions, entries, find_marker)
+
+
+def _batches(partition: Partition, from_ms: int) -> Iterator[RecordBatch]:
+    """Of a partition's log, from the first record on that is not older."""
+    first = partition.log.find_timestamp(from_ms) if from_ms >= 0 else None
+    return partition.log.batches(first.offset if first is not None else None)
+
+
+def report_lost_decisions(transactions: Iterable[Transaction], replicas: Replicas) -> None:
+    """One line for each transaction whose end is known to partitions only."""
+    for decision in find_lost_decisions(transactions, replicas):
+        txn = decision.txn
+        log_events.warning(
+            "the decision of a transaction was lost",
+            transactional_id=txn.transactional_id,
+            producer_id=txn.producer_id,
+            epoch=txn.epoch,
+            state=txn.state.name,
+            verdict=decision.verdict.value,
+            markers=[f"{marker.topic}-{marker.partition} at {marker.offset}" for marker in decision.markers],
+            unmarked=[f"{topic}-{index}" for topic, index in decision.unmarked],
+            outcome=decision.outcome,
+        )
