@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,40 +14,9 @@ from protocol.records.transaction_log import TransactionLogKey, TransactionLogVa
 from storage.config import LogConfig
 from storage.log import Log
 from tests.storage.logs import NOW_MS, TOPIC_ID, aborted, append, contents, end, reopen
-from tests.support.java import java, kafka_classpath
+from tests.support.dump import dump, fields
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm"), pytest.mark.timeout(120)]
-
-COMPLAINTS = re.compile(
-    r"mismatch|corrupt|invalid|error|exception|non-consecutive|out of order|not found", re.I
-)
-Dump = Callable[..., str]
-
-
-def complaints(stderr: str) -> list[str]:
-    """What the tool reports at the end, but for its own slip: it expects every file to begin with offset 0."""
-    lines = [line for line in stderr.splitlines() if COMPLAINTS.search(line) or "followed by" in line]
-    pairs = [line for line in lines if "followed by" in line]
-    if pairs and all(line.strip().startswith("-1 is followed by") for line in pairs):
-        lines = [line for line in lines if line not in pairs and "Non-consecutive offsets" not in line]
-    return lines
-
-
-@pytest.fixture(scope="module")
-def dump() -> Dump:
-    """One run of the tool over files of one kind; what it prints, which must hold no complaint."""
-
-    def run(files: list[Path], *flags: str) -> str:
-        command = [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
-        command += ["org.apache.kafka.tools.DumpLogSegments", *flags, "--files", ",".join(map(str, files))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        lines = [line for line in done.stdout.splitlines() if not line.startswith("Dumping ")]
-        assert [line for line in lines if COMPLAINTS.search(line.replace("isvalid: true", ""))] == []
-        assert complaints(done.stderr) == []
-        return done.stdout
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +62,7 @@ def files(log: Log, suffix: str) -> list[Path]:
     return found
 
 
-def fields(line: str) -> dict[str, str]:
-    return dict(re.findall(r"(\w+): (\S+)", line))
-
-
-def test_logs_hold_what_was_written(dump: Dump, log: Log):
+def test_logs_hold_what_was_written(log: Log):
     printed = dump(files(log, "log"), "--print-data-log", "--deep-iteration")
     batches = [fields(line) for line in printed.splitlines() if line.startswith("baseOffset:")]
     records = [line for line in printed.splitlines() if line.startswith("| offset:")]
@@ -133,7 +96,7 @@ def test_logs_hold_what_was_written(dump: Dump, log: Log):
 
 
 @pytest.mark.parametrize("flags", [[], ["--index-sanity-check"], ["--verify-index-only"]], ids=str)
-def test_indexes_agree_with_their_logs(dump: Dump, log: Log, flags: list[str]):
+def test_indexes_agree_with_their_logs(log: Log, flags: list[str]):
     indexes = [*files(log, "index"), *files(log, "timeindex")]
     printed = dump(indexes, *flags)
     if flags == ["--index-sanity-check"]:
@@ -146,7 +109,7 @@ def test_indexes_agree_with_their_logs(dump: Dump, log: Log, flags: list[str]):
         assert len(re.findall(r"^timestamp: \d+ offset: \d+$", printed, re.M)) == times
 
 
-def test_an_index_that_is_off_by_one_would_be_noticed(dump: Dump, log: Log, tmp_path: Path):
+def test_an_index_that_is_off_by_one_would_be_noticed(log: Log, tmp_path: Path):
     copy = tmp_path / log.directory.name
     shutil.copytree(log.directory, copy)
     for suffix, entry in (("index", 8), ("timeindex", 12)):
@@ -158,7 +121,7 @@ def test_an_index_that_is_off_by_one_would_be_noticed(dump: Dump, log: Log, tmp_
             dump([path])
 
 
-def test_aborted_transactions_and_snapshots_are_read(dump: Dump, log: Log):
+def test_aborted_transactions_and_snapshots_are_read(log: Log):
     printed = dump([*files(log, "txnindex"), *files(log, "snapshot")])
     seen = re.findall(
         r"^version: 0 producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)",
@@ -189,7 +152,7 @@ def internal_log(directory: Path, key: bytes, value: bytes) -> Path:
     return directory / f"{0:020d}.log"
 
 
-def test_committed_offsets_are_decoded(dump: Dump, tmp_path: Path):
+def test_committed_offsets_are_decoded(tmp_path: Path):
     key = OffsetCommitKey(group="readers", topic="orders", partition=3)
     value = OffsetCommitValue(offset=77, leader_epoch=2, metadata="here", commit_timestamp_ms=NOW_MS)
     path = internal_log(tmp_path / "__consumer_offsets-7", key.encode(), value.encode(3))
@@ -198,7 +161,7 @@ def test_committed_offsets_are_decoded(dump: Dump, tmp_path: Path):
     assert re.search(r'"offset":77,.*"metadata":"here"', printed)
 
 
-def test_states_of_transactions_are_decoded(dump: Dump, tmp_path: Path):
+def test_states_of_transactions_are_decoded(tmp_path: Path):
     value = TransactionLogValue(
         producer_id=4000,
         producer_epoch=5,

@@ -532,6 +532,11 @@ def _batches(ask: Asked, name: str, index: int, isolation_level: int) -> Body:
     return {"batches": found, "aborted": sorted(aborted)}
 
 
+def batches_of(ask: Asked, name: str, index: int) -> list[Body]:
+    """Every batch, as read_uncommitted readers get them."""
+    return list(_batches(ask, name, index, 0)["batches"])
+
+
 def _brief(batch: Mapping[str, Any]) -> Body:
     """A batch of 40,000 zeros says so in a few bytes; all others are there in full."""
     assert batch["crc"] == "right", batch
