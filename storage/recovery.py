@@ -9,9 +9,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from struct import Struct
 from typing import NamedTuple
+from zlib import crc32
 
-from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
+from protocol.batch import LOG_OVERHEAD_BYTES, CorruptBatch, RecordBatch, parse_end_txn_marker
 from protocol.records import producer_snapshot
 from storage.checkpoints import read_partition_metadata, write_partition_metadata
 from storage.config import LogConfig
@@ -20,7 +22,12 @@ from storage.files import StorageError, remove
 from storage.folder import Folder
 from storage.log import EPOCH_FILE, RELATIVE_OFFSET_MAX, Log
 from storage.producers import Producers
-from storage.segment import SCAN_BYTES, Segment, file_name
+from storage.segment import REPLAY_BYTES, SCAN_BYTES, Segment, file_name
+
+# offset | length, CRC-32 of all that follows it, magic
+_OLD_HEADER = Struct(">8xiIB")
+_OLD_CRC_FROM = 16
+_OLD_FORMATS = (0, 1)
 
 
 @dataclass(slots=True)
@@ -167,6 +174,7 @@ def _check_segment(
     size, end_offset, reason = _recover_segment(segment, start or 0, options)
     cut = segment.size - size
     if cut:
+        _refuse_old_format(segment, size)
         segment.log.truncate(size)
     segment.forget_batches()
     segment.seal()
@@ -227,6 +235,28 @@ def _recover_segment(segment: Segment, position: int, options: OpenOptions) -> t
     except CorruptBatch as error:
         reason = str(error)
     return position, previous + 1, reason
+
+
+def _refuse_old_format(segment: Segment, position: int) -> None:
+    """A whole message of format 0 or 1 (Kafka before 0.11) is no damage: to cut it off would lose it."""
+    header = segment.log.read(position, _OLD_HEADER.size)
+    if len(header) < _OLD_HEADER.size:
+        return
+    length, expected, magic = _OLD_HEADER.unpack(header)
+    start, end = position + _OLD_CRC_FROM, position + LOG_OVERHEAD_BYTES + length
+    if magic not in _OLD_FORMATS or not start < end <= segment.size:
+        return
+    crc = 0
+    while start < end:
+        piece = segment.log.read(start, min(end - start, REPLAY_BYTES))
+        crc = crc32(piece, crc)
+        start += len(piece)
+    if crc == expected:
+        raise StorageError(
+            segment.log.path,
+            f"there is a message of format {magic} at position {position}: only format 2 can be read "
+            "(Kafka 0.11 and newer), and nothing was changed",
+        )
 
 
 def _lacks_its_end(

@@ -7,13 +7,26 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
+import zlib
 from random import Random
 
 import pytest
 
 from storage.files import StorageError
 from storage.log import Log
-from tests.storage.load import Acknowledged, Flush, Load, check, check_files, next_numbers, open_logs
+from tests.storage.conftest import MakeLog
+from tests.storage.load import (
+    Acknowledged,
+    Flush,
+    Load,
+    check,
+    check_files,
+    check_producers,
+    next_numbers,
+    open_logs,
+)
+from tests.storage.logs import NOW_MS, append, end, reopen
 from tests.support.disk import CALLS, Disk
 
 TIMES = int(os.environ.get("ODRADEK_DISK_FAILURES", "1"))
@@ -87,3 +100,92 @@ def test_what_was_acknowledged_survives_a_failing_disk(tmp_path, seed):
         for log in story.logs:
             check_files(log)
         check(open_logs(tmp_path, clean=True), story.acknowledged)
+
+
+# -- files of the wrong kind --------------------------------------------------------------------------------------
+
+
+def old_message(magic: int, offset: int, value: bytes) -> bytes:
+    """A message of format 0 or 1: attributes, a timestamp from 1 on, no key."""
+    stamp = NOW_MS.to_bytes(8, "big") if magic else b""
+    body = (
+        bytes([magic, 0])
+        + stamp
+        + (-1).to_bytes(4, "big", signed=True)
+        + len(value).to_bytes(4, "big")
+        + value
+    )
+    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_an_old_format_are_refused_and_kept(make_log: MakeLog, magic: int, clean: bool):
+    log = make_log()
+    append(log, 3)
+    log.close(clean=True)
+    path = log.segments[0].log.path
+    old = old_message(magic, 3, bytes(5000))
+    path.write_bytes(path.read_bytes() + old)
+    content = path.read_bytes()
+    with pytest.raises(
+        StorageError, match=rf"{path}: .*format {magic} at position {len(content) - len(old)}"
+    ):
+        reopen(log, clean=clean)
+    assert path.read_bytes() == content
+    # A torn one is as good as none.
+    path.write_bytes(content[:-1])
+    recovered = reopen(log, clean=clean)
+    assert (recovered.log.log_end_offset, recovered.cut_bytes) == (3, len(old) - 1)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_in_a_file_s_place_is_named(make_log: MakeLog, clean: bool):
+    """As good as a file that may not be read, which root always may."""
+    log = make_log()
+    append(log, 3)
+    log.close(clean=True)
+    for name in (f"{0:020d}.log", "leader-epoch-checkpoint"):
+        path = log.directory / name
+        path.rename(log.directory / "aside")
+        path.mkdir()
+        with pytest.raises(StorageError, match=name):
+            reopen(log, clean=clean)
+        path.rmdir()
+        (log.directory / "aside").rename(path)
+        assert reopen(log, clean=clean).log.log_end_offset == 3
+
+
+@pytest.mark.parametrize(
+    "content", [b"1\n1\n0 0\n", b"0\n2\n0 0\n", b"0\n1\n0\n", b"0\n1\nzero 0\n", b"\xff\xfe"]
+)
+def test_epochs_of_an_unknown_version_or_kind_are_refused_by_name(make_log: MakeLog, content: bytes):
+    log = make_log()
+    append(log, 3)
+    log.close(clean=True)
+    path = log.directory / "leader-epoch-checkpoint"
+    before = path.read_bytes()
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match=str(path)):
+        reopen(log, clean=False)
+    assert path.read_bytes() == content
+    path.write_bytes(before)
+    assert reopen(log, clean=False).log.log_end_offset == 3
+
+
+@pytest.mark.parametrize("damage", [b"\x00\x02", b"\x7f\xff"])
+@pytest.mark.parametrize("suffix", ["snapshot", "txnindex"])
+def test_a_snapshot_or_aborted_index_of_an_unknown_version_is_made_anew(
+    make_log: MakeLog, suffix: str, damage: bytes
+):
+    log = make_log()
+    append(log, producer=(1, 0, 0), transactional=True)
+    end(log, 1, committed=False)
+    log.close(clean=True)
+    (path,) = log.directory.glob(f"*.{suffix}")
+    before = path.read_bytes()
+    path.write_bytes(damage + before[2:])
+    again = reopen(log).log
+    check_producers(again)
+    again.close(clean=True)
+    assert path.read_bytes() == before
