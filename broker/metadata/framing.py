@@ -7,6 +7,7 @@ because Kafka's reader expects it to (``KafkaRaftClient``, ``LeaderChangeMessage
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from broker.metadata.image import AnyRecord
@@ -23,6 +24,32 @@ from protocol.schema import Value
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 BATCH_RECORDS_MAX: Final = 10_000
 """A snapshot's batches, and a restart's, are cut at this many records."""
+
+
+@dataclass(slots=True)
+class Quorum:
+    """What the log says of the quorum itself, in control records (KIP-853): kept for Kafka, which finds its voters there.
+
+    A directory whose voters stand in the settings has none of it, and so have those that we format.
+    """
+
+    version: kraft.KRaftVersionRecord | None = None
+    voters: kraft.VotersRecord | None = None
+
+    def note(self, batch: RecordBatch) -> None:
+        """Take what a control batch says."""
+        for record in batch.records():
+            control = kraft.decode_control_record(record.key, record.value)
+            if isinstance(control, kraft.KRaftVersionRecord):
+                self.version = control
+            elif isinstance(control, kraft.VotersRecord):
+                self.voters = control
+
+    def records(self) -> Iterator[Value]:
+        if self.version is not None:
+            yield self.version
+        if self.voters is not None:
+            yield self.voters
 
 
 class CorruptMetadata(Exception):
@@ -44,8 +71,16 @@ def leader_change(node_id: int, offset: int, epoch: int, now_ms: int) -> bytes:
     return _control(kraft.LeaderChangeMessage(node_id, voters, voters), offset, epoch, now_ms)
 
 
-def snapshot_header(last_record_ms: int, epoch: int, now_ms: int) -> bytes:
-    return _control(kraft.SnapshotHeaderRecord(last_record_ms), 0, epoch, now_ms)
+def snapshot_header(last_record_ms: int, epoch: int, now_ms: int, quorum: Quorum) -> tuple[bytes, int]:
+    """The beginning of a snapshot, and the offset behind it: the header, then what is known of the quorum."""
+    records = [kraft.SnapshotHeaderRecord(last_record_ms), *quorum.records()]
+    values = [(now_ms, *kraft.encode_control_record(record)) for record in records]
+    return build_batch(
+        [(time_ms, key, value) for time_ms, key, value in values],
+        base_offset=0,
+        leader_epoch=epoch,
+        control=True,
+    ), len(records)
 
 
 def snapshot_footer(offset: int, epoch: int, now_ms: int) -> bytes:

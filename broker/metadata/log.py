@@ -201,6 +201,7 @@ def take_snapshot(directory: Path, image: Image, replayed: Replayed, now_ms: int
         epoch=replayed.epoch,
         last_record_ms=replayed.last_record_ms,
         now_ms=now_ms,
+        quorum=replayed.quorum,
     )
     for path in (*directory.glob("*.log"), *directory.glob("*.index"), *directory.glob("*.timeindex")):
         path.unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.metadata.framing import CorruptMetadata, decoded, whole_batches
+from broker.metadata.framing import CorruptMetadata, Quorum, decoded, whole_batches
 from broker.metadata.image import AnyRecord, Changes, Image, InconsistentMetadata
 from broker.metadata.snapshot import read_snapshot, snapshots
 from protocol.batch import CorruptBatch, RecordBatch
@@ -31,6 +31,7 @@ class Replayed:
     """What had to be read after the snapshot."""
     snapshot_bytes: int = 0
     last_record_ms: int = -1
+    quorum: Quorum = field(default_factory=Quorum)
     held_back: list[AnyRecord] | None = None
     """Records of a metadata transaction that has begun and not ended (KIP-868)."""
 
@@ -45,7 +46,7 @@ def replay(directory: Path, image: Image) -> Replayed:
     existing = snapshots(directory)
     if existing:
         newest = existing[-1]
-        read_snapshot(newest, image)
+        read_snapshot(newest, image, state.quorum)
         state.next_offset = newest.end_offset
         state.snapshot_epoch = newest.epoch
         state.snapshot_bytes = newest.path.stat().st_size
@@ -77,17 +78,19 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
             f"the metadata log jumps from offset {state.next_offset} to {batch.base_offset}"
         )
     state.log_bytes += batch.size
-    if not batch.is_control:
-        try:
+    try:
+        if batch.is_control:
+            state.quorum.note(batch)
+        else:
             changes = Changes()  # nobody follows yet
             for record in decoded(batch):
                 _fold_record(state, image, record, changes)
-        except (CorruptBatch, InconsistentMetadata, MalformedRecord) as error:
-            # The checksum is right, so this was written like that: by a newer Kafka, or by a mistake.
-            raise CorruptMetadata(
-                f"the metadata log cannot be read at offset {batch.base_offset}: {error}"
-            ) from error
-        state.last_record_ms = batch.max_timestamp
+            state.last_record_ms = batch.max_timestamp
+    except (CorruptBatch, InconsistentMetadata, MalformedRecord) as error:
+        # The checksum is right, so this was written like that: by a newer Kafka, or by a mistake.
+        raise CorruptMetadata(
+            f"the metadata log cannot be read at offset {batch.base_offset}: {error}"
+        ) from error
     state.next_offset = batch.next_offset
     image.offset = batch.last_offset
 

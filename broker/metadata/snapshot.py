@@ -14,6 +14,7 @@ from typing import NamedTuple
 from broker.metadata.framing import (
     BATCH_RECORDS_MAX,
     CorruptMetadata,
+    Quorum,
     data_batch,
     decoded,
     ends_snapshot,
@@ -46,12 +47,13 @@ def snapshots(directory: Path) -> list[Snapshot]:
     return sorted(found, key=lambda snapshot: (snapshot.end_offset, snapshot.epoch))
 
 
-def read_snapshot(snapshot: Snapshot, image: Image) -> None:
-    """Fold a snapshot into an empty image."""
+def read_snapshot(snapshot: Snapshot, image: Image, quorum: Quorum) -> None:
+    """Fold a snapshot into an empty image, and into what is known of the quorum."""
     finished = False
     changes = Changes()
     for batch in whole_batches(snapshot.path.read_bytes(), snapshot.path.name):
         if batch.is_control:
+            quorum.note(batch)
             finished = ends_snapshot(batch)
             continue
         for record in decoded(batch):
@@ -68,10 +70,11 @@ def write_snapshot(
     epoch: int,
     last_record_ms: int,
     now_ms: int,
+    quorum: Quorum,
 ) -> Snapshot:
     """Write a snapshot; it is there under its name once it is whole and synced."""
-    chunks = [snapshot_header(last_record_ms, epoch, now_ms)]
-    offset = 1
+    header, offset = snapshot_header(last_record_ms, epoch, now_ms, quorum)
+    chunks = [header]
     remaining = iter(records)
     while batch := list(islice(remaining, BATCH_RECORDS_MAX)):
         chunks.append(data_batch(batch, offset, epoch, now_ms))

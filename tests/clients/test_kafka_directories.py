@@ -20,16 +20,18 @@ from typing import Any
 
 import pytest
 
+import broker.metadata.log as log_module
 from broker.metadata.files import LOG_DIRECTORY
 from broker.metadata.image import Image
 from broker.metadata.replay import replay
+from tests.broker.metadata.world import open_cluster
 from tests.clients.record_directories import DIRECTORIES
 from tests.differential import batches
 from tests.support import content, raw
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import ConfluentProducer, eventually, values
 from tests.support.content import Asked, Filled
-from tests.support.kafka_oracle import Oracle, started
+from tests.support.kafka_oracle import Oracle, started, write_settings
 
 FEATURES_OF_OURS = {"metadata.version", "transaction.version"}
 
@@ -288,3 +290,22 @@ def test_what_kafka_wrote_comes_back_to_kafka(name: str, start_broker: StartBrok
         assert seen["partitions"].pop(changed)["end"] == expected.pop(changed)["end"] + 1
         assert seen["partitions"] == expected
         finish_and_go_on(kafka, written.filled)
+
+
+@pytest.mark.java
+@pytest.mark.slow
+@pytest.mark.xdist_group("jvm")
+async def test_a_kafka_whose_voters_are_in_its_log_finds_them_in_our_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The directory itself, started by the settings that it was made with."""
+    written = Written(tmp_path, "killed")
+    monkeypatch.setattr(log_module, "SNAPSHOT_FROM_BYTES", 0)
+    monkeypatch.setattr(log_module, "SNAPSHOT_RATIO", 0)
+    ours = open_cluster(written.data)
+    await ours.leave()
+    await ours.close()
+    assert len(list((written.data / LOG_DIRECTORY).glob("*.checkpoint"))) == 1
+    with started(write_settings(tmp_path, raw.free_port(), {}, standalone=True)) as kafka:
+        seen = content.observe(kafka.host, kafka.port)
+    assert_same(written.seen, seen)

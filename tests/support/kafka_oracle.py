@@ -66,7 +66,8 @@ def _wait(oracle: Oracle) -> None:
         time.sleep(0.1)
 
 
-def _write_settings(directory: Path, port: int, properties: Mapping[str, str], standalone: bool) -> Path:
+def write_settings(directory: Path, port: int, properties: Mapping[str, str], standalone: bool) -> Path:
+    """The ``server.properties`` of a node whose log directory is ``data`` in this directory."""
     controller = raw.free_port()
     quorum = {"controller.quorum.voters": f"1@127.0.0.1:{controller}"}
     if standalone:
@@ -92,7 +93,7 @@ def format_directory(
 ) -> Path:
     """A settings file in ``home`` whose log directory is formatted: as a quorum that the settings name, or (standalone)
     as one whose voters stand in its log, which is what Kafka's quick start does."""
-    settings = _write_settings(home, raw.free_port(), properties, standalone)
+    settings = write_settings(home, raw.free_port(), properties, standalone)
     tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings)]
     tool += ["--feature", f"transaction.version={transaction_version}"]
     if standalone:

@@ -8,12 +8,22 @@ from uuid import UUID
 import pytest
 
 import broker.metadata.log as log_module
-from broker.metadata.framing import CorruptMetadata
+from broker.metadata.framing import CorruptMetadata, Quorum
 from broker.metadata.image import Changes, Image
 from broker.metadata.replay import replay
 from broker.metadata.snapshot import read_snapshot, snapshots
-from protocol.batch import batches
-from protocol.records.kraft import SnapshotFooterRecord, SnapshotHeaderRecord, decode_control_record
+from protocol.batch import batches, build_batch
+from protocol.records.kraft import (
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    Voter,
+    VoterEndpoint,
+    VotersRecord,
+    decode_control_record,
+    encode_control_record,
+)
 from tests.broker.metadata.test_log import Opened, closed_with, topic
 from tests.broker.metadata.world import NOW_MS
 
@@ -52,6 +62,28 @@ def test_a_snapshot_replaces_the_log_before_it(directory, eager):
     replay(directory, image)
     assert list(image.topics) == ["t1", "t2", "t3", "t4"]
     assert image.topics == opened.image.topics
+
+
+def test_a_snapshot_keeps_the_voters_that_kafka_wrote(directory, eager):
+    """A quorum whose members stand in its log (KIP-853): without them a Kafka would not know whom to elect."""
+    closed_with(directory, 1)
+    voter = Voter(
+        1, UUID(int=7), (VoterEndpoint("CONTROLLER", "127.0.0.1", 9093),), KRaftVersionFeature(0, 1)
+    )
+    version, voters = KRaftVersionRecord(1), VotersRecord((voter,))
+    [path] = directory.glob("*.log")
+    offset = list(batches(path.read_bytes()))[-1].next_offset
+    values = [(NOW_MS, *encode_control_record(record)) for record in (version, voters)]
+    with path.open("ab") as file:
+        file.write(build_batch(values, base_offset=offset, leader_epoch=1, control=True))
+    for _ in range(2):  # from the log into a snapshot, and from there into the next
+        Opened(directory).log.abandon()
+        [snapshot] = snapshots(directory)
+        header, *_ = batches(snapshot.path.read_bytes())
+        _, *kept = [decode_control_record(record.key, record.value) for record in header.records()]
+        assert kept == [version, voters]
+    state = replay(directory, Image())
+    assert state.quorum == Quorum(version, voters)
 
 
 def test_a_snapshot_begins_and_ends_as_kafkas(directory, eager):
@@ -154,7 +186,7 @@ def test_large_images_are_written_in_several_batches(directory, eager, monkeypat
     [snapshot] = snapshots(directory)
     assert len(list(batches(snapshot.path.read_bytes()))) == 2 + 5
     image = Image()
-    read_snapshot(snapshot, image)
+    read_snapshot(snapshot, image, Quorum())
     assert image.topics == opened.image.topics
     image.apply(topic(2)[0], Changes())
     assert image.topics_by_id[UUID(int=2)].partitions == []
