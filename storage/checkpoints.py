@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from storage.files import StorageError, replace_file
+from storage.files import StorageError, read_file, replace_file
 
 VERSION = 0
 PARTITION_METADATA = "partition.metadata"
@@ -25,14 +25,7 @@ def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
 
 def parse_rows(path: Path, columns: int) -> list[list[str]]:
     """The rows of a checkpoint file; none where the file is missing or blank (Kafka creates some empty)."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StorageError(path, error) from error
-    except UnicodeDecodeError as error:
-        raise StorageError(path, "this is not a text file") from error
+    lines = (_text(path) or "").splitlines()
     if _is_blank(lines):
         return []
     if lines[0].strip() != str(VERSION):
@@ -43,6 +36,15 @@ def parse_rows(path: Path, columns: int) -> list[list[str]]:
     if any(len(row) != columns for row in rows):
         raise StorageError(path, f"a line does not have {columns} fields")
     return rows
+
+
+def _text(path: Path) -> str | None:
+    """What a file says, None where there is none."""
+    content = read_file(path)
+    try:
+        return None if content is None else content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise StorageError(path, "this is not a text file") from error
 
 
 def _is_blank(lines: list[str]) -> bool:
@@ -128,15 +130,8 @@ def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
 def read_partition_metadata(directory: Path) -> uuid.UUID | None:
     """The topic id of a partition directory, or None when the file is not there or blank."""
     path = directory / PARTITION_METADATA
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StorageError(path, error) from error
-    except UnicodeDecodeError as error:
-        raise StorageError(path, "this is not a text file") from error
-    if _is_blank(text.splitlines()):
+    text = _text(path)
+    if text is None or _is_blank(text.splitlines()):
         return None
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if fields.get("version") != "0" or "topic_id" not in fields:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
+Name = Path | str
+"""Of a file. To make a ``Path`` takes as long as a system call, and there are tens of thousands of files at a start."""
 
 
 class System:
@@ -32,6 +34,9 @@ class System:
     rmdir = staticmethod(os.rmdir)
 
 
+READ_BYTES = 64 * 1024
+"""How much of a small file is read at once; most are smaller."""
+
 system = System()
 
 
@@ -45,7 +50,7 @@ def use_system(other: System) -> System:
 class StorageError(Exception):
     """A file could not be read or written; clients see KAFKA_STORAGE_ERROR. Carries the file's name."""
 
-    def __init__(self, path: Path | str, cause: OSError | str) -> None:
+    def __init__(self, path: Name, cause: OSError | str) -> None:
         super().__init__(f"{path}: {cause}")
         self.path = str(path)
 
@@ -106,14 +111,14 @@ class Descriptors(Recent["AppendFile"]):
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
             try:
-                fd = system.open(file.path, flags, 0o644)
+                fd = system.open(file.name, flags, 0o644)
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not len(self):
                     raise
                 self.rest(len(self) // 2 + 1)
-                fd = system.open(file.path, flags, 0o644)
+                fd = system.open(file.name, flags, 0o644)
         except OSError as error:
-            raise StorageError(file.path, error) from error
+            raise StorageError(file.name, error) from error
         self.add(file)
         return fd
 
@@ -128,17 +133,21 @@ class AppendFile:
     A write that fails half-way is cut off again, so that the file always ends with a whole batch.
     """
 
-    __slots__ = ("_cuts", "_failed", "_fd", "_synced", "path", "size", "used")
+    __slots__ = ("_cuts", "_failed", "_fd", "_synced", "name", "size", "used")
 
-    def __init__(self, path: Path, size: int | None = None) -> None:
-        self.path = path
+    def __init__(self, path: Name, size: int | None = None) -> None:
+        self.name = str(path)
         self._fd = -1
         # What the last fsync covered: how often the file had been cut, and its size.
         self._cuts = 0
         self._synced = (-1, -1)
         self._failed: StorageError | None = None
         self.used = False
-        self.size = (file_size(path) or 0) if size is None else size
+        self.size = (file_size(self.name) or 0) if size is None else size
+
+    @property
+    def path(self) -> Path:
+        return Path(self.name)
 
     def fileno(self) -> int:
         """The open descriptor; the file is created when it is not there."""
@@ -158,7 +167,7 @@ class AppendFile:
                 self._write_rest(fd, b"".join(chunks), position, written)
         except OSError as error:
             self._cut_back(fd, position)
-            raise StorageError(self.path, error) from error
+            raise StorageError(self.name, error) from error
         self.size = position + length
         return position
 
@@ -189,7 +198,7 @@ class AppendFile:
                     break
                 data += more
         except OSError as error:
-            raise StorageError(self.path, error) from error
+            raise StorageError(self.name, error) from error
         return data
 
     def truncate(self, size: int) -> None:
@@ -197,7 +206,7 @@ class AppendFile:
         try:
             system.ftruncate(self.fileno(), size)
         except OSError as error:
-            raise StorageError(self.path, error) from error
+            raise StorageError(self.name, error) from error
         self.size = size
         self._cuts += 1
 
@@ -217,7 +226,7 @@ class AppendFile:
             raise self._failed
         if covered != self._synced:
             try:
-                sync_file(self.path)
+                sync_file(self.name)
             except StorageError as error:
                 self._failed = error
                 raise
@@ -240,10 +249,29 @@ class AppendFile:
             self.rest()
 
 
-def file_size(path: Path) -> int | None:
+def file_size(path: Name) -> int | None:
     """The size of a file, None for one that is not there."""
     try:
         return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(path, error) from error
+
+
+def read_file(path: Name) -> bytes | None:
+    """All of a small file; None for one that is not there."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            content = b""
+            while piece := os.read(fd, READ_BYTES):
+                content += piece
+                if len(piece) < READ_BYTES:
+                    break
+            return content
+        finally:
+            os.close(fd)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -257,7 +285,7 @@ def rename(source: Path, target: Path) -> None:
         raise StorageError(source, error) from error
 
 
-def remove(path: Path) -> None:
+def remove(path: Name) -> None:
     """Remove a file; one that is gone already is as good."""
     try:
         system.unlink(path)
@@ -324,7 +352,7 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
         raise StorageError(path, error) from error
 
 
-def write_file(path: Path, content: bytes) -> None:
+def write_file(path: Name, content: bytes) -> None:
     """Write a whole file in place: quick and not atomic, for what is rebuilt when it does not fit."""
     try:
         fd = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -338,7 +366,7 @@ def write_file(path: Path, content: bytes) -> None:
         raise StorageError(path, error) from error
 
 
-def sync_file(path: Path) -> None:
+def sync_file(path: Name) -> None:
     """Make the content of a file (or the names in a directory) durable; one that is gone needs it no more."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -23,8 +23,8 @@ class Folder:
     """Of the ``.log`` files, by base offset."""
     by_suffix: dict[str, set[int]] = field(default_factory=dict)
     """``index`` -> the offsets in the names of such files; others are nobody's business here."""
-    others: dict[str, int] = field(default_factory=dict)
-    """Names without an offset, and their sizes."""
+    temporary: list[str] = field(default_factory=list)
+    """Names without an offset, of files that were being written."""
     doomed: list[Path] = field(default_factory=list)
     """Files that are out of the log and may be big: to be removed where nobody waits."""
 
@@ -35,13 +35,14 @@ class Folder:
         """Raises FileNotFoundError where there is no directory."""
         self.sizes.clear()
         self.by_suffix.clear()
-        self.others.clear()
+        self.temporary.clear()
         with os.scandir(self.path) as entries:
             for entry in entries:
                 name = entry.name
                 digits, _, suffix = name.partition(".")
                 if len(digits) != OFFSET_DIGITS or not (digits.isascii() and digits.isdecimal()):
-                    self.others[name] = entry.stat(follow_symlinks=False).st_size
+                    if name.endswith(TEMPORARY):
+                        self.temporary.append(name)
                     continue
                 offset = int(digits)
                 self.by_suffix.setdefault(suffix, set()).add(offset)
@@ -77,9 +78,8 @@ class Folder:
         if len(self.by_suffix) > sum(map(self.by_suffix.__contains__, (*SEGMENT_SUFFIXES, "snapshot"))):
             self._finish_changes()
             self.look()
-        for name in [name for name in self.others if name.endswith(TEMPORARY)]:
+        for name in self.temporary:
             remove(self.path / name)
-            del self.others[name]
         for suffix in SEGMENT_SUFFIXES[1:]:
             for offset in self.offsets(suffix) - self.sizes.keys():
                 remove(self.path / file_name(offset, suffix))

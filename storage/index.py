@@ -14,7 +14,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, ClassVar, NamedTuple
 
-from storage.files import AppendFile, StorageError, file_size, remove, replace_file, write_file
+from storage.files import AppendFile, Name, StorageError, file_size, remove, replace_file, write_file
 
 OFFSET_ENTRY = Struct(">II")
 TIME_ENTRY = Struct(">qI")
@@ -30,12 +30,12 @@ BLOCK_ENTRIES = 256
 class IndexFile:
     """Entries that only rise: those in the file, and behind them those that wait in memory."""
 
-    __slots__ = ("_file", "_must_replace", "_saved", "_tail", "base_offset", "path")
+    __slots__ = ("_file", "_must_replace", "_saved", "_tail", "base_offset", "name")
 
     ENTRY: ClassVar[Struct]
 
-    def __init__(self, path: Path, base_offset: int, *, fresh: bool = False) -> None:
-        self.path = path
+    def __init__(self, path: Name, base_offset: int, *, fresh: bool = False) -> None:
+        self.name = str(path)
         self.base_offset = base_offset
         self._file: AppendFile | None = None
         # How many entries the file has; -1: nobody has looked yet.
@@ -48,6 +48,10 @@ class IndexFile:
         if self._saved < 0:
             self._load()
         return self._saved + len(self._tail) // self.ENTRY.size
+
+    @property
+    def path(self) -> Path:
+        return Path(self.name)
 
     @property
     def has_unsaved(self) -> bool:
@@ -64,7 +68,7 @@ class IndexFile:
         """Look at the file: how many entries has it?"""
         file = self._file
         if file is None:
-            file = self._file = AppendFile(self.path)
+            file = self._file = AppendFile(self.name)
         if self._saved < 0:
             self._saved = self._count(file)
         return file
@@ -101,7 +105,7 @@ class IndexFile:
         size = self.ENTRY.size
         data = file.read(index * size, count * size) if file is not None else b""
         if len(data) < count * size:
-            raise StorageError(self.path, f"the file ends before entry {index + count}, which it had")
+            raise StorageError(self.name, f"the file ends before entry {index + count}, which it had")
         return data
 
     def search(self, target: int, column: int) -> int:
@@ -179,16 +183,16 @@ class IndexFile:
                 # A kill in between must leave what was there: half an index looks like a whole one.
                 replace_file(self.path, content, durable=False)
             else:
-                write_file(self.path, b"")
-        self._file = AppendFile(self.path, len(content))
+                write_file(self.name, b"")
+        self._file = AppendFile(self.name, len(content))
         self._must_replace = False
 
     def _is_already(self, content: bytes) -> bool:
         """Whether the file holds just this: after a crash most have not changed."""
-        size = file_size(self.path)
+        size = file_size(self.name)
         if size != len(content):
             return False
-        file = AppendFile(self.path, size)
+        file = AppendFile(self.name, size)
         try:
             return file.read(0, size) == content
         finally:
@@ -334,7 +338,7 @@ class TransactionIndex(IndexFile):
 
     ENTRY = ABORTED_ENTRY
 
-    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+    def __init__(self, path: Name, *, fresh: bool = False) -> None:
         super().__init__(path, 0, fresh=fresh)
         self._must_replace = False
 
@@ -347,7 +351,7 @@ class TransactionIndex(IndexFile):
             return
         for version, *fields in self.rows(self.search(offset - 1, _MARKER_COLUMN)):
             if version != 0:
-                raise StorageError(self.path, f"entry version {version} is not known")
+                raise StorageError(self.name, f"entry version {version} is not known")
             yield AbortedTransaction(*fields)
 
     def entries(self) -> list[AbortedTransaction]:
@@ -385,7 +389,7 @@ class TransactionIndex(IndexFile):
 
     def clear(self) -> None:
         if self._file is None or self._file.size:
-            remove(self.path)
+            remove(self.name)
         self.close()
         self._file, self._saved = None, 0
 

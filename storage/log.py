@@ -229,7 +229,7 @@ class Log(ReadableLog):
             try:
                 self.active.truncate(offset)
             except CorruptBatch as error:
-                raise StorageError(self.active.log.path, str(error)) from error
+                raise StorageError(self.active.log.name, str(error)) from error
         self.save_epochs()
 
     def _drop_last_segment(self) -> None:
@@ -265,7 +265,6 @@ class Log(ReadableLog):
 
     def _take_out(self, index: int, segments: list[Segment], instead: Segment | None) -> list[Path]:
         self._tail.clear()
-        self._list.take_out(index, index + len(segments), instead)
         retired: list[Path] = []
         # The oldest first: a crash must not leave an old value of a key without the tombstone that came after it.
         for segment in segments:
@@ -277,6 +276,7 @@ class Log(ReadableLog):
                 rename(snapshot, retired[-1])
         if instead is not None:
             instead.swap_in()
+        self._list.take_out(index, index + len(segments), instead)
         return retired
 
     # -- durability ---------------------------------------------------------------------------------------------

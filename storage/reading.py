@@ -155,7 +155,7 @@ class ReadableLog:
             try:
                 yield from segment.batches(position)
             except CorruptBatch as error:
-                raise StorageError(segment.log.path, str(error)) from error
+                raise StorageError(segment.log.name, str(error)) from error
             position = 0
 
     def aborted_transactions(self, offset: int, span: Span) -> list[AbortedTransaction]:
@@ -191,7 +191,7 @@ class ReadableLog:
             try:
                 found = self._find_timestamp_in(segment, timestamp_ms)
             except CorruptBatch as error:
-                raise StorageError(segment.log.path, str(error)) from error
+                raise StorageError(segment.log.name, str(error)) from error
             if found is not None:
                 return found
         return None

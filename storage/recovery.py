@@ -18,7 +18,7 @@ from protocol.records import producer_snapshot
 from storage.checkpoints import read_partition_metadata, write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import StorageError, remove
+from storage.files import StorageError, read_file, remove
 from storage.folder import Folder
 from storage.log import EPOCH_FILE, RELATIVE_OFFSET_MAX, Log
 from storage.producers import Producers
@@ -163,8 +163,9 @@ def _check_segment(
 
     ``believe``: there are indexes, and what they say of batches below the recovery point may be taken for true.
     """
-    start = _start_inside(segment, options.recovery_point) if believe else None
-    if start is None:
+    point = options.recovery_point
+    start = _start_inside(segment, point) if believe and point > segment.base_offset else None
+    if not start:
         segment.offset_index.clear()
         segment.time_index.clear()
         segment.max_timestamp_ms, segment.max_timestamp_offset = -1, segment.base_offset
@@ -180,23 +181,21 @@ def _check_segment(
     segment.seal()
     recovered.cut_bytes += cut
     recovered.reason = reason or recovered.reason
-    replay_from = segment.base_offset if start is None else min(options.recovery_point, end_offset)
+    replay_from = segment.base_offset if start is None else min(point, end_offset)
     return _Checked(replay_from, end_offset), cut
 
 
 def _start_inside(segment: Segment, recovery_point: int) -> int | None:
     """Where the batch of the last index entry below the recovery point begins; entries after it are dropped.
 
-    Whoever moved the recovery point past a batch had its index entries synced before (`Segment.sync`; Kafka forces
-    its mapped indexes when it flushes a segment, too). So they are there, each of them, and only what follows may be
-    torn: zeros, or entries of batches that are lost. None if the index says nothing, or if at the place that it
-    names there is no whole batch with the offset that it names: then nothing of it is believed.
+    Whoever moved the recovery point past a batch had its index entries synced before (`Log.flush_targets`; Kafka
+    forces its mapped indexes when it flushes a segment, too). So they are there, each of them, and only what follows
+    may be torn: zeros, or entries of batches that are lost. The segment's beginning if there is no such entry; None
+    if at the place that one names there is no whole batch with its offset: then nothing of the index is believed.
     """
-    count = 0
-    if recovery_point > segment.base_offset:
-        count = segment.offset_index.count_below(recovery_point)
+    count = segment.offset_index.count_below(recovery_point)
     if not count:
-        return None
+        return 0
     relative, position = segment.offset_index.entry(count - 1)
     offset = segment.base_offset + relative
     try:
@@ -378,7 +377,7 @@ def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int, snapshots
     log.restore_producers(Producers(), 0)
     restored = None
     for offset in sorted(snapshots, reverse=True):
-        path = log.directory / file_name(offset, "snapshot")
+        path = f"{log.directory}/{file_name(offset, 'snapshot')}"
         if not log.log_start_offset < offset <= min(offset_max, log.log_end_offset):
             remove(path)
         elif restored is None:
@@ -388,10 +387,10 @@ def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int, snapshots
     return log.last_snapshot_offset if restored is not None else log.log_start_offset
 
 
-def _read_snapshot(path: Path, options: OpenOptions) -> Producers | None:
+def _read_snapshot(path: str, options: OpenOptions) -> Producers | None:
     """The state in a snapshot; one that cannot be used is removed."""
     try:
-        entries = producer_snapshot.decode(path.read_bytes())
+        entries = producer_snapshot.decode(read_file(path) or b"")
     except producer_snapshot.MalformedSnapshot:
         remove(path)
         return None

@@ -111,16 +111,20 @@ class Segment:
     def _begin(self, new_names_in: Sequence[Path]) -> None:
         """Nothing is on the disk yet."""
         self._size, self._max_timestamp_ms = 0, -1
-        self._log = AppendFile(self.path("log"), 0)
-        self._offset_index = OffsetIndex(self.path("index"), self.base_offset, fresh=True)
-        self._time_index = TimeIndex(self.path("timeindex"), self.base_offset, fresh=True)
-        self._transaction_index = TransactionIndex(self.path("txnindex"), fresh=True)
+        self._log = AppendFile(self._name("log"), 0)
+        self._offset_index = OffsetIndex(self._name("index"), self.base_offset, fresh=True)
+        self._time_index = TimeIndex(self._name("timeindex"), self.base_offset, fresh=True)
+        self._transaction_index = TransactionIndex(self._name("txnindex"), fresh=True)
         self._unsynced_names = [self.directory, *new_names_in]
 
     # -- its files ----------------------------------------------------------------------------------------------
 
     def path(self, suffix: str) -> Path:
         return self.directory / file_name(self.base_offset, suffix)
+
+    def _name(self, suffix: str) -> str:
+        """The same, quicker."""
+        return f"{self.directory}/{self.base_offset:020d}.{suffix}"
 
     def paths(self) -> list[Path]:
         """Every file of the segment that there can be."""
@@ -130,7 +134,7 @@ class Segment:
     def log(self) -> AppendFile:
         log = self._log
         if log is None:
-            log = self._log = AppendFile(self.path("log"), self.size)
+            log = self._log = AppendFile(self._name("log"), self.size)
             OPEN_SEGMENTS.add(self)
         return log
 
@@ -138,7 +142,7 @@ class Segment:
     def offset_index(self) -> OffsetIndex:
         index = self._offset_index
         if index is None:
-            index = self._offset_index = OffsetIndex(self.path("index"), self.base_offset)
+            index = self._offset_index = OffsetIndex(self._name("index"), self.base_offset)
             OPEN_SEGMENTS.add(self)
         return index
 
@@ -146,7 +150,7 @@ class Segment:
     def time_index(self) -> TimeIndex:
         index = self._time_index
         if index is None:
-            index = self._time_index = TimeIndex(self.path("timeindex"), self.base_offset)
+            index = self._time_index = TimeIndex(self._name("timeindex"), self.base_offset)
             OPEN_SEGMENTS.add(self)
         return index
 
@@ -154,7 +158,7 @@ class Segment:
     def transaction_index(self) -> TransactionIndex:
         index = self._transaction_index
         if index is None:
-            index = self._transaction_index = TransactionIndex(self.path("txnindex"))
+            index = self._transaction_index = TransactionIndex(self._name("txnindex"))
             OPEN_SEGMENTS.add(self)
         return index
 
@@ -182,7 +186,7 @@ class Segment:
         if log is not None:
             return log.size
         if self._size == UNKNOWN:
-            self._size = file_size(self.path("log")) or 0
+            self._size = file_size(self._name("log")) or 0
         return self._size
 
     @property
@@ -298,11 +302,11 @@ class Segment:
                 base_offset, length, delta = _POSITIONS.unpack_from(chunk, at)
                 size = length + LOG_OVERHEAD_BYTES
                 if size < HEADER_BYTES or position + at + size > end:
-                    raise StorageError(self.log.path, f"there is no whole batch at position {position + at}")
+                    raise StorageError(self.log.name, f"there is no whole batch at position {position + at}")
                 yield base_offset + delta, position + at, size
                 at += size
             if at == 0:
-                raise StorageError(self.log.path, f"there is no whole batch at position {position}")
+                raise StorageError(self.log.name, f"there is no whole batch at position {position}")
             position += at
 
     def batches(self, position: int = 0, window: int = REPLAY_BYTES) -> Iterator[RecordBatch]:
@@ -402,7 +406,7 @@ class Segment:
 
         Any thread may call it. What was appended, and saved of the indexes, before the call is on the disk after it.
         """
-        (self._log or AppendFile(self.path("log"), self._size)).sync()
+        (self._log or AppendFile(self._name("log"), self._size)).sync()
         self.sync_indexes()
         while self._unsynced_names:
             sync_file(self._unsynced_names[0])
@@ -418,7 +422,7 @@ class Segment:
             if index is not None:
                 index.sync()
             elif suffix != "txnindex" or self.has_aborted:
-                sync_file(self.path(suffix))
+                sync_file(self._name(suffix))
 
     def delete(self) -> None:
         """Remove every file of the segment."""
