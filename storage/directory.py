@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from storage import files
 from storage.checkpoints import read_offsets, write_offsets
-from storage.files import StorageError, replace_file, sync_directory
+from storage.files import make_directory, remove, remove_tree, rename, replace_file, sync_directory
 
 CLEAN_MARK = ".kafka_cleanshutdown"
 LOCK = ".lock"
@@ -29,7 +29,7 @@ class DirectoryInUse(Exception):
 
 
 def _lock(directory: Path) -> int:
-    fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = files.system.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -53,13 +53,13 @@ class LogDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.mkdir(parents=True, exist_ok=True)
+        make_directory(path)
         self._lock_fd = _lock(path)
         mark = path / CLEAN_MARK
         self.was_clean = mark.exists() or not any(self.partition_directories())
         # From here on a crash is a crash, and a power cut must not bring the mark back.
         if mark.exists():
-            mark.unlink()
+            remove(mark)
             sync_directory(path)
 
     def partition_path(self, topic: str, index: int) -> Path:
@@ -67,11 +67,12 @@ class LogDirectory:
 
     def partition_directories(self) -> Iterator[tuple[PartitionKey, Path]]:
         """The folders that hold a partition. The name is split at the last dash: topics may contain some."""
-        for entry in sorted(self.path.iterdir()):
-            topic, dash, index = entry.name.rpartition("-")
-            is_partition = topic and dash and index.isascii() and index.isdecimal()
-            if is_partition and topic != "__cluster_metadata" and entry.is_dir():
-                yield (topic, int(index)), entry
+        with os.scandir(self.path) as entries:
+            found = sorted(entry.name for entry in entries if "-" in entry.name and entry.is_dir())
+        for name in found:
+            topic, _, index = name.rpartition("-")
+            if topic and index.isascii() and index.isdecimal() and topic != "__cluster_metadata":
+                yield (topic, int(index)), self.path / name
 
     def doomed_directories(self) -> Iterator[Path]:
         """Folders of deleted topics whose removal was not finished."""
@@ -84,16 +85,13 @@ class LogDirectory:
             return None
         suffix = f"-{index}.{unique}{DELETION}"
         target = self.path / f"{topic[: DIRECTORY_NAME_MAX - len(suffix)]}{suffix}"
-        try:
-            source.rename(target)
-        except OSError as error:
-            raise StorageError(source, error) from error
+        rename(source, target)
         return target
 
     @staticmethod
     def remove(path: Path) -> None:
         """Remove a folder and its files (slow for big ones: call it off the loop)."""
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
 
     def read_checkpoint(self, name: str) -> dict[PartitionKey, int]:
         return read_offsets(self.path / name)
