@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.batch import RecordBatch, build_batch
+from protocol.records import producer_snapshot
 from storage.config import LogConfig
 from storage.log import Log
 from storage.recovery import OpenOptions, Recovered, open_log
@@ -73,6 +74,8 @@ def many_segments(directory: Path, count: int, batches_each: int) -> tuple[int, 
             times += last
         for suffix, data in (("log", content), ("index", entries), ("timeindex", times)):
             _write(directory / file_name(base, suffix), data)
+    # As after a clean stop: without it the whole log would be read for its producers.
+    _write(directory / file_name(offset, "snapshot"), producer_snapshot.encode([]))
     return offset, timestamp_ms
 
 

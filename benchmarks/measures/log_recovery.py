@@ -64,7 +64,7 @@ def _flushed(run: Run) -> Figure:
     batch = batch_of(64 * KIB)
     recovery_point = 0
     for number in range(10):
-        length = segment_bytes - batch.size
+        length = segment_bytes - 2 * batch.size
         tail = min(TAIL_BYTES, length // 2)
         fill(log, batch, length - tail)
         if number == 9:
