@@ -116,6 +116,8 @@ class SegmentList:
                 running.append(max(latest, running[-1]) if running else latest)
         else:
             self._starts = self._latest = None
+        if segment.has_aborted:
+            self._aborting = None
         self.all.append(segment)
         self._bases.append(segment.base_offset)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage import files
-from storage.files import AppendFile, StorageError, replace_file
+from storage.files import AppendFile, StorageError, make_directory, remove_tree, replace_file
 from storage.log import Log
 from tests.storage.conftest import MakeLog
 from tests.storage.logs import append, contents, data, end, reopen, stored
@@ -210,3 +210,79 @@ def test_truncation_and_appending_agree_on_the_size(tmp_path: Path):
     assert file.append([b"third"], 5) == 5
     file.close()
     assert AppendFile(tmp_path / "file").read(0, 100) == b"firstthird"
+
+
+# -- sync -------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_was_cut_and_has_grown_again_is_not_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    synced: list[int] = []
+    monkeypatch.setattr(files.System, "fsync", staticmethod(synced.append))
+    file = AppendFile(tmp_path / "file")
+    file.append([b"first"], 5)
+    file.sync()
+    file.truncate(0)
+    file.append([b"other"], 5)
+    file.sync()
+    assert len(synced) == 2
+    file.sync()
+    assert len(synced) == 2
+
+
+def test_what_comes_while_a_sync_runs_is_not_taken_for_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = AppendFile(tmp_path / "file")
+    file.append([b"first"], 5)
+    synced: list[int] = []
+
+    def meanwhile(fd: int) -> None:
+        """The loop cuts the file and writes as much again while the thread waits for the disk."""
+        if not synced:
+            file.truncate(0)
+            file.append([b"other"], 5)
+        synced.append(fd)
+
+    monkeypatch.setattr(files.System, "fsync", staticmethod(meanwhile))
+    file.sync()
+    file.sync()
+    assert len(synced) == 2
+    file.sync()
+    assert len(synced) == 2
+
+
+def test_a_file_whose_sync_failed_stays_failed(log: Log, monkeypatch: pytest.MonkeyPatch):
+    """The system tells of lost pages once, and says that all is well to whoever asks next."""
+
+    def broken(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.System, "fsync", staticmethod(broken))
+        with pytest.raises(StorageError, match="Input/output error"):
+            log.active.sync()
+    log.active.rest()  # forgets files that another object would know as much of
+    append(log)
+    with pytest.raises(StorageError, match="Input/output error"):
+        log.active.sync()
+
+
+# -- folders ----------------------------------------------------------------------------------------------------
+
+
+def test_folders_are_made_and_removed_with_what_they_lie_in_and_what_is_in_them(tmp_path: Path):
+    deep = tmp_path / "a" / "b" / "c"
+    make_directory(deep)
+    make_directory(deep)
+    (deep / "file").write_bytes(b"x")
+    (tmp_path / "a" / "link").symlink_to(tmp_path)
+    remove_tree(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+    remove_tree(tmp_path / "a")
+    (tmp_path / "file").write_bytes(b"in the way")
+    with pytest.raises(StorageError, match="file"):
+        make_directory(tmp_path / "file")
+    with pytest.raises(StorageError, match="file"):
+        make_directory(tmp_path / "file" / "below")

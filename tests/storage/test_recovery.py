@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -267,6 +269,160 @@ def test_epochs_beyond_the_recovered_end_are_forgotten(make_log: MakeLog, direct
     with (directory / name(0, "log")).open("r+b") as file:
         file.truncate(data().size + 5)
     assert reopen(log, clean=False).log.epochs.entries() == [(0, 0), (1, 1)]
+
+
+# -- after a crash, with most of a segment flushed --------------------------------------------------------------
+
+
+def flush(log: Log) -> int:
+    """As a broker does in the background; returns the recovery point that it may write then."""
+    log.take_snapshot()
+    for segment in log.flush_targets():
+        segment.sync()
+    log.flushed_up_to(log.log_end_offset)
+    return log.recovery_point
+
+
+@pytest.fixture
+def half_flushed(make_log: MakeLog) -> tuple[Log, int]:
+    """One segment with aborted and committed transactions of two producers, the first half of it flushed."""
+    log = make_log(index_interval_bytes=200)
+    point = 0
+    for number in range(40):
+        append(
+            log, producer=(number % 2, 0, number), transactional=True, timestamp_ms=NOW_MS + 7 * number % 50
+        )
+        if number % 5 == 0:
+            end(log, number % 2, committed=number % 10 == 0)
+        if number == 20:
+            point = flush(log)
+    assert point == log.flushed_offset - 1
+    return log, point
+
+
+def state_of(log: Log) -> object:
+    log.close(clean=True)
+    return (
+        [(batch.base_offset, batch.crc) for batch in log.batches()],
+        sorted(log.producers.snapshot()),
+        contents(log.directory, "txnindex"),
+        contents(log.directory, "index"),
+        contents(log.directory, "timeindex"),
+        log.epochs.entries(),
+    )
+
+
+def from_the_beginning(directory: Path, copy: Path, log: Log) -> object:
+    """What a recovery makes of the same files that believes nothing."""
+    shutil.copytree(directory, copy)
+    for suffix in ("index", "timeindex", "txnindex", "snapshot"):
+        for path in copy.glob(f"*.{suffix}"):
+            path.unlink()
+    return state_of(reopen(Log(copy, TOPIC_ID, log.config), clean=False).log)
+
+
+def test_inside_of_a_segment_a_check_begins_at_the_recovery_point(
+    half_flushed: tuple[Log, int], directory: Path, tmp_path: Path
+):
+    log, point = half_flushed
+    expected = from_the_beginning(directory, tmp_path / "copy-0", log)
+    recovered = reopen(log, clean=False, recovery_point=point)
+    last_entry = max(at for offset, at in log.active.offset_index.rows() if offset < point)
+    assert recovered.scanned_bytes == log.size - last_entry
+    assert recovered.scanned_bytes < 0.6 * log.size
+    assert len(aborted(contents(directory, "txnindex")[0])) == 4
+    assert state_of(recovered.log) == expected
+
+
+@pytest.mark.parametrize("cut", range(0, 3000, 97))
+def test_whatever_is_lost_behind_the_recovery_point_the_rest_is_as_if_all_had_been_read(
+    half_flushed: tuple[Log, int], directory: Path, tmp_path: Path, cut: int
+):
+    log, point = half_flushed
+    place = log.locate(point)
+    assert place is not None
+    path = directory / name(0, "log")
+    content = bytearray(path.read_bytes())
+    at = min(place.position + place.size + cut, len(content) - 1)
+    if cut % 2:
+        content[at] ^= 1
+    else:
+        del content[at:]
+    path.write_bytes(content)
+    expected = from_the_beginning(directory, tmp_path / "copy-0", log)
+    recovered = reopen(log, clean=False, recovery_point=point)
+    assert recovered.first_scanned == 0
+    assert recovered.scanned_bytes < len(content)
+    assert recovered.log.log_end_offset >= point
+    assert state_of(recovered.log) == expected
+
+
+@pytest.mark.parametrize(
+    "tear",
+    [
+        pytest.param(lambda size: bytes(size), id="zeros"),
+        pytest.param(lambda size: b"\xff" * (size - 3), id="garbage"),
+        pytest.param(lambda size: bytes(10_485_760 - size), id="preallocated"),
+        pytest.param(lambda size: struct.pack(">5i", 0, 0, 0, 0, 77), id="zeros, and something behind them"),
+    ],
+)
+def test_index_entries_that_were_not_flushed_may_be_anything(
+    half_flushed: tuple[Log, int], directory: Path, tmp_path: Path, tear: Callable[[int], bytes]
+):
+    log, point = half_flushed
+    for suffix in ("index", "timeindex"):
+        path = directory / name(0, suffix)
+        kept = path.read_bytes()
+        path.write_bytes(kept + tear(len(kept)))
+    expected = from_the_beginning(directory, tmp_path / "copy-0", log)
+    recovered = reopen(log, clean=False, recovery_point=point)
+    assert recovered.scanned_bytes < log.size
+    assert state_of(recovered.log) == expected
+
+
+@pytest.mark.parametrize("position", [1, SIZE, 10**6])
+def test_an_index_that_names_no_batch_is_not_believed(
+    half_flushed: tuple[Log, int], directory: Path, tmp_path: Path, position: int
+):
+    log, point = half_flushed
+    (directory / name(0, "index")).write_bytes(struct.pack(">ii", 5, position))
+    expected = from_the_beginning(directory, tmp_path / "copy-0", log)
+    recovered = reopen(log, clean=False, recovery_point=point)
+    assert recovered.scanned_bytes == log.size
+    assert state_of(recovered.log) == expected
+
+
+def test_producers_are_learned_from_the_flushed_snapshot_and_headers(
+    make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
+):
+    """What is read is in proportion to what was not flushed, and big batches are not read for their producers."""
+    log = make_log(segment_bytes=1_000_000)
+    for sequence in range(30):
+        append(log, producer=(1, 0, sequence), value=bytes(100_000))
+    point = flush(log)
+    for sequence in range(30, 34):
+        append(log, producer=(1, 0, sequence), value=bytes(100_000))
+    log.close(clean=False)
+    read = 0
+
+    def counted(fd: int, length: int, position: int) -> bytes:
+        nonlocal read
+        data = pread(fd, length, position)
+        read += len(data)
+        return data
+
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", counted)
+    recovered = reopen(log, clean=False, recovery_point=point)
+    assert recovered.log.producers.entries[1].last_sequence == 33
+    assert 4 * 100_000 < recovered.scanned_bytes < 7 * 100_000
+    assert read < 2 * recovered.scanned_bytes + 200_000
+    read = 0
+    for path in log.directory.glob("*.snapshot"):
+        path.unlink()
+    again = reopen(recovered.log, clean=True)  # all of the log, for its producers alone
+    assert again.log.producers.snapshot() == recovered.log.producers.snapshot()
+    assert read < 34 * 20_000
 
 
 # -- leftovers --------------------------------------------------------------------------------------------------
