@@ -1,8 +1,8 @@
 """`odradek`: the command line.
 
 This process never loads the broker: `serve` becomes the broker's process, in an interpreter that ignores
-the user's own modules, and passes its options through untouched: help and errors come from the reader. So does
-`export`.
+the user's own modules, and passes its options through untouched: help and errors come from the reader. So do
+`export` and `import`.
 """
 
 import os
@@ -34,6 +34,14 @@ def export(arguments: tuple[str, ...]) -> None:
     """Copy a stopped broker's directory for Apache Kafka to start on (`odradek export --help`)."""
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-I", "-m", "broker.export", *arguments])
+
+
+@main.command("import", context_settings=_PASS_THROUGH, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def import_(arguments: tuple[str, ...]) -> None:
+    """Take partitions that were copied from another cluster (`odradek import --help`)."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker.importing", *arguments])
 
 
 @main.command()

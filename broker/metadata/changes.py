@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from broker.metadata.image import TOPIC_RESOURCE, Broker, Image, PartitionState, Topic
 from protocol.records import cluster_metadata as schema
@@ -56,6 +57,13 @@ def _partitions(
         )
         for index, replicas in enumerate(assignment, first)
     ]
+
+
+def record_for_leader_epoch(topic: Topic, state: PartitionState, epoch: int) -> MetadataRecord:
+    """A change only ever counts epochs up by one; the whole partition, said again, may take any number."""
+    return _record_of(
+        topic.topic_id, replace(state, leader_epoch=epoch, partition_epoch=state.partition_epoch + 1)
+    )
 
 
 def records_for_removed_topic(topic: Topic) -> list[MetadataRecord]:

@@ -177,7 +177,7 @@ class ClusterMetadata:
             except Refused as refusal:
                 results.append(refusal)
                 continue
-            topic_id = new_id(self._random)
+            topic_id = new.topic_id or new_id(self._random)
             configs = {name: value for name, value in new.configs.items() if value is not None}
             records += records_of_changes.records_for_new_topic(
                 topic_id, new.name, assignment, configs, self._directories
@@ -254,6 +254,13 @@ class ClusterMetadata:
             self._ensuring[name] = task
             task.add_done_callback(lambda _: self._ensuring.pop(name, None))
         return await asyncio.shield(task)
+
+    async def begin_leader_epoch(self, name: str, index: int, epoch: int) -> None:
+        """Let a partition be led in this epoch, if it is a later one: its log comes from a cluster that got further."""
+        topic = self._image.topics[name]
+        state = topic.partitions[index]
+        if epoch > state.leader_epoch:
+            await self._commit([records_of_changes.record_for_leader_epoch(topic, state, epoch)], [name])
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
         """Set finalized feature levels; UnsupportedFeature for one that this broker does not have."""

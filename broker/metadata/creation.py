@@ -5,6 +5,7 @@ The order of the checks is Kafka's, and so are their words: a request with two m
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -33,13 +34,17 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that somebody wants. ``assignments`` are (partition, brokers); with them the two numbers stay -1."""
+    """A topic that somebody wants. ``assignments`` are (partition, brokers); with them the two numbers stay -1.
+
+    ``topic_id`` is for one that comes from another cluster and keeps its id.
+    """
 
     name: str
     partitions: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
     configs: Mapping[str, str | None] = field(default_factory=dict)
+    topic_id: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def test_help_and_version_need_neither_broker_nor_clients():
         "uvloop",
     }
     assert heavy.isdisjoint(modules)
-    assert {"serve", "export", "health", "demo"} <= set(odradek("--help").stdout.split())
+    assert {"serve", "export", "import", "health", "demo"} <= set(odradek("--help").stdout.split())
     assert odradek("--version").stdout.startswith("odradek 0.")
 
 

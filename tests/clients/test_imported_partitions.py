@@ -1,0 +1,155 @@
+"""A partition's folder, copied from a cluster of Kafka's while it ran, is looked into here: `odradek import`."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.importing import main
+from tests.clients.test_kafka_directories import Written
+from tests.differential import batches
+from tests.support import content
+from tests.support.broker import StartBroker
+from tests.support.clients import values
+from tests.support.content import Asked
+
+EPOCH = 12
+HANGING = 12
+"""Where the undecided transaction begins."""
+
+
+def import_(data_dir: Path, *folders: Path) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-I",
+        "-m",
+        "broker.importing",
+        "--data-dir",
+        str(data_dir),
+        *map(str, folders),
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    home = tmp_path / "kafka"
+    home.mkdir()
+    return Written(home, "killed")
+
+
+@pytest.fixture
+def hanging(written: Written, tmp_path: Path) -> Path:
+    """``flow-0`` alone: a transaction whose coordinator is not here, from a cluster that has had thirteen leaders."""
+    folder = tmp_path / "copied" / "flow-0"
+    shutil.copytree(written.data / "flow-0", folder)
+    log = folder / f"{0:020d}.log"
+    data, position = bytearray(log.read_bytes()), 0
+    while position < len(data):
+        struct.pack_into(">i", data, position + 12, EPOCH)  # the CRC does not cover it
+        position += 12 + struct.unpack_from(">i", data, position + 8)[0]
+    log.write_bytes(data)
+    (folder / "leader-epoch-checkpoint").write_text(f"0\n1\n{EPOCH} 0\n")
+    return folder
+
+
+def test_a_hanging_transaction_is_looked_into_and_ended(
+    written: Written, hanging: Path, tmp_path: Path, start_broker: StartBroker
+):
+    before = {path.name: path.read_bytes() for path in hanging.iterdir()}
+    data_dir = tmp_path / "data"
+    done = import_(data_dir, hanging)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"flow-0 is in {data_dir}" in done.stdout
+    assert {path.name: path.read_bytes() for path in hanging.iterdir()} == before
+
+    broker = start_broker(data_dir=data_dir)
+    seen = content.observe(broker.host, broker.port, groups=())
+    expected = written.seen["partitions"]["flow-0"]
+    for batch in [*expected["uncommitted"]["batches"], *expected["committed"]["batches"]]:
+        batch["leader_epoch"] = EPOCH
+    assert seen["partitions"] == {"flow-0": expected}
+    assert seen["topics"]["flow"] == {"id": written.seen["topics"]["flow"]["id"], "partitions": 1}
+    assert seen["configs"]["flow"] == {"retention.bytes": "-1", "retention.ms": "-1"}
+    assert expected["stable"] == HANGING < expected["end"]
+
+    with Asked(broker.host, broker.port) as ask:
+        marker = {
+            "producer_id": written.filled.open.producer_id,
+            "producer_epoch": written.filled.open.producer_epoch,
+            "transaction_result": False,
+            "topics": [{"name": "flow", "partition_indexes": [0]}],
+            "coordinator_epoch": 0,
+        }
+        ask("write_txn_markers", 1, markers=[marker])
+        ask.produce("flow", batches.batch([b"after"], ts=written.filled.now_ms))
+        # Clients that have seen an epoch do not believe in an older one.
+        *old, one, two = [each["leader_epoch"] for each in content.batches_of(ask, "flow", 0)]
+    assert set(old) == {EPOCH}
+    assert one == two == content.leader_epochs(broker.host, broker.port)["flow-0"] > EPOCH
+    assert content.undecided(broker.host, broker.port) == []
+    assert values(broker.bootstrap, "flow")[-2:] == ["behind", "after"]
+    assert "undecided" not in values(broker.bootstrap, "flow")
+
+
+def test_partitions_of_a_topic_come_one_after_the_other(
+    written: Written, tmp_path: Path, start_broker: StartBroker
+):
+    data_dir = tmp_path / "data"
+    for name in ("orders-1", "orders-0"):
+        assert import_(data_dir, written.data / name).returncode == 0
+    done = import_(data_dir, written.data / "plain-0", written.data / "plain-1", written.data / "trimmed-0")
+    assert done.returncode == 0, done.stderr
+    broker = start_broker(data_dir=data_dir)
+    seen = content.observe(broker.host, broker.port, groups=())
+    expected = written.seen["partitions"]
+    for name in ("orders-0", "orders-1", "plain-0", "plain-1"):
+        assert seen["partitions"][name] == expected[name], name
+    # Where the log began stands in a file of the cluster that was not copied.
+    assert (seen["partitions"]["trimmed-0"]["start"], seen["partitions"]["trimmed-0"]["end"]) == (0, 10)
+
+
+def test_what_was_torn_in_copying_is_cut_and_said(
+    written: Written, hanging: Path, tmp_path: Path, start_broker: StartBroker
+):
+    """The broker wrote on while its folder was copied: half a batch, and indexes that say more than the log."""
+    log = hanging / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[:-5])
+    done = import_(tmp_path / "data", hanging)
+    assert done.returncode == 0
+    assert "log cut at the first bad batch" in done.stderr
+    broker = start_broker(data_dir=tmp_path / "data")
+    assert "undecided" in values(broker.bootstrap, "flow", "read_uncommitted")
+    assert "behind" not in values(broker.bootstrap, "flow", "read_uncommitted")
+
+
+def test_what_cannot_be_taken_is_said(
+    written: Written, tmp_path: Path, start_broker: StartBroker, capsys: pytest.CaptureFixture[str]
+):
+    data_dir = tmp_path / "data"
+    (tmp_path / "empty-0").mkdir()
+    coordinators = next(iter(written.data.glob("__consumer_offsets-*")))
+
+    def refused(folder: Path) -> str:
+        assert main(["--data-dir", str(data_dir), str(folder)]) == 1
+        return capsys.readouterr().err
+
+    assert "is not called after a partition" in refused(written.data)
+    assert "kafka-dump-log.sh shows what is in it" in refused(coordinators)
+    assert "holds no log" in refused(tmp_path / "empty-0")
+    assert not data_dir.exists()
+
+    broker = start_broker(data_dir=data_dir, topics=["plain:1"])
+    assert "is in use by another broker" in import_(data_dir, written.data / "orders-0").stderr
+    broker.terminate()
+    assert "there is another topic plain here" in refused(written.data / "plain-0")
+    assert main(["--data-dir", str(data_dir), str(written.data / "orders-0")]) == 0
+    assert "has records already" in refused(written.data / "orders-0")
+    broker.start()
+    with Asked(broker.host, broker.port) as ask:
+        assert ask.end_offset("orders") == written.seen["partitions"]["orders-0"]["end"]
