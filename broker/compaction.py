@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Clock, Domain, Timer
 from broker.compaction_pace import Abandoned, Pace
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 log_events = get_logger()
 
+SEGMENTS_PER_TURN: Final = 1000
 InBackground = Callable[[Callable[[], Any]], "asyncio.Future[Any]"]
 
 
@@ -61,6 +62,8 @@ class Compaction(Upkeep):
         """Those whose last pass failed: nobody knows that the next one would not."""
         self._pace = Pace(self._bytes_per_second)
         self._at_work: Partition | None = None
+        self._oldest: Segment | None = None
+        """Of the segments that the pass still needs."""
         self._work_is_gone = False
         """The partition of the pass that runs was deleted or went offline: its files are nobody's now."""
         self._task: asyncio.Task[None] | None = None
@@ -195,44 +198,62 @@ class Compaction(Upkeep):
         began_ms = self._clock.now_ms()
         self._pace = Pace(self._bytes_per_second)
         self._at_work, self._work_is_gone = partition, False
-        segments = {segment.base_offset: segment for segment in partition.log.segments}
-        work = Pass(self._order(partition, part, began_ms), self._pace)
-        left = {segments[source.base_offset] for source in work.order.sources}
+        self._oldest = partition.log.segments[0]
+        try:
+            work = await self._pass(partition, part, began_ms)
+        except Abandoned:
+            return False
+        except Exception as error:  # whatever it is, it is this log's alone (`LogCleaningException`)
+            # What retention has taken meanwhile, the oldest first, need not be found any more.
+            if not self._work_is_gone and self._oldest is not None and partition.log.holds([self._oldest]):
+                self._give_up(partition, error)
+            return False
+        finally:
+            self._at_work = self._oldest = None
+        if work is not None:
+            self._report(partition, part, work, self._clock.now_ms() - began_ms)
+        return work is not None
+
+    async def _pass(self, partition: Partition, part: Compactable, now_ms: int) -> Pass | None:
+        """None if somebody took the segments meanwhile."""
+        segments = await self._sources(partition, part)
+        work = Pass(self._order(partition, part, tuple(segments), now_ms), self._pace)
         try:
             await self._in_background(work.prepare)
             for group in work.groups:
-                sources = [segments[source.base_offset] for source in group]
+                sources = [segments[source] for source in group]
+                self._oldest = sources[0]
                 cleaned = await self._in_background(partial(work.rewrite, group))
                 if not await self._install(partition, sources, cleaned):
-                    return False
-                left.difference_update(sources)
+                    return None
+            if self._work_is_gone:
+                return None
             self._checkpoint[partition.topic, partition.index] = work.end_offset
             await self._in_background(
                 partial(_settle, self._directory, partition.log.directory, dict(self._checkpoint))
             )
-        except Abandoned:
-            return False
-        except Exception as error:  # whatever it is, it is this log's alone (`LogCleaningException`)
-            # Files that were taken out of the log meanwhile (retention) need not be found any more.
-            if not self._work_is_gone and left <= set(partition.log.segments):
-                self._give_up(partition, error)
-            return False
         finally:
-            self._at_work = None
             await self._in_background(partial(work.finish, Pace(inf)))
-        self._report(partition, part, work, self._clock.now_ms() - began_ms)
-        return True
+        return work
 
-    def _order(self, partition: Partition, part: Compactable, now_ms: int) -> Order:
+    @staticmethod
+    async def _sources(partition: Partition, part: Compactable) -> dict[Source, Segment]:
+        """The segments to compact, as a thread may know them. There may be very many: the loop has its turns between."""
+        segments = partition.log.segments[: partition.log.segment_index(part.upper_bound)]
+        found = {}
+        for at in range(0, len(segments), SEGMENTS_PER_TURN):
+            found.update({Source(s.base_offset, s.size): s for s in segments[at : at + SEGMENTS_PER_TURN]})
+            await asyncio.sleep(0)
+        return found
+
+    def _order(
+        self, partition: Partition, part: Compactable, sources: tuple[Source, ...], now_ms: int
+    ) -> Order:
         log = partition.log
         entries = log.producers.entries.values()
         return Order(
             log.directory,
-            [
-                Source(each.base_offset, each.size)
-                for each in log.segments
-                if each.base_offset < part.upper_bound
-            ],
+            sources,
             part.first_dirty_offset,
             log.log_start_offset,
             log.config,
@@ -248,7 +269,7 @@ class Compaction(Upkeep):
     async def _install(self, partition: Partition, sources: list[Segment], cleaned: Cleaned) -> bool:
         """Put a compacted segment in the place of its sources, unless somebody has taken these meanwhile."""
         log = partition.log
-        if self._work_is_gone or not set(sources) <= set(log.segments):
+        if self._work_is_gone or not log.holds(sources):
             await self._in_background(partial(_discard, cleaned))
             return False
         earlier = [path.with_name(path.name + DELETED) for source in sources for path in source.paths()]

@@ -255,13 +255,15 @@ class Log(ReadableLog):
         a crash finishes the exchange (`recovery`). Without one the sources go (nothing of them was kept). None, and
         nothing is changed, if the log does not have these segments any more.
         """
-        try:
-            index = self.segments.index(sources[0])
-        except ValueError:
+        if not self.holds(sources):
             return None
-        if self.segments[index : index + len(sources)] != sources:
-            return None
+        index = self.segment_index(sources[0].base_offset)
         return self._take_out(index, sources, compacted)
+
+    def holds(self, segments: list[Segment]) -> bool:
+        """Whether these are neighbours in this log."""
+        index = self.segment_index(segments[0].base_offset)
+        return self.segments[index : index + len(segments)] == segments
 
     def _take_out(self, index: int, segments: list[Segment], instead: Segment | None) -> list[Path]:
         self._tail.clear()

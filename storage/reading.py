@@ -77,6 +77,10 @@ class ReadableLog:
         """The index of the segment whose range holds ``offset``."""
         return self._list.index_of(offset)
 
+    def sealed_bytes(self, first: int, end: int) -> int:
+        """Bytes of the segments from one index up to another, all of them sealed."""
+        return self._list.bytes_from(first, end) if first < end else 0
+
     def locate(self, offset: int) -> Place | None:
         """The batch that holds ``offset``, or the next one; None at or after the log's end."""
         if offset >= self.log_end_offset or not self.segments:

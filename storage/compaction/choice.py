@@ -5,7 +5,6 @@ Pure but for two looks at a segment: the first record's time, and a file's age w
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from storage.config import NEVER
@@ -53,11 +52,12 @@ def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, str | Non
 
 def compactable(log: Log, first_dirty: int, last_stable_offset: int, now_ms: int) -> Compactable:
     """What may be compacted of a log; whole segments only."""
-    segments, bases = log.segments, [segment.base_offset for segment in log.segments]
+    segments = log.segments
     active = len(segments) - 1
-    dirty = max(bisect_right(bases, first_dirty) - 1, 0)
+    active_base = segments[active].base_offset
+    dirty = log.segment_index(first_dirty)
     ask_again: list[int] = []
-    bound = bases[active]
+    bound = active_base
     if last_stable_offset < bound:
         bound = last_stable_offset
         ask_again.append(now_ms)
@@ -68,21 +68,22 @@ def compactable(log: Log, first_dirty: int, last_stable_offset: int, now_ms: int
             bound = min(bound, young.base_offset)
             ask_again.append(_largest_timestamp_ms(young) + lag_ms)
     # The segment that the bound lies in is left alone as a whole.
-    end = max(bisect_right(bases, max(bound, first_dirty)) - 1, 0)
+    end = log.segment_index(max(bound, first_dirty))
     overdue = False
     max_lag_ms = max(log.config.max_compaction_lag_ms, 0)
-    if max_lag_ms < NEVER and first_dirty < bases[active]:
+    if max_lag_ms < NEVER and first_dirty < active_base:
         first_ms = min((ms for s in segments[dirty:active] if (ms := s.first_timestamp_ms) > 0), default=None)
         if first_ms is not None:
             overdue = first_ms < now_ms - max_lag_ms
             ask_again.append(first_ms + max_lag_ms + 1)
+    clean = dirty + (segments[dirty].base_offset < first_dirty)
     return Compactable(
         first_dirty,
-        bases[end],
-        sum(segment.size for segment in segments[: bisect_left(bases, first_dirty)]),
-        sum(segment.size for segment in segments[min(dirty, end) : end]),
+        segments[end].base_offset,
+        log.sealed_bytes(0, min(clean, active)) + (segments[active].size if clean > active else 0),
+        log.sealed_bytes(min(dirty, end), end),
         overdue,
-        max(now_ms, min(ask_again)) if ask_again and first_dirty < bases[active] else None,
+        max(now_ms, min(ask_again)) if ask_again and first_dirty < active_base else None,
     )
 
 
