@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import broker.metadata.log as log_module
 from broker.metadata import MorePartitions, NewTopic
 from broker.metadata.files import LOG_DIRECTORY
 from tests.broker.metadata.world import open_cluster
-from tests.support.java import java, kafka_classpath
+from tests.support.dump import dump
 
 pytestmark = pytest.mark.java
 
@@ -30,11 +29,8 @@ async def fill(directory: Path) -> None:
 
 
 def dumped(path: Path) -> tuple[str, list[dict]]:
-    command = [java(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", kafka_classpath()]
-    command += ["org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    payloads = re.findall(r"payload: (\{.*\})$", result.stdout, re.MULTILINE)
-    return result.stdout + result.stderr, [json.loads(payload) for payload in payloads]
+    text = dump([path], "--cluster-metadata-decoder")
+    return text, [json.loads(payload) for payload in re.findall(r"payload: (\{.*\})$", text, re.MULTILINE)]
 
 
 async def test_kafka_dumps_our_log(tmp_path):
