@@ -25,7 +25,7 @@ from protocol.errors import ErrorCode
 from storage.checkpoints import read_partition_metadata
 from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
-from storage.files import StorageError
+from storage.files import StorageError, remove_all
 from storage.log import Log
 from storage.recovery import OpenOptions, Recovered, open_log
 
@@ -140,6 +140,8 @@ class Replicas(MetadataListener):
             self._set_aside_foreign(path, topic.topic_id)
             recovered = open_log(path, self._open_options(topic, key))
             self._report(key, recovered)
+            if recovered.doomed:
+                self.in_background(partial(remove_all, recovered.doomed))
             log = recovered.log
         except StorageError as error:
             log_events.error(

@@ -56,8 +56,8 @@ class Ageing(Generic[S]):
     """A log as retention sees it. The last of its segments is the active one."""
 
     segments: Sequence[S]
-    size: int
-    """Bytes of all segments."""
+    size: Callable[[], int]
+    """Bytes of all segments: asked for only where there is a limit."""
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
@@ -72,7 +72,7 @@ class Ageing(Generic[S]):
         found: list[Expired] = []
         first = self._take(found, Reason.LOG_START, 0, limit, self._is_below_log_start)
         if config.delete and config.retention_bytes >= 0:
-            spare = self.size - sum(each.size for each in found) - config.retention_bytes
+            spare = self.size() - sum(each.size for each in found) - config.retention_bytes
 
             def too_much(index: int) -> bool:
                 nonlocal spare

@@ -39,7 +39,7 @@ def log_of(
     end_offset = 10 * len(pieces) - (10 if pieces and pieces[-1][0] == 0 else 0)
     return Ageing(
         segments,
-        sum(piece.size for piece in segments),
+        lambda: sum(piece.size for piece in segments),
         log_start_offset,
         end_offset,
         end_offset if high_watermark is None else high_watermark,
@@ -185,7 +185,7 @@ def test_a_limit_gives_a_beginning_of_the_same(limit):
         rest = whole.segments[gone:]
         log = Ageing(
             rest,
-            sum(piece.size for piece in rest),
+            lambda rest=rest: sum(piece.size for piece in rest),
             whole.log_start_offset,
             whole.log_end_offset,
             whole.high_watermark,
