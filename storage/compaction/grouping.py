@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from storage.log import RELATIVE_OFFSET_MAX
 
-GROUP_SEGMENTS_MAX: Final = 64
+GROUP_SEGMENTS_MAX: Final = 32
 """Each source is four renames when the result is put in its place, and that happens in one turn of the loop: nobody may
-see a log of which some is old and some new. 64 of them take a few milliseconds. Kafka has no such bound; the next pass
-joins what this one has left apart."""
+see a log of which some is old and some new. 32 of them take about 5 ms. Kafka has no such bound; the next pass joins what
+this one has left apart."""
 
 
 class Source(NamedTuple):

@@ -254,11 +254,12 @@ def test_a_key_costs_no_more_memory_than_is_said(length: int, count: int):
 
 
 def test_groups_are_bounded_in_number_too():
-    tiny = [Sized(Source(number, 10), 8, 12) for number in range(150)]
-    assert [len(group) for group in groups(tiny, 10**6, 10**6, 150)] == [
+    count = 2 * GROUP_SEGMENTS_MAX + 1
+    tiny = [Sized(Source(number, 10), 8, 12) for number in range(count)]
+    assert [len(group) for group in groups(tiny, 10**6, 10**6, count)] == [
         GROUP_SEGMENTS_MAX,
         GROUP_SEGMENTS_MAX,
-        150 - 2 * GROUP_SEGMENTS_MAX,
+        1,
     ]
 
 
