@@ -66,8 +66,10 @@ async def opened(data_dir: Path, port: int = DEFAULT_PORT) -> AsyncIterator[AtRe
         replicas = Replicas(config.node_id, directory, config, clock, metadata, random)
         replicas.recover()
         yield AtRest(metadata, replicas)
-        await replicas.close(clean=True)
+        closed = await replicas.close(clean=True)
         _check_readable(replicas)
+        if not closed:
+            raise StorageError(directory.path, "not everything could be written")
         await metadata.leave()
         await metadata.close()
     except BaseException:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -70,7 +70,7 @@ class Flushing(Upkeep):
         self._clock = clock
         self._in_background = in_background
         self._checkpoints = {
-            name: OffsetCheckpoint(directory.read_checkpoint(name))
+            name: OffsetCheckpoint(_read_checkpoint(directory, name))
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
         }
         self._dirty: dict[Partition, None] = {}
@@ -184,7 +184,10 @@ class Flushing(Upkeep):
         if active.size - (size if segment is active else 0) < SNAPSHOT_BYTES:
             return
         self._snapshot_at[partition] = active, active.size
-        log.take_snapshot()
+        before = log.last_snapshot_offset
+        log.try_snapshot()
+        if log.last_snapshot_offset == before:
+            return
         taken = self._snapshots.setdefault(partition, deque())
         taken.append(log.log_end_offset)
         if len(taken) > SNAPSHOTS_KEPT:
@@ -330,6 +333,15 @@ class Flushing(Upkeep):
             if partition.offline is None and partition.log.exists:
                 self._note(partition)
         self._write_files({name: checkpoint.rows() for name, checkpoint in self._checkpoints.items()})
+
+
+def _read_checkpoint(directory: LogDirectory, name: str) -> Mapping[PartitionKey, int]:
+    """Kafka's recovery begins at 0, and logs where their first segment does, if these files say nothing sensible."""
+    try:
+        return directory.read_checkpoint(name)
+    except StorageError as error:
+        log_events.warning("checkpoint not usable, taken for empty", file=error.path, reason=str(error))
+        return {}
 
 
 def _run_all(syncs: list[_Sync]) -> None:

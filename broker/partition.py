@@ -253,10 +253,14 @@ class Partition:
         """The files cannot be trusted any more: nobody reads or writes here, and whoever waits is told."""
         first = self.offline is None
         self.offline = str(error)
-        log_events.error(
-            "partition offline", topic=self.topic, partition=self.index, file=error.path, reason=str(error)
-        )
         if first:
+            log_events.error(
+                "partition offline",
+                topic=self.topic,
+                partition=self.index,
+                file=error.path,
+                reason=str(error),
+            )
             self.upkeep.gone(self)
         self._release_waiting(ErrorCode.kafka_storage_error)
         self.notify()

@@ -83,6 +83,11 @@ class Replicas(MetadataListener):
         """The partition, if a replica of it is hosted here (leader or not)."""
         return self._partitions.get((topic, index)) or self._open_known(topic, index)
 
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether the files of a partition cannot be used, as far as somebody has found out."""
+        partition = self._partitions.get((topic, index))
+        return partition is not None and partition.offline is not None
+
     def opened(self) -> Iterator[Partition]:
         """The partitions that somebody has asked for so far."""
         return iter(tuple(self._partitions.values()))
@@ -162,6 +167,7 @@ class Replicas(MetadataListener):
             upkeep=self._upkeep,
         )
         partition.offline = offline
+        log.on_snapshot_failed = _say_snapshot_failed
         log.on_roll = lambda _: self._upkeep.rolled(partition)
         if offline is None:
             log.assign_epoch(state.leader_epoch)
@@ -272,8 +278,11 @@ class Replicas(MetadataListener):
         for partition in self.opened():
             partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
-    async def close(self, *, clean: bool) -> None:
-        """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders."""
+    async def close(self, *, clean: bool) -> bool:
+        """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders.
+
+        Returns whether all of that could be done. If not, the next start looks at everything again.
+        """
         for timer in self._timers:
             timer.cancel()
         await self._upkeep.close()
@@ -283,14 +292,31 @@ class Replicas(MetadataListener):
             self._create_missing()
         for partition in self._partitions.values():
             if partition.offline is None:
-                partition.log.close(clean=clean)
-        if clean:
+                try:
+                    partition.log.close(clean=clean)
+                except StorageError as error:
+                    partition.go_offline(error)
+        if not clean:
+            return False
+        try:
             self._flushing.write_all(self._partitions.values())
+        except StorageError as error:
+            log_events.error("checkpoints could not be written", file=error.path, reason=str(error))
+            return False
+        return all(partition.offline is None for partition in self._partitions.values())
 
     def _create_missing(self) -> None:
         now_ms = self._clock.now_ms()
         for topic in self._metadata.topics.values():
             for state in topic.partitions:
                 partition = self.get(topic.name, state.index)
-                if partition is not None and partition.offline is None:
+                if partition is None or partition.offline is not None:
+                    continue
+                try:
                     partition.log.create(now_ms)
+                except StorageError as error:
+                    partition.go_offline(error)
+
+
+def _say_snapshot_failed(error: StorageError) -> None:
+    log_events.warning("snapshot of the producers not written", file=error.path, reason=str(error))

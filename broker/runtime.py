@@ -206,12 +206,16 @@ class Runtime:
         await self.connections.close()
         self.node.transactions.close()
         self.node.groups.close()
-        await self.node.replicas.close(clean=True)
+        clean = await self.node.replicas.close(clean=True)
         self.lag.stop()
         await self.node.metadata.leave()
         await self.node.metadata.close()
         assert self._directory is not None
-        self._directory.close(clean=True, broker_epoch=self.node.metadata.brokers[self.node.node_id].epoch)
+        epoch = self.node.metadata.brokers[self.node.node_id].epoch
+        try:
+            self._directory.close(clean=clean, broker_epoch=epoch)
+        except StorageError as error:
+            log.error("no mark of a clean stop", file=error.path, reason=str(error))
         self._remove_temporary()
         log.info("stopped", node_id=self.node.node_id)
 

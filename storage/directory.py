@@ -101,6 +101,8 @@ class LogDirectory:
 
     def close(self, *, clean: bool, broker_epoch: int = 0) -> None:
         """Give the lock back; after a clean stop leave the mark that lets the next start skip recovery."""
-        if clean:
-            replace_file(self.path / CLEAN_MARK, f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode())
-        os.close(self._lock_fd)
+        try:
+            if clean:
+                replace_file(self.path / CLEAN_MARK, f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode())
+        finally:
+            os.close(self._lock_fd)

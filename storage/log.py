@@ -53,6 +53,8 @@ class Log(ReadableLog):
         self.last_snapshot_offset = 0
         self.on_roll: Callable[[Segment], None] | None = None
         """Called with each segment that was just sealed: it wants an fsync."""
+        self.on_snapshot_failed: Callable[[StorageError], None] | None = None
+        """Called when one could not be written, which without this fails the append that made the log roll."""
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ class Log(ReadableLog):
         sealed.seal()
         # Its records may be on the disk all of them, but its indexes are not yet.
         self.flushed_offset = min(self.flushed_offset, max(self.log_end_offset - 1, sealed.base_offset))
-        self.take_snapshot()
+        self.try_snapshot()
         segment = self._add_segment(self.log_end_offset, now_ms)
         if self.on_roll is not None:
             self.on_roll(sealed)
@@ -181,6 +183,15 @@ class Log(ReadableLog):
         content = producer_snapshot.encode(self.producers.snapshot())
         write_file(self.directory / file_name(offset, "snapshot"), content)
         self.last_snapshot_offset = offset
+
+    def try_snapshot(self) -> None:
+        """As ``take_snapshot``. If it fails, the one before and the batches say the same, and the next roll tries again."""
+        try:
+            self.take_snapshot()
+        except StorageError as error:
+            if self.on_snapshot_failed is None:
+                raise
+            self.on_snapshot_failed(error)
 
     def restore_producers(self, producers: Producers, offset: int) -> None:
         """Begin again with the state of a snapshot (offset 0: with none)."""

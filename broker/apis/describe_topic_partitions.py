@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.api import api
 from broker.metadata import PartitionState, Topic
-from broker.metadata.views import NO_NODE, Live, authorized_operations, live_brokers, offline_replicas
+from broker.metadata.views import Live, authorized_operations, leader_and_offline, live_brokers
 from broker.topics import invalid_topic_name, is_internal
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -82,21 +82,24 @@ def _existing(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(live, partition) for partition in partitions],
+        partitions=[_partition(context, live, topic, partition) for partition in partitions],
         topic_authorized_operations=authorized_operations(context, "TOPIC", topic.name),
     )
 
 
-def _partition(live: Live, partition: PartitionState) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    context: RequestContext, live: Live, topic: Topic, partition: PartitionState
+) -> DescribeTopicPartitionsResponsePartition:
+    leader, offline = leader_and_offline(context, live, topic, partition)
     return DescribeTopicPartitionsResponsePartition(
         partition_index=partition.index,
-        leader_id=partition.leader if partition.leader in live else NO_NODE,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.eligible_leader_replicas,
         last_known_elr=partition.last_known_eligible,
-        offline_replicas=offline_replicas(live, partition),
+        offline_replicas=offline,
     )
 
 

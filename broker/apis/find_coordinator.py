@@ -101,7 +101,9 @@ def _find(context: RequestContext, kind: _Kind | None, key: str) -> _Found:
 
 def _leader(context: RequestContext, topic: Topic, key: str) -> Address | None:
     partition = topic.partition(partition_for(key, len(topic.partitions)))
-    return address_of(context, partition.leader) if partition is not None else None
+    if partition is None or context.node.replicas.is_offline(topic.name, partition.index):
+        return None
+    return address_of(context, partition.leader)
 
 
 # What `Errors.message()` says.

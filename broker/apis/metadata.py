@@ -17,8 +17,8 @@ from broker.metadata.views import (
     NO_NODE,
     Live,
     authorized_operations,
+    leader_and_offline,
     live_brokers,
-    offline_replicas,
 )
 from broker.topics import invalid_topic_name, is_internal
 from protocol.errors import ErrorCode
@@ -69,7 +69,7 @@ def _topics(request: MetadataRequest, context: RequestContext, live: Live) -> li
     wanted = request.topics
     if wanted is None or (context.api_version == 0 and not wanted):
         names = [name for name in cluster.topics if context.authorize("DESCRIBE", "TOPIC", name)]
-        return [_existing(live, cluster.topics[name]) for name in names]
+        return [_existing(context, live, cluster.topics[name]) for name in names]
     # One id among the entries, and the names are not looked at.
     topic_ids = dict.fromkeys(one.topic_id for one in wanted if one.topic_id is not None)
     if topic_ids:
@@ -112,7 +112,7 @@ def _by_id(context: RequestContext, live: Live, topic_id: UUID) -> MetadataRespo
         return MetadataResponseTopic(error_code=ErrorCode.unknown_topic_id, topic_id=topic_id)
     if not context.authorize("DESCRIBE", "TOPIC", topic.name):
         return MetadataResponseTopic(error_code=ErrorCode.topic_authorization_failed, topic_id=topic_id)
-    return _existing(live, topic)
+    return _existing(context, live, topic)
 
 
 def _by_name(context: RequestContext, live: Live, name: str) -> MetadataResponseTopic:
@@ -120,7 +120,7 @@ def _by_name(context: RequestContext, live: Live, name: str) -> MetadataResponse
         return MetadataResponseTopic(error_code=ErrorCode.topic_authorization_failed, name=name)
     topic = context.node.metadata.topic(name)
     if topic is not None:
-        return _existing(live, topic)
+        return _existing(context, live, topic)
     invalid = invalid_topic_name(name) is not None
     return MetadataResponseTopic(
         error_code=ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition,
@@ -129,25 +129,27 @@ def _by_name(context: RequestContext, live: Live, name: str) -> MetadataResponse
     )
 
 
-def _existing(live: Live, topic: Topic) -> MetadataResponseTopic:
+def _existing(context: RequestContext, live: Live, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(live, partition) for partition in topic.partitions],
+        partitions=[_partition(context, live, topic, partition) for partition in topic.partitions],
     )
 
 
-def _partition(live: Live, partition: PartitionState) -> MetadataResponsePartition:
-    led = partition.leader in live
+def _partition(
+    context: RequestContext, live: Live, topic: Topic, partition: PartitionState
+) -> MetadataResponsePartition:
+    leader, offline = leader_and_offline(context, live, topic, partition)
     return MetadataResponsePartition(
-        error_code=ErrorCode.none if led else ErrorCode.leader_not_available,
+        error_code=ErrorCode.leader_not_available if leader == NO_NODE else ErrorCode.none,
         partition_index=partition.index,
-        leader_id=partition.leader if led else NO_NODE,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=offline_replicas(live, partition),
+        offline_replicas=offline,
     )
 
 

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from broker.logging import get_logger
 from broker.metadata.changes import records_of
+from broker.metadata.creation import Refused
 from broker.metadata.files import (
     voted_epoch,
     write_leader_epochs,
@@ -26,6 +28,7 @@ from broker.metadata.framing import data_batch, leader_change
 from broker.metadata.image import Image
 from broker.metadata.replay import Replayed, replay
 from broker.metadata.snapshot import snapshots, write_snapshot
+from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 from storage.files import AppendFile, StorageError, sync_directory
@@ -33,14 +36,23 @@ from storage.files import AppendFile, StorageError, sync_directory
 SNAPSHOT_FROM_BYTES: Final = 1024 * 1024
 SNAPSHOT_RATIO: Final = 1
 
+log_events = get_logger()
+
 Apply = Callable[[Sequence[MetadataRecord], int], None]
 """Told the records of a commit, and the offset of the last."""
 
 Sync = Callable[[AppendFile], None]
 
 
-class MetadataLogFailed(Exception):
-    """The log could not be written or synced. What is on disk is not known, so nothing is committed any more."""
+class MetadataLogFailed(Refused):
+    """The log could not be written or synced. What is on disk is not known, so nothing is committed any more.
+
+    Kafka's process ends here, and a cluster elects another controller. This broker has nobody to go on in its stead:
+    it serves what exists, and refuses changes until it is started again on a disk that works.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.kafka_storage_error, message)
 
 
 @dataclass(slots=True)
@@ -140,8 +152,8 @@ class MetadataLog:
         try:
             self._file.append((batch,), len(batch))
         except StorageError as error:
-            self._failure = error
-            raise MetadataLogFailed(str(error)) from error
+            self._note_failure(error)
+            raise MetadataLogFailed(str(self._failure)) from error
         self.next_offset += count
         return self.next_offset - 1
 
@@ -171,9 +183,15 @@ class MetadataLog:
         if self._written:
             self._start_sync(loop)
 
+    def _note_failure(self, failure: BaseException) -> None:
+        if self._failure is None:
+            path = str(self._file.path)
+            log_events.error("metadata cannot be changed any more", file=path, reason=str(failure))
+        self._failure = MetadataLogFailed(f"the metadata log has failed: {failure}")
+
     def _fail(self, group: list[_Commit], failure: BaseException) -> None:
         """After a failed fsync the kernel may have dropped the pages: trying again would prove nothing."""
-        self._failure = MetadataLogFailed(f"the metadata log has failed: {failure}")
+        self._note_failure(failure)
         self._written = []
         for commit in group:
             if not commit.done.done():

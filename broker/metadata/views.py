@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.metadata.image import Broker, PartitionState
+from broker.metadata.image import Broker, PartitionState, Topic
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
@@ -88,9 +88,17 @@ def live_brokers(context: RequestContext) -> dict[int, Address]:
     return {address.node_id: address for address in addresses(context)}
 
 
-def offline_replicas(live: Live, partition: PartitionState) -> list[int]:
-    """Replicas whose broker is away."""
-    return [node_id for node_id in partition.replicas if node_id not in live]
+def leader_and_offline(
+    context: RequestContext, live: Live, topic: Topic, partition: PartitionState
+) -> tuple[int, list[int]]:
+    """(the leader, ``NO_NODE`` if there is none, replicas whose broker is away or whose files cannot be used)."""
+    own, leader = context.node.node_id, partition.leader
+    if context.node.replicas.is_offline(topic.name, partition.index):
+        # The controller takes the leadership from a replica in a log directory that has failed (KIP-858).
+        offline = [node_id for node_id in partition.replicas if node_id not in live or node_id == own]
+        return (leader if leader in live and leader != own else NO_NODE), offline
+    offline = [node_id for node_id in partition.replicas if node_id not in live]
+    return (leader if leader in live else NO_NODE), offline
 
 
 def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:

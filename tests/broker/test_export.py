@@ -120,7 +120,6 @@ def test_folders_of_deleted_topics_stay_behind(tmp_path: Path):
             lambda source, target: (source / META_PROPERTIES).write_text("version=1\n"),
             "does not name the node.id",
         ),
-        (lambda source, target: (source / RECOVERY_POINTS).write_text("9\n0\n"), "version '9' of this file"),
     ],
 )
 def test_what_cannot_be_exported_is_said_and_leaves_nothing(

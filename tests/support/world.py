@@ -77,6 +77,8 @@ Settings = Mapping[str, str]
 class Cluster:
     """Cluster metadata without a log: what outlives the node."""
 
+    cluster_id = "world"
+
     def __init__(self, config: BrokerConfig, transaction_version: int) -> None:
         self.topics: dict[str, Topic] = {}
         self.features = {"transaction.version": transaction_version} if transaction_version else {}

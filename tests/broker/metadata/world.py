@@ -97,7 +97,10 @@ def context_of(
     """What a handler gets. ``denied`` are (operation, resource type, name) that the principal may not do."""
     overrides = {name.replace("_", "."): value for name, value in settings.items()}
     node = SimpleNamespace(
-        node_id=cluster.identity.node_id, metadata=cluster, config=broker_config(overrides)
+        node_id=cluster.identity.node_id,
+        metadata=cluster,
+        config=broker_config(overrides),
+        replicas=SimpleNamespace(is_offline=lambda topic, index: False),
     )
     context = Restricted(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
     context.denied = set(denied)
