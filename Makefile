@@ -37,7 +37,7 @@ clients: $(VENV)/.dev
 soak: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) -m slow
 	ODRADEK_HISTORIES=20000 ODRADEK_LOG_EXAMPLES=3000 $(PYTEST) --timeout 3600 tests/broker/transactions/test_histories.py \
-		tests/broker/groups/test_rebuild.py tests/storage/test_log_machine.py
+		tests/broker/groups/test_rebuild.py tests/storage/test_log_machine.py tests/storage/test_compaction_machine.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
