@@ -103,13 +103,6 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     @property
-    def max_segment_ms(self) -> int:
-        """After how long a segment is full; compacted logs need sealed ones in time for ``max.compaction.lag.ms``."""
-        if self.compact and self.max_compaction_lag_ms > 0:
-            return min(self.max_compaction_lag_ms, self.segment_ms)
-        return self.segment_ms
-
-    @property
     def log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
 

@@ -140,7 +140,9 @@ class Log(ReadableLog):
         else:
             waited_ms = now_ms - segment.created_ms
         return (
-            waited_ms > config.max_segment_ms - segment.jitter_ms
+            waited_ms > config.segment_ms - segment.jitter_ms
+            # Compacted logs need sealed segments in time (`LogConfig.maxSegmentMs`).
+            or (waited_ms > config.max_compaction_lag_ms - segment.jitter_ms and config.compact)
             or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.index_is_full(config.segment_index_bytes)
         )

@@ -157,6 +157,27 @@ def test_segments_roll_by_the_records_time_not_by_the_clock_s(make_log: MakeLog)
     assert bases(log) == [0, 2]
 
 
+@pytest.mark.parametrize(
+    ("policy", "segment_ms", "lag_ms", "rolls_after_ms"),
+    [
+        (("compact",), 1000, 700, 700),
+        (("compact", "delete"), 1000, 700, 700),
+        (("compact",), 700, 1000, 700),
+        (("delete",), 1000, 700, 1000),
+        ((), 1000, 700, 1000),
+    ],
+)
+def test_compacted_logs_roll_in_time_for_max_compaction_lag_ms(
+    make_log: MakeLog, policy, segment_ms, lag_ms, rolls_after_ms
+):
+    log = make_log(cleanup_policy=policy, segment_ms=segment_ms, max_compaction_lag_ms=lag_ms)
+    append(log, timestamp_ms=5000)
+    append(log, timestamp_ms=5000 + rolls_after_ms)
+    assert bases(log) == [0]
+    append(log, timestamp_ms=5001 + rolls_after_ms)
+    assert bases(log) == [0, 2]
+
+
 def test_a_segment_whose_first_batch_has_no_timestamp_rolls_by_the_clock(make_log: MakeLog):
     log = make_log(segment_ms=1000)
     append(log, timestamp_ms=-1, now_ms=50)
