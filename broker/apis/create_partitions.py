@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.api import api
-from broker.metadata import MorePartitions
+from broker.metadata import MorePartitions, Refused
 from broker.metadata.duplicates import apart
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
@@ -37,7 +37,10 @@ async def create_partitions(
         else:
             error = ErrorCode.topic_authorization_failed
             answers.append(CreatePartitionsTopicResult(name=topic.name, error_code=error))
-    results = await context.node.metadata.create_partitions(wanted, validate_only=request.validate_only)
+    try:
+        results = await context.node.metadata.create_partitions(wanted, validate_only=request.validate_only)
+    except Refused as failure:
+        results = [failure] * len(wanted)
     for more, refusal in zip(wanted, results, strict=True):
         answer = CreatePartitionsTopicResult(name=more.name)
         if refusal is not None:

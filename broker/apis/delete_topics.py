@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from broker.api import api
-from broker.metadata import Topic
+from broker.metadata import Refused, Topic
 from broker.metadata.duplicates import apart
 from broker.metadata.views import CLUSTER_NAME
 from protocol.errors import ErrorCode
@@ -31,7 +31,10 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         return DeleteTopicsResponse(responses=[_disabled(entry, context) for entry in entries])
     answers: list[DeletableTopicResult] = []
     doomed = _doomed(entries, context, answers)
-    results = await context.node.metadata.delete_topics(list(doomed))
+    try:
+        results = await context.node.metadata.delete_topics(list(doomed))
+    except Refused as failure:
+        results = [failure] * len(doomed)
     for topic, refusal in zip(doomed.values(), results, strict=True):
         answer = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
         if refusal is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,22 @@ from typing import Any
 import pytest
 import structlog
 
+from broker.apis.create_partitions import create_partitions
+from broker.apis.create_topics import create_topics
+from broker.apis.delete_topics import delete_topics
 from broker.apis.describe_topic_partitions import describe_topic_partitions
 from broker.apis.find_coordinator import find_coordinator
 from broker.apis.metadata import metadata
+from broker.context import RequestContext
+from broker.options import parse
 from broker.partition import Partition
 from broker.replicas import Replicas
+from broker.runtime import Runtime, StartError
+from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -371,3 +382,93 @@ async def test_a_stop_after_a_partition_went_offline_is_no_clean_one(world: Worl
 
 async def test_a_stop_without_failures_is_a_clean_one(world: World):
     assert await world.node.replicas.close(clean=True) is True
+
+
+# -- a whole broker -----------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def running(disk: Disk) -> AsyncIterator[Runtime]:
+    runtime = Runtime(parse(["--port", "0", "--data-dir", str(disk.root), "--topic", "sound:1"], {}))
+    await runtime.start()
+    try:
+        yield runtime
+    finally:
+        await runtime.stop()
+
+
+def asking(runtime: Runtime, version: int) -> RequestContext:
+    return RequestContext(runtime.node, runtime.listeners[0], -1, version, "test", "/127.0.0.1")
+
+
+async def change_topics(runtime: Runtime) -> list[int]:
+    """The errors of one that is new, of more partitions, and of one that goes."""
+    new = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
+    more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="sound", count=2, assignments=None)])
+    gone = DeleteTopicsRequest(topic_names=["sound"])
+    return [
+        (await create_topics(new, asking(runtime, 5))).topics[0].error_code,
+        (await create_partitions(more, asking(runtime, 3))).results[0].error_code,
+        (await delete_topics(gone, asking(runtime, 5))).responses[0].error_code,
+    ]
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fsync"])
+async def test_metadata_that_cannot_be_written_stays_as_it_is(disk: Disk, lines: Lines, call: str):
+    async with running(disk) as runtime:
+        disk.fail(call, code=errno.ENOSPC, path="*/__cluster_metadata-0/*.log")
+        for _ in range(2):
+            assert await change_topics(runtime) == [OFFLINE] * 3
+        asked = FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1)
+        answer: Any = await find_coordinator(asked, asking(runtime, 6))  # type: ignore[misc]
+        assert answer.coordinators[0].error_code == ErrorCode.coordinator_not_available
+        partition = runtime.node.replicas.leader("sound", 0)
+        assert isinstance(partition, Partition)
+        batch = RecordBatch.parse(build_batch([(1, b"k", b"v")]))
+        assert partition.append(batch, required_acks=-1).error is ErrorCode.none
+        assert set(runtime.node.metadata.topics) == {"sound"}
+    said = [line for line in lines if line["event"] == "metadata cannot be changed any more"]
+    assert [Path(line["file"]).parent.name for line in said] == ["__cluster_metadata-0"]
+    assert [line for line in lines if "exc_info" in line] == []
+    disk.mend()
+    async with running(disk) as runtime:
+        assert runtime.node.replicas.get("sound", 0).log_end_offset == 1  # type: ignore[union-attr]
+        # What was written and not synced was not promised; here it is there all the same.
+        new = ErrorCode.none if call == "pwritev" else ErrorCode.topic_already_exists
+        assert await change_topics(runtime) == [new, ErrorCode.none, ErrorCode.none]
+
+
+async def test_a_read_only_disk_is_named_at_the_start_and_nothing_is_lost_by_trying(disk: Disk):
+    async with running(disk):
+        pass
+    disk.read_only = True
+    with pytest.raises(StartError, match=rf"Read-only file system.*{disk.root}"):
+        async with running(disk):
+            pass
+    disk.mend()
+    async with running(disk) as runtime:
+        assert set(runtime.node.metadata.topics) == {"sound"}
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("version=0\nnode.id=1\ncluster.id=x\n", "has version 0"),
+        ("version=1\ncluster.id=x\n", "does not name the node.id"),
+        ("", "has version 0"),
+    ],
+)
+async def test_an_identity_that_cannot_be_used_is_a_sentence_at_the_start(
+    disk: Disk, content: str, complaint: str
+):
+    async with running(disk):
+        pass
+    path = disk.root / "meta.properties"
+    kept = path.read_text()
+    path.write_text(content)
+    with pytest.raises(StartError, match=rf"{path}.*{complaint}"):
+        async with running(disk):
+            pass
+    path.write_text(kept)
+    async with running(disk) as runtime:
+        assert set(runtime.node.metadata.topics) == {"sound"}
