@@ -227,6 +227,25 @@ def test_compaction_keeps_offsets_and_sequences(codec: int) -> None:
     assert RecordBatch.parse(retain(left, kept)).delete_horizon_ms == 5_000
 
 
+def test_times_count_from_the_first_record_that_compaction_leaves() -> None:
+    records = [(100, b"a", b"1"), (300, b"b", b"2"), (200, b"c", b"3")]
+    batch = RecordBatch.parse(build_batch(records, base_offset=10))
+    kept = list(batch.records())[2:]
+    left = RecordBatch.parse(retain(batch, kept))
+    assert (left.base_timestamp, left.max_timestamp, left.has_delete_horizon) == (200, 200, False)
+    assert list(left.records()) == kept
+
+
+def test_compaction_leaves_the_time_that_the_broker_gave() -> None:
+    records = [(100, b"a", b"1"), (300, b"b", b"2")]
+    batch = RecordBatch.parse(build_batch(records, log_append_time_ms=500))
+    for horizon_ms in (None, 900):
+        left = RecordBatch.parse(retain(batch, list(batch.records())[:1], horizon_ms))
+        assert (left.base_timestamp, left.max_timestamp) == (horizon_ms or 500, 500)
+        assert left.is_log_append_time
+        assert [record.timestamp for record in left.records()] == [500]
+
+
 def test_compaction_may_leave_an_empty_batch() -> None:
     left = RecordBatch.parse(retain(RecordBatch.parse(THREE), []))
     assert (left.size, left.record_count, left.last_offset, left.last_sequence) == (61, 0, 12, 0)
