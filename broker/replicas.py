@@ -25,7 +25,7 @@ from protocol.errors import ErrorCode
 from storage.checkpoints import read_partition_metadata
 from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
-from storage.files import StorageError, remove_all
+from storage.files import StorageError, remove_all, rename
 from storage.log import Log
 from storage.recovery import OpenOptions, Recovered, open_log
 
@@ -190,7 +190,7 @@ class Replicas(MetadataListener):
         if path.is_dir():
             found = read_partition_metadata(path)
             if found is not None and found != topic_id:
-                path.rename(path.with_name(f"{path.name}.{found.hex}-stray"))
+                rename(path, path.with_name(f"{path.name}.{found.hex}-stray"))
                 log_events.warning(
                     "folder of an earlier topic set aside", directory=str(path), topic_id=str(found)
                 )
@@ -253,7 +253,12 @@ class Replicas(MetadataListener):
                 partition.resign(ErrorCode.unknown_topic_or_partition)
                 partition.log.close(clean=False)
             self._flushing.forget(key)
-            doomed = self.directory.mark_for_deletion(topic.name, state.index, topic.topic_id.hex)
+            try:
+                doomed = self.directory.mark_for_deletion(topic.name, state.index, topic.topic_id.hex)
+            except StorageError as error:
+                # The topic is gone all the same; a later one of its name finds whose folder this was.
+                log_events.warning("folder of a deleted topic stays", file=error.path, reason=str(error))
+                continue
             if doomed is not None:
                 remove = partial(self.in_background, partial(self.directory.remove, doomed))
                 self._clock.call_later_ms(delay_ms, remove, Domain.RETENTION)

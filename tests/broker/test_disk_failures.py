@@ -401,6 +401,15 @@ def asking(runtime: Runtime, version: int) -> RequestContext:
     return RequestContext(runtime.node, runtime.listeners[0], -1, version, "test", "/127.0.0.1")
 
 
+def append_one(runtime: Runtime) -> int:
+    """Its offset."""
+    partition = runtime.node.replicas.leader("sound", 0)
+    assert isinstance(partition, Partition)
+    result = partition.append(RecordBatch.parse(build_batch([(1, b"k", b"v")])), required_acks=-1)
+    assert result.error is ErrorCode.none
+    return result.base_offset
+
+
 async def change_topics(runtime: Runtime) -> list[int]:
     """The errors of one that is new, of more partitions, and of one that goes."""
     new = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
@@ -422,10 +431,7 @@ async def test_metadata_that_cannot_be_written_stays_as_it_is(disk: Disk, lines:
         asked = FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1)
         answer: Any = await find_coordinator(asked, asking(runtime, 6))  # type: ignore[misc]
         assert answer.coordinators[0].error_code == ErrorCode.coordinator_not_available
-        partition = runtime.node.replicas.leader("sound", 0)
-        assert isinstance(partition, Partition)
-        batch = RecordBatch.parse(build_batch([(1, b"k", b"v")]))
-        assert partition.append(batch, required_acks=-1).error is ErrorCode.none
+        assert append_one(runtime) == 0
         assert set(runtime.node.metadata.topics) == {"sound"}
     said = [line for line in lines if line["event"] == "metadata cannot be changed any more"]
     assert [Path(line["file"]).parent.name for line in said] == ["__cluster_metadata-0"]
@@ -436,6 +442,22 @@ async def test_metadata_that_cannot_be_written_stays_as_it_is(disk: Disk, lines:
         # What was written and not synced was not promised; here it is there all the same.
         new = ErrorCode.none if call == "pwritev" else ErrorCode.topic_already_exists
         assert await change_topics(runtime) == [new, ErrorCode.none, ErrorCode.none]
+
+
+async def test_a_deleted_topic_whose_folder_cannot_be_renamed_is_gone_all_the_same(disk: Disk, lines: Lines):
+    async with running(disk) as runtime:
+        append_one(runtime)
+        fault = disk.fail("rename", path="*/sound-0", times=1)
+        deleted = await delete_topics(DeleteTopicsRequest(topic_names=["sound"]), asking(runtime, 5))
+        assert (deleted.responses[0].error_code, fault.hits) == (ErrorCode.none, 1)
+        said = [line for line in lines if line["event"] == "folder of a deleted topic stays"]
+        assert [line["file"] for line in said] == [str(disk.root / "sound-0")]
+        again = CreateTopicsRequest(
+            topics=[CreatableTopic(name="sound", num_partitions=1, replication_factor=1)]
+        )
+        assert (await create_topics(again, asking(runtime, 5))).topics[0].error_code == ErrorCode.none
+        assert append_one(runtime) == 0
+    assert len(list(disk.root.glob("sound-0.*-stray"))) == 1
 
 
 async def test_a_read_only_disk_is_named_at_the_start_and_nothing_is_lost_by_trying(disk: Disk):
