@@ -318,6 +318,8 @@ def remove_tree(path: Path) -> None:
 
 def make_directory(path: Path) -> None:
     """Make a folder, and those that it lies in, unless it is there."""
+    if path.is_dir():
+        return
     try:
         system.mkdir(path, 0o777)
     except FileNotFoundError:
