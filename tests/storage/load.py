@@ -109,13 +109,17 @@ class Load:
         partition = self.chance.randrange(len(self.logs))
         kind = self.chance.randrange(8)
         if kind < 2:
-            self._append(partition, self._data(-1, self.made))
+            self.append(partition)
         elif kind < 5:
             self._append_idempotent(partition, self.chance.choice(IDEMPOTENT))
         elif kind < 7:
             self._append_transactional(partition, self.chance.choice(TRANSACTIONAL))
         else:
             self.end(self.chance.choice(TRANSACTIONAL), committed=self.chance.random() < 0.5)
+
+    def append(self, partition: int) -> None:
+        """A batch of a producer without an id."""
+        self._append(partition, self._data(-1, self.made))
 
     def _data(self, producer_id: int, number: int) -> RecordBatch:
         self.made += 1
