@@ -101,18 +101,19 @@ def small_batch(producer_id: int = -1, sequence: int = -1) -> bytes:
     )
 
 
-def produce_frame(topic: str, batch: bytes, index: int = 0) -> bytes:
-    partition = PartitionProduceData(index=index, records=batch)
-    data = TopicProduceData(name=topic, partition_data=[partition])
+def produce_frame(topic: str, batch: bytes, indexes: Sequence[int] = (0,)) -> bytes:
+    """The same batch for each of the partitions."""
+    partitions = [PartitionProduceData(index=index, records=batch) for index in indexes]
+    data = TopicProduceData(name=topic, partition_data=partitions)
     return frame(PRODUCE, ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]))
 
 
 def check_produced(answers: Iterable[bytes]) -> None:
     for answer in answers:
         (topic,) = parse(PRODUCE, answer).responses
-        (partition,) = topic.partition_responses
-        if partition.error_code:
-            raise WrongAnswer(f"Produce: error {partition.error_code}")
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                raise WrongAnswer(f"Produce: error {partition.error_code}")
 
 
 def fetch_frame(topic: str, offset: int) -> bytes:

@@ -20,6 +20,7 @@ NAMES: Final = (
     "log_lookup",
     "log_recovery",
     "many_partitions",
+    "many_partitions_live",
 )
 
 Measure = Callable[[Run], Iterator[Figure]]

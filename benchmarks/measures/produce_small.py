@@ -96,7 +96,7 @@ def one_connection(run: Run, target: Running, frames: Frames) -> tuple[Cost, lis
 def many_connections(run: Run, target: Running) -> tuple[Cost, list[bytes]]:
     """One request in flight on each connection, to a partition of its own; all are sent before any is awaited."""
     clients = [Client(target.connect()) for _ in range(CONNECTIONS)]
-    frames = [produce_frame(TOPIC, small_batch(), index) for index in range(CONNECTIONS)]
+    frames = [produce_frame(TOPIC, small_batch(), [index]) for index in range(CONNECTIONS)]
     answers: list[bytes] = []
     turns = run.scaled(10_000, 5_000) // CONNECTIONS
 
