@@ -1,0 +1,53 @@
+"""A process that dies at one of its system calls, without a process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from storage import files
+
+
+class Killed(BaseException):
+    """Where the process would have died: nothing that catches errors catches this."""
+
+
+class Dying(files.System):
+    """Lets so many changing calls pass; of the next one, if it writes to a log, ``torn`` bytes get through."""
+
+    def __init__(self, calls: int, torn: int) -> None:
+        self._calls = calls
+        self._torn = torn
+
+    def __getattribute__(self, name: str) -> Any:
+        call = super().__getattribute__(name)
+        if name.startswith("_"):
+            return call
+
+        def passing(*arguments: Any, **named: Any) -> Any:
+            self._calls -= 1
+            if self._calls >= 0:
+                return call(*arguments, **named)
+            if name == "pwritev" and self._calls == -1:
+                _write_part(*arguments, self._torn)
+            raise Killed(name)
+
+        return passing
+
+
+def _write_part(fd: int, chunks: Sequence[bytes], position: int, length: int) -> None:
+    os.pwrite(fd, b"".join(chunks)[:length], position)
+
+
+def survived(work: Callable[[], object], calls: int, torn: int = 0) -> bool:
+    """Whether ``work`` came to its end before the process died."""
+    before = files.use_system(Dying(calls, torn))
+    try:
+        with contextlib.suppress(Killed):
+            work()
+            return True
+        return False
+    finally:
+        files.use_system(before)
