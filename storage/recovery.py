@@ -13,14 +13,15 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from protocol.batch import LOG_OVERHEAD_BYTES, CorruptBatch, RecordBatch, parse_end_txn_marker
+from protocol.batch import LOG_OVERHEAD_BYTES, CorruptBatch, parse_end_txn_marker
 from protocol.records import producer_snapshot
+from storage.checking import Check
 from storage.checkpoints import read_partition_metadata, write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
 from storage.files import StorageError, read_file, remove
 from storage.folder import Folder
-from storage.log import EPOCH_FILE, RELATIVE_OFFSET_MAX, Log
+from storage.log import EPOCH_FILE, Log
 from storage.producers import Producers
 from storage.segment import REPLAY_BYTES, SCAN_BYTES, Segment, file_name
 
@@ -108,6 +109,8 @@ class _Checked(NamedTuple):
     replay_from: int
     """The offset from which on its aborted transactions are indexed anew."""
     end_offset: int
+    epochs: list[tuple[int, int]] | None
+    """(leader epoch, first offset) of a segment that was checked as a whole and has nothing for the producers."""
 
 
 def _segments(folder: Folder, options: OpenOptions) -> list[Segment]:
@@ -172,17 +175,19 @@ def _check_segment(
     if recovered.first_scanned is None:
         recovered.first_scanned = segment.base_offset
     recovered.scanned_bytes += segment.size - (start or 0)
-    size, end_offset, reason = _recover_segment(segment, start or 0, options)
-    cut = segment.size - size
+    check = Check(segment, start or 0, options.config.index_interval_bytes)
+    check.run()
+    cut = segment.size - check.position
     if cut:
-        _refuse_old_format(segment, size)
-        segment.log.truncate(size)
+        _refuse_old_format(segment, check.position)
+        segment.log.truncate(check.position)
     segment.forget_batches()
     segment.seal()
     recovered.cut_bytes += cut
-    recovered.reason = reason or recovered.reason
-    replay_from = segment.base_offset if start is None else min(point, end_offset)
-    return _Checked(replay_from, end_offset), cut
+    recovered.reason = check.reason or recovered.reason
+    replay_from = segment.base_offset if start is None else min(point, check.end_offset)
+    epochs = None if start or check.has_producers else check.epochs
+    return _Checked(replay_from, check.end_offset, epochs), cut
 
 
 def _start_inside(segment: Segment, recovery_point: int) -> int | None:
@@ -208,32 +213,6 @@ def _start_inside(segment: Segment, recovery_point: int) -> int | None:
     segment.time_index.keep(segment.time_index.count_below(offset + 1))
     segment.load_timestamps()
     return int(position)
-
-
-def _recover_segment(segment: Segment, position: int, options: OpenOptions) -> tuple[int, int, str | None]:
-    """Index the batches from a position on, up to the first bad one: (where it stands, the log's end there, why).
-
-    The transaction index needs the producer state and is rebuilt with it, in ``_load_producers``.
-    """
-    previous, reason = segment.base_offset - 1, None
-    segment.forget_batches()
-    try:
-        for batch in segment.batches(position):
-            reason = _problem(batch, segment.base_offset, previous)
-            if reason is not None:
-                break
-            segment.note_batch(
-                position,
-                batch.size,
-                batch.last_offset,
-                batch.max_timestamp,
-                options.config.index_interval_bytes,
-            )
-            previous = batch.last_offset
-            position += batch.size
-    except CorruptBatch as error:
-        reason = str(error)
-    return position, previous + 1, reason
 
 
 def _refuse_old_format(segment: Segment, position: int) -> None:
@@ -283,16 +262,6 @@ def _remove_from(segments: list[Segment], index: int, recovered: Recovered) -> N
         recovered.cut_bytes += later.size
         recovered.doomed += later.retire()
     del segments[index:]
-
-
-def _problem(batch: RecordBatch, base_offset: int, previous: int) -> str | None:
-    if not batch.has_valid_crc():
-        return f"the CRC of the batch at offset {batch.base_offset} does not match"
-    if batch.base_offset <= previous or batch.last_offset < batch.base_offset:
-        return f"offsets {batch.base_offset} to {batch.last_offset} cannot follow {previous}"
-    if batch.last_offset - base_offset > RELATIVE_OFFSET_MAX:
-        return f"offset {batch.last_offset} is too far from the segment's base {base_offset}"
-    return None
 
 
 def _load_end(
@@ -365,7 +334,12 @@ def _load_producers(
     for segment in log.segments[log.segment_index(offset) :]:
         if segment.base_offset > offset:
             log.take_snapshot(segment.base_offset)
-        _replay(segment, offset, log)
+        known = checked.get(segment.base_offset)
+        if known is None or known.epochs is None:
+            _replay(segment, offset, log)
+        else:
+            for epoch, first_offset in known.epochs:
+                log.epochs.assign(epoch, first_offset)
     log.take_snapshot()
     if checked:
         # Kafka goes on from the snapshot that it has just taken: the last batch of each producer, not the last five.

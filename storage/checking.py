@@ -1,0 +1,123 @@
+"""Judging a segment's batches one by one, as a recovery must, and indexing those that are good.
+
+A log of small batches has a million per GiB, so what is done for each is written out in one loop over the bytes: no
+object per batch, no call that is not needed. The first batch that the loop does not like is judged again by itself, with
+the words for what is wrong.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from google_crc32c import value as crc32c
+
+from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, CorruptBatch, RecordBatch
+from storage.log import RELATIVE_OFFSET_MAX
+from storage.segment import REPLAY_BYTES, Segment
+
+# base offset, length, leader epoch, magic, crc | last offset delta, max timestamp, producer id
+_JUDGED = Struct(">qiibI2xi8xqq")
+_CRC_FROM = 21
+_ONE_PIECE_BYTES = 64 * 1024
+"""Up to here a copy for the CRC stays in the processor's cache."""
+
+
+class Check:
+    """The batches of one segment from a position on, up to the first bad one."""
+
+    __slots__ = (
+        "_index_interval_bytes",
+        "_offset_max",
+        "_segment",
+        "end_offset",
+        "epochs",
+        "has_producers",
+        "position",
+        "reason",
+    )
+
+    def __init__(self, segment: Segment, position: int, index_interval_bytes: int) -> None:
+        self._segment = segment
+        self._index_interval_bytes = index_interval_bytes
+        self._offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
+        self.position = position
+        """Where the good batches end."""
+        self.end_offset = segment.base_offset
+        """The log's end there."""
+        self.reason: str | None = None
+        """What is wrong with the next batch; None when there is none."""
+        self.epochs: list[tuple[int, int]] = []
+        """(leader epoch, base offset) of each batch whose epoch is not that of the one before."""
+        self.has_producers = False
+        """Whether there is anything for the producer state, be it markers."""
+
+    def run(self) -> None:
+        """Judge and index; afterwards the attributes say what was found.
+
+        The transaction index needs the producer state and is rebuilt with it (`recovery`).
+        """
+        segment = self._segment
+        segment.forget_batches()
+        size = segment.size
+        try:
+            while self.position < size and self.reason is None:
+                if not self._take_window():
+                    self._judge(next(segment.batches(self.position)))
+        except CorruptBatch as error:
+            self.reason = str(error)
+
+    def _take_window(self) -> bool:
+        """Take the good batches that one read brings; whether there was any."""
+        start, end_offset, offset_max = self.position, self.end_offset, self._offset_max
+        note, interval, epochs = self._segment.note_batch, self._index_interval_bytes, self.epochs
+        last_epoch = epochs[-1][0] if epochs else None
+        chunk = self._segment.log.read(start, REPLAY_BYTES)
+        at, limit = 0, len(chunk)
+        unpack = _JUDGED.unpack_from
+        while at + HEADER_BYTES <= limit:
+            offset, length, epoch, magic, crc, delta, max_timestamp, producer_id = unpack(chunk, at)
+            size = length + LOG_OVERHEAD_BYTES
+            stop = at + size
+            if magic != MAGIC or size < HEADER_BYTES or stop > limit or offset < end_offset or delta < 0:
+                break
+            if size <= _ONE_PIECE_BYTES:
+                if crc32c(chunk[at + _CRC_FROM : stop]) != crc:
+                    break
+            elif not RecordBatch.parse(chunk, at).has_valid_crc():
+                break
+            last_offset = offset + delta
+            if last_offset > offset_max:
+                break
+            note(start + at, size, last_offset, max_timestamp, interval)
+            if epoch != last_epoch:
+                epochs.append((epoch, offset))
+                last_epoch = epoch
+            if producer_id >= 0:
+                self.has_producers = True
+            end_offset, at = last_offset + 1, stop
+        self.position, self.end_offset = start + at, end_offset
+        return at > 0
+
+    def _judge(self, batch: RecordBatch) -> None:
+        """One batch that does not fit into a window, or is bad."""
+        self.reason = self._problem(batch)
+        if self.reason is not None:
+            return
+        self._segment.note_batch(
+            self.position, batch.size, batch.last_offset, batch.max_timestamp, self._index_interval_bytes
+        )
+        self.epochs.append((batch.partition_leader_epoch, batch.base_offset))
+        self.has_producers = self.has_producers or batch.producer_id >= 0
+        self.position += batch.size
+        self.end_offset = batch.last_offset + 1
+
+    def _problem(self, batch: RecordBatch) -> str | None:
+        if not batch.has_valid_crc():
+            return f"the CRC of the batch at offset {batch.base_offset} does not match"
+        if batch.base_offset < self.end_offset or batch.last_offset < batch.base_offset:
+            previous = self.end_offset - 1
+            return f"offsets {batch.base_offset} to {batch.last_offset} cannot follow {previous}"
+        if batch.last_offset > self._offset_max:
+            base_offset = self._segment.base_offset
+            return f"offset {batch.last_offset} is too far from the segment's base {base_offset}"
+        return None
