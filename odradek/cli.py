@@ -33,7 +33,7 @@ def serve(arguments: tuple[str, ...]) -> None:
 def export(arguments: tuple[str, ...]) -> None:
     """Copy a stopped broker's directory for Apache Kafka to start on (`odradek export --help`)."""
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker.export", *arguments])
+    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker.exchange.export", *arguments])
 
 
 @main.command("import", context_settings=_PASS_THROUGH, add_help_option=False)
@@ -41,7 +41,7 @@ def export(arguments: tuple[str, ...]) -> None:
 def import_(arguments: tuple[str, ...]) -> None:
     """Take partitions that were copied from another cluster (`odradek import --help`)."""
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker.importing", *arguments])
+    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker.exchange.importing", *arguments])
 
 
 @main.command()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.importing import main
+from broker.exchange.importing import main
 from tests.clients.test_kafka_directories import Written
 from tests.differential import batches
 from tests.support import content
@@ -28,7 +28,7 @@ def import_(data_dir: Path, *folders: Path) -> subprocess.CompletedProcess[str]:
         sys.executable,
         "-I",
         "-m",
-        "broker.importing",
+        "broker.exchange.importing",
         "--data-dir",
         str(data_dir),
         *map(str, folders),

@@ -1,4 +1,4 @@
-"""``python -m broker.export``: a copy of a stopped broker's directory that Apache Kafka starts on.
+"""``python -m broker.exchange.export``: a copy of a stopped broker's directory that Apache Kafka starts on.
 
 The source is only locked and read. The copy is then opened as a broker's start does it and closed as by a clean stop, so
 that it needs no recovery whatever way the source came to its end, every partition has its folder, and the metadata log
@@ -20,8 +20,8 @@ from typing import Final
 import click
 import javaproperties
 
-from broker.at_rest import EXPECTED, HOST, node_id_of, opened
-from broker.copying import copy_directory
+from broker.exchange.at_rest import EXPECTED, HOST, node_id_of, opened
+from broker.exchange.copying import copy_directory
 from broker.logging import configure
 from broker.metadata.files import META_PROPERTIES
 from storage.directory import LOCK, locked

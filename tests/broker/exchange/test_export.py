@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broker import copying
-from broker.copying import copy_file
-from broker.export import main
+from broker.exchange import copying
+from broker.exchange.copying import copy_file
+from broker.exchange.export import main
 from broker.metadata.files import LOG_DIRECTORY, META_PROPERTIES
 from storage.checkpoints import read_offsets
 from storage.directory import CLEAN_MARK, LOCK, RECOVERY_POINTS, locked
@@ -22,7 +22,7 @@ from tests.support.clients import ConfluentProducer, values
 
 
 def export(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-I", "-m", "broker.export", *map(str, arguments)]
+    command = [sys.executable, "-I", "-m", "broker.exchange.export", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -1,4 +1,4 @@
-"""``python -m broker.importing``: partitions copied from a real cluster, as folders, into a stopped broker's directory.
+"""``python -m broker.exchange.importing``: partitions of a real cluster, as folders, into a stopped broker's directory.
 
 A folder alone says what it is called and which topic it belongs to, and nothing else; so its topic is made, with the same
 id, one replica, and nothing that would remove what was copied. Indexes and producers are built from the log itself, since
@@ -19,8 +19,8 @@ from uuid import UUID
 
 import click
 
-from broker.at_rest import EXPECTED, AtRest, opened
-from broker.copying import copy_file
+from broker.exchange.at_rest import EXPECTED, AtRest, opened
+from broker.exchange.copying import copy_file
 from broker.logging import configure
 from broker.metadata import MorePartitions, NewTopic, Refused
 from broker.topics import CLUSTER_METADATA, is_internal

@@ -1,0 +1,1 @@
+"""Directories that change hands: out to Apache Kafka, in from a real cluster (docs/exchange.md). Nobody serves meanwhile."""
