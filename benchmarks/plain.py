@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,7 @@ class Plain(Target):
 
     name = "plain"
 
-    def command(self, port: int, data: Path) -> Sequence[str]:
+    def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
         return [sys.executable, "-m", "benchmarks.plain", str(port), str(data / "file")]
 
 

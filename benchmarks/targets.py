@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,19 +73,19 @@ class Target(ABC):
     name: str
 
     @abstractmethod
-    def command(self, port: int, data: Path) -> Sequence[str]: ...
+    def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]: ...
 
     def prepare(self, port: int, data: Path) -> None:
         """What must be done before the start and does not count as start (Kafka formats its directory)."""
         data.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
-    def running(self, directory: Path) -> Iterator[Running]:
-        """A fresh target with its data below ``directory``, ended when the block ends."""
+    def running(self, directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Running]:
+        """A fresh target with its data below ``directory``, ended when the block ends. ``settings`` are Kafka's."""
         directory.mkdir(parents=True, exist_ok=True)
         port, data, log = free_port(), directory / "data", directory / "log"
         self.prepare(port, data)
-        command = self.command(port, data)
+        command = self.command(port, data, settings or {})
         with log.open("wb") as output:
             spawned_at = time.perf_counter()
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT)
@@ -101,8 +101,10 @@ class Odradek(Target):
 
     name = "odradek"
 
-    def command(self, port: int, data: Path) -> Sequence[str]:
-        return [sys.executable, "-m", "broker", "--host", HOST, "--port", str(port), "--data-dir", str(data)]
+    def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
+        options = [option for name, value in settings.items() for option in ("--set", f"{name}={value}")]
+        address = ["--host", HOST, "--port", str(port)]
+        return [sys.executable, "-m", "broker", *address, "--data-dir", str(data), *options]
 
 
 TARGETS: Final[dict[str, type[Target]]] = {target.name: target for target in (Odradek,)}

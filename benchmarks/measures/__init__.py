@@ -21,6 +21,7 @@ NAMES: Final = (
     "log_recovery",
     "many_partitions",
     "many_partitions_live",
+    "pauses",
 )
 
 Measure = Callable[[Run], Iterator[Figure]]
