@@ -10,9 +10,11 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.flushing import Flushing
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
     from broker.metadata.image import PartitionState, Topic
 
 log_events = get_logger()
+
+EXPIRED_PER_TURN: Final = 500
+"""Of how many partitions idle producers are dropped before others have their turn: about a millisecond."""
+SYNCS_AT_ONCE: Final = 16
+"""How many threads wait for the disk at a clean stop."""
 
 T = TypeVar("T")
 
@@ -61,6 +68,7 @@ class Replicas(MetadataListener):
         self._clean = directory.was_clean
         self._background: set[asyncio.Future[Any]] = set()
         self._timers: list[Timer] = []
+        self._expiry: Timer | None = None
         self._flushing = Flushing(directory, config, clock, self.in_background)
         self._upkeep = Everybody()
         self._upkeep.members.append(self._flushing)
@@ -187,15 +195,16 @@ class Replicas(MetadataListener):
 
     def _set_aside_foreign(self, path: Path, topic_id: uuid.UUID) -> None:
         """A folder of an earlier topic of the same name is not this topic's data (a deletion cut short by a crash)."""
-        if path.is_dir():
-            found = read_partition_metadata(path)
-            if found is not None and found != topic_id:
-                rename(path, path.with_name(f"{path.name}.{found.hex}-stray"))
-                log_events.warning(
-                    "folder of an earlier topic set aside", directory=str(path), topic_id=str(found)
-                )
+        found = read_partition_metadata(path)
+        if found is not None and found != topic_id:
+            rename(path, path.with_name(f"{path.name}.{found.hex}-stray"))
+            log_events.warning(
+                "folder of an earlier topic set aside", directory=str(path), topic_id=str(found)
+            )
 
     def _log_config(self, topic: Topic) -> LogConfig:
+        if not topic.configs:
+            return self._config.log_defaults
         return LogConfig.from_properties(topic.configs, self._config.log_defaults)
 
     def _verification_enabled(self) -> bool:
@@ -279,22 +288,32 @@ class Replicas(MetadataListener):
         self._timers = [Periodic(self._clock, expiry_ms, self.expire_producers, Domain.PRODUCERS)]
 
     def expire_producers(self) -> None:
-        now_ms = self._clock.now_ms()
-        for partition in self.opened():
-            partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        self._expire(self.opened())
+
+    def _expire(self, partitions: Iterator[Partition]) -> None:
+        """Some of the partitions in this turn of the loop, the rest in the next ones."""
+        now_ms, expiration_ms = self._clock.now_ms(), self._config.producer_id_expiration_ms
+        some = list(islice(partitions, EXPIRED_PER_TURN))
+        for partition in some:
+            partition.log.producers.expire(now_ms, expiration_ms)
+        if len(some) == EXPIRED_PER_TURN:
+            more = partial(self._expire, partitions)
+            self._expiry = self._clock.call_later_ms(0, more, Domain.PRODUCERS)
 
     async def close(self, *, clean: bool) -> bool:
         """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders.
 
         Returns whether all of that could be done. If not, the next start looks at everything again.
         """
-        for timer in self._timers:
-            timer.cancel()
+        for timer in (*self._timers, self._expiry):
+            if timer is not None:
+                timer.cancel()
         await self._upkeep.close()
         while self._background:
             await asyncio.wait(self._background)
         if clean:
             self._create_missing()
+            await self._seal_all()
         for partition in self._partitions.values():
             if partition.offline is None:
                 try:
@@ -311,16 +330,40 @@ class Replicas(MetadataListener):
         return all(partition.offline is None for partition in self._partitions.values())
 
     def _create_missing(self) -> None:
+        """Make the folders that nobody needed so far; those that nobody has opened are as the last clean stop left them."""
         now_ms = self._clock.now_ms()
+        existing = {key for key, _ in self.directory.partition_directories()}
         for topic in self._metadata.topics.values():
             for state in topic.partitions:
-                partition = self.get(topic.name, state.index)
+                key = (topic.name, state.index)
+                if key in existing and key not in self._partitions:
+                    continue
+                partition = self.get(*key)
                 if partition is None or partition.offline is not None:
                     continue
                 try:
                     partition.log.create(now_ms)
                 except StorageError as error:
                     partition.go_offline(error)
+
+    async def _seal_all(self) -> None:
+        """Complete the files of all logs, and make them durable many at a time: the disk takes one flush for them all."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="log-sync") as threads:
+            under_way = []
+            for partition in self._partitions.values():
+                if partition.offline is None:
+                    try:
+                        under_way.append((partition, loop.run_in_executor(threads, partition.log.seal())))
+                    except StorageError as error:
+                        partition.go_offline(error)
+            for partition, sealed in under_way:
+                try:
+                    await sealed
+                except StorageError as error:
+                    partition.go_offline(error)
+                else:
+                    partition.log.note_sealed()
 
 
 def _say_snapshot_failed(error: StorageError) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
-from storage.files import StorageError, read_file, replace_file
+from storage.files import Name, StorageError, read_file, replace_file
 
 VERSION = 0
 PARTITION_METADATA = "partition.metadata"
@@ -23,7 +24,7 @@ def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
     return "".join(f"{line}\n" for line in (VERSION, len(lines), *lines)).encode()
 
 
-def parse_rows(path: Path, columns: int) -> list[list[str]]:
+def parse_rows(path: Name, columns: int) -> list[list[str]]:
     """The rows of a checkpoint file; none where the file is missing or blank (Kafka creates some empty)."""
     lines = (_text(path) or "").splitlines()
     if _is_blank(lines):
@@ -38,7 +39,7 @@ def parse_rows(path: Path, columns: int) -> list[list[str]]:
     return rows
 
 
-def _text(path: Path) -> str | None:
+def _text(path: Name) -> str | None:
     """What a file says, None where there is none."""
     content = read_file(path)
     try:
@@ -113,6 +114,7 @@ def topic_id_text(topic_id: uuid.UUID) -> str:
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
+@lru_cache(maxsize=1024)
 def parse_topic_id(text: str) -> uuid.UUID:
     """The uuid that Kafka spells like this; ``ValueError`` for any other text."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))

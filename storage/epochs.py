@@ -6,7 +6,7 @@ from bisect import bisect_right
 from pathlib import Path
 
 from storage.checkpoints import format_rows, parse_rows
-from storage.files import StorageError, replace_file
+from storage.files import Name, StorageError, replace_file
 
 UNDEFINED = (-1, -1)
 
@@ -22,7 +22,7 @@ class LeaderEpochs:
         self.dirty = False
 
     @classmethod
-    def load(cls, path: Path) -> LeaderEpochs:
+    def load(cls, path: Name) -> LeaderEpochs:
         """The epochs in a checkpoint file; lines that contradict later ones are dropped, as in Kafka."""
         epochs = cls()
         try:

@@ -178,23 +178,29 @@ class IndexFile:
     def _replace(self) -> None:
         content = bytes(self._tail)
         self.close()
-        if not self._is_already(content):
+        size = self._size_if_beginning_of(content)
+        if size is not None:
+            self._file = AppendFile(self.name, size)
+            if size < len(content):
+                self._file.append([content[size:]], len(content) - size)
+                self._rest()
+        else:
             if content:
                 # A kill in between must leave what was there: half an index looks like a whole one.
                 replace_file(self.path, content, durable=False)
             else:
                 write_file(self.name, b"")
-        self._file = AppendFile(self.name, len(content))
+            self._file = AppendFile(self.name, len(content))
         self._must_replace = False
 
-    def _is_already(self, content: bytes) -> bool:
-        """Whether the file holds just this: after a crash most have not changed."""
+    def _size_if_beginning_of(self, content: bytes) -> int | None:
+        """The file's size if it holds just this, or the beginning of it: after a crash most do, and new files cost."""
         size = file_size(self.name)
-        if size != len(content):
-            return False
+        if size is None or size > len(content):
+            return None
         file = AppendFile(self.name, size)
         try:
-            return file.read(0, size) == content
+            return size if file.read(0, size) == content[:size] else None
         finally:
             file.close()
 

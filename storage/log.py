@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, patched_header
@@ -15,7 +16,7 @@ from protocol.records import producer_snapshot
 from storage.checkpoints import write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import StorageError, make_directory, rename, write_file
+from storage.files import StorageError, make_directory, rename, replace_file, write_file
 from storage.producers import Producers
 from storage.reading import Place, ReadableLog, Span, TimestampedOffset
 from storage.segment import DELETED, Segment, file_name
@@ -49,6 +50,8 @@ class Log(ReadableLog):
         # Everything below is on the disk for good (fsynced), and the indexes of each segment that ends there.
         self.flushed_offset = log_start_offset
         self._closed_clean = False
+        # The active segment and the log's end when all files were last as a clean stop leaves them.
+        self._sealed: tuple[Segment, int] | None = None
         # Of an empty log there is nothing to say, so 0 counts as taken.
         self.last_snapshot_offset = 0
         self.on_roll: Callable[[Segment], None] | None = None
@@ -226,6 +229,7 @@ class Log(ReadableLog):
         if offset >= self.log_end_offset:
             return
         self._tail.clear()
+        self._sealed = None
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
@@ -319,22 +323,41 @@ class Log(ReadableLog):
     def flushed_up_to(self, offset: int) -> None:
         self.flushed_offset = max(self.flushed_offset, offset)
 
+    def seal(self) -> Callable[[], None]:
+        """Complete the files as a clean stop leaves them. What it returns makes them durable; any thread may run it.
+
+        A log that nobody has appended to since it was like that needs nothing.
+        """
+        if not self.segments or self._sealed == (self.active, self.log_end_offset):
+            return lambda: None
+        self.active.seal()
+        self.take_snapshot()
+        if self.flushed_offset == self.log_end_offset:
+            return self.active.sync_indexes
+        epochs = self.epochs.unsaved() if self.epochs.dirty else None
+        return partial(_sync, self.flush_targets(), self.directory / EPOCH_FILE, epochs)
+
+    def note_sealed(self) -> None:
+        """All files are on the disk as a clean stop leaves them: `seal` has done its work, or a clean mark says so."""
+        if self.segments:
+            self.flushed_up_to(self.log_end_offset)
+            self._sealed = self.active, self.log_end_offset
+
     def close(self, *, clean: bool) -> None:
         """Close the files. A clean close seals the indexes, writes the producer snapshot and fsyncs everything."""
         if clean and self.segments:
-            self.active.seal()
-            self.take_snapshot()
-            if self.flushed_offset < self.log_end_offset:
-                if self.epochs.dirty:
-                    self.save_epochs()
-                for segment in self.flush_targets():
-                    segment.sync()
-                self.flushed_up_to(self.log_end_offset)
-            else:
-                self.active.sync_indexes()
+            self.seal()()
+            self.note_sealed()
             self._closed_clean = True
         for segment in self.segments:
             segment.close()
+
+
+def _sync(segments: list[Segment], epoch_file: Path, epochs: bytes | None) -> None:
+    if epochs is not None:
+        replace_file(epoch_file, epochs)
+    for segment in segments:
+        segment.sync()
 
 
 __all__ = ["CorruptBatch", "Log", "Place", "Span", "TimestampedOffset"]

@@ -76,6 +76,8 @@ def open_log(directory: Path, options: OpenOptions) -> Recovered:
         checked = _check_segments(folder, segments, options, recovered)
         end_offset = _load_end(segments, options, recovered, checked)
         recovered.log = _assemble(directory, segments, end_offset, options, recovered.doomed)
+        if options.clean and not checked:
+            recovered.log.note_sealed()
         _load_producers(recovered.log, options, checked, folder.offsets("snapshot"))
         if read_partition_metadata(directory) is None:
             write_partition_metadata(directory, options.topic_id)
@@ -297,7 +299,7 @@ def _assemble(
         options.config,
         segments=segments,
         log_start_offset=start,
-        epochs=LeaderEpochs.load(directory / EPOCH_FILE),
+        epochs=LeaderEpochs.load(f"{directory}/{EPOCH_FILE}"),
         jitter=options.jitter,
     )
     log.log_end_offset = end
@@ -320,13 +322,8 @@ def _load_producers(
 
     Checked segments get their aborted transactions indexed anew, for which the replay begins no later than the first.
     """
-    for segment in log.segments if checked else ():
-        known = checked.get(segment.base_offset)
-        if known is not None and segment.has_aborted:
-            if known.replay_from == segment.base_offset:
-                segment.transaction_index.clear()
-            else:
-                segment.transaction_index.truncate(known.replay_from)
+    if checked:
+        _forget_aborted(log, checked)
     replay_from = min((known.replay_from for known in checked.values()), default=log.log_end_offset)
     offset = _restore_snapshot(log, options, replay_from, snapshots)
     if offset == log.log_end_offset:
@@ -340,10 +337,21 @@ def _load_producers(
         else:
             for epoch, first_offset in known.epochs:
                 log.epochs.assign(epoch, first_offset)
-    log.take_snapshot()
+    if log.producers.entries or log.size > REPLAY_BYTES:
+        log.take_snapshot()  # else it would say no more than the log does at one glance
     if checked:
         # Kafka goes on from the snapshot that it has just taken: the last batch of each producer, not the last five.
-        log.restore_producers(_restored(log.producers.snapshot(), options), log.log_end_offset)
+        log.restore_producers(_restored(log.producers.snapshot(), options), log.last_snapshot_offset)
+
+
+def _forget_aborted(log: Log, checked: dict[int, _Checked]) -> None:
+    for segment in log.segments:
+        known = checked.get(segment.base_offset)
+        if known is not None and segment.has_aborted:
+            if known.replay_from == segment.base_offset:
+                segment.transaction_index.clear()
+            else:
+                segment.transaction_index.truncate(known.replay_from)
 
 
 def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int, snapshots: set[int]) -> int:

@@ -65,6 +65,8 @@ async def opened(data_dir: Path, port: int = DEFAULT_PORT) -> AsyncIterator[AtRe
         )
         replicas = Replicas(config.node_id, directory, config, clock, metadata, random)
         replicas.recover()
+        for key in replicas.unopened():
+            replicas.open_existing(*key)
         yield AtRest(metadata, replicas)
         closed = await replicas.close(clean=True)
         _check_readable(replicas)

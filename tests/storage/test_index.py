@@ -323,3 +323,25 @@ def test_truncation_forgets_the_transactions_whose_markers_go(tmp_path: Path):
     assert TransactionIndex(index.path).entries() == entries[:2]
     index.truncate(0)
     assert not index.path.exists()
+
+
+# -- written anew -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", [b"", bytes(8), bytes(11), b"wrong" * 8, bytes(400), None])
+def test_an_index_that_is_made_anew_holds_just_that_whatever_was_there(tmp_path: Path, there: bytes | None):
+    """What has its beginning already is only added to."""
+    path = tmp_path / "0.index"
+    if there is not None:
+        path.write_bytes(there)
+    index = OffsetIndex(path, 0)
+    index.clear()
+    entries = [(0, 0), *((number, number * 100) for number in range(1, 5))]
+    for offset, position in entries:
+        index.append(offset, position)
+    index.save()
+    assert list(struct.iter_unpack(">ii", path.read_bytes())) == entries
+    index.append(9, 900)
+    index.save()
+    assert list(struct.iter_unpack(">ii", path.read_bytes())) == [*entries, (9, 900)]
+    assert list(index.rows()) == [*entries, (9, 900)]

@@ -1,0 +1,79 @@
+"""What a recovery makes of batches of any size: smaller and larger than what is read at once, whole and damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.checking import Check
+from storage.log import Log
+from storage.recovery import Recovered
+from storage.segment import REPLAY_BYTES
+from tests.storage.conftest import MakeLog
+from tests.storage.logs import append, assert_indexes_match_the_log, contents, reopen, stored
+
+VALUES = [100, 70_000, 100, 2 * REPLAY_BYTES, 100, 100, 900_000, 300_000, 70_000, 100]
+"""Bytes of the record of each batch: in one piece for the CRC and in several, in one window and across two."""
+
+
+@pytest.fixture
+def mixed(make_log: MakeLog) -> Log:
+    log = make_log(index_interval_bytes=0)
+    for number, size in enumerate(VALUES):
+        append(log, value=bytes(size), leader_epoch=number // 3)
+    return log
+
+
+def recover(log: Log) -> Recovered:
+    for path in (*log.directory.glob("*index"), log.directory / "leader-epoch-checkpoint"):
+        path.unlink()
+    return reopen(log, clean=False)
+
+
+def test_batches_of_all_sizes_are_good_and_indexed(mixed: Log):
+    recovered = recover(mixed)
+    assert (recovered.cut_bytes, recovered.reason) == (0, None)
+    assert recovered.scanned_bytes == mixed.size
+    assert recovered.log.log_end_offset == len(VALUES)
+    assert recovered.log.epochs.entries() == [(0, 0), (1, 3), (2, 6), (3, 9)]
+    assert_indexes_match_the_log(recovered.log)
+
+
+@pytest.mark.parametrize("damaged", range(len(VALUES)))
+@pytest.mark.parametrize("byte", [16, 21, 61, -1])
+def test_at_a_damaged_batch_of_any_size_the_log_ends(mixed: Log, directory: Path, damaged: int, byte: int):
+    path = directory / f"{0:020d}.log"
+    batch = list(stored(path.read_bytes()))[damaged]
+    with path.open("r+b") as file:
+        file.seek(batch.position + byte % batch.size)
+        found = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([found ^ 1]))
+    recovered = recover(mixed)
+    assert recovered.log.log_end_offset == damaged
+    assert recovered.cut_bytes == mixed.size - batch.position
+    assert recovered.reason is not None
+    assert_indexes_match_the_log(recovered.log)
+
+
+def test_whether_producers_have_a_part_in_it_is_told(make_log: MakeLog):
+    log = make_log()
+    append(log)
+    append(log, leader_epoch=4)
+    check = Check(log.active, 0, 4096)
+    check.run()
+    assert (check.has_producers, check.epochs, check.end_offset) == (False, [(0, 0), (4, 1)], 2)
+    append(log, producer=(1, 0, 0), value=bytes(2 * REPLAY_BYTES))
+    check = Check(log.active, 0, 4096)
+    check.run()
+    assert (check.has_producers, check.end_offset, check.position) == (True, 3, log.size)
+
+
+def test_a_small_log_without_producers_needs_no_snapshot(make_log: MakeLog, directory: Path):
+    log = make_log()
+    append(log)
+    again = reopen(log, clean=False).log
+    assert contents(directory, "snapshot") == {}
+    again.close(clean=True)
+    assert list(contents(directory, "snapshot")) == [1]
