@@ -11,12 +11,21 @@ from struct import Struct
 
 from google_crc32c import value as crc32c
 
-from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, CorruptBatch, RecordBatch
+from protocol.batch import (
+    CONTROL,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    TRANSACTIONAL,
+    CorruptBatch,
+    RecordBatch,
+)
 from storage.log import RELATIVE_OFFSET_MAX
 from storage.segment import REPLAY_BYTES, Segment
 
-# base offset, length, leader epoch, magic, crc | last offset delta, max timestamp, producer id
-_JUDGED = Struct(">qiibI2xi8xqq")
+# base offset, length, leader epoch, magic, crc | attributes, last offset delta, max timestamp, producer id
+_JUDGED = Struct(">qiibIhi8xqq")
+_OF_TRANSACTIONS = TRANSACTIONAL | CONTROL
 _CRC_FROM = 21
 _ONE_PIECE_BYTES = 64 * 1024
 """Up to here a copy for the CRC stays in the processor's cache."""
@@ -31,7 +40,8 @@ class Check:
         "_segment",
         "end_offset",
         "epochs",
-        "has_producers",
+        "has_transactions",
+        "last_batches",
         "position",
         "reason",
     )
@@ -48,8 +58,10 @@ class Check:
         """What is wrong with the next batch; None when there is none."""
         self.epochs: list[tuple[int, int]] = []
         """(leader epoch, base offset) of each batch whose epoch is not that of the one before."""
-        self.has_producers = False
-        """Whether there is anything for the producer state, be it markers."""
+        self.has_transactions = False
+        """Whether there are transactional batches or markers: of these each counts for the producer state."""
+        self.last_batches: dict[int, RecordBatch] = {}
+        """By producer id the header of the last batch that is outside of transactions: all that is remembered of them."""
 
     def run(self) -> None:
         """Judge and index; afterwards the attributes say what was found.
@@ -71,32 +83,46 @@ class Check:
         start, end_offset, offset_max = self.position, self.end_offset, self._offset_max
         note, interval, epochs = self._segment.note_batch, self._index_interval_bytes, self.epochs
         last_epoch = epochs[-1][0] if epochs else None
+        last_of: dict[int, int] = {}
         chunk = self._segment.log.read(start, REPLAY_BYTES)
         at, limit = 0, len(chunk)
         unpack = _JUDGED.unpack_from
         while at + HEADER_BYTES <= limit:
-            offset, length, epoch, magic, crc, delta, max_timestamp, producer_id = unpack(chunk, at)
+            offset, length, epoch, magic, crc, attributes, delta, max_timestamp, producer_id = unpack(
+                chunk, at
+            )
             size = length + LOG_OVERHEAD_BYTES
             stop = at + size
-            if magic != MAGIC or size < HEADER_BYTES or stop > limit or offset < end_offset or delta < 0:
-                break
-            if size <= _ONE_PIECE_BYTES:
-                if crc32c(chunk[at + _CRC_FROM : stop]) != crc:
-                    break
-            elif not RecordBatch.parse(chunk, at).has_valid_crc():
+            if magic != MAGIC or size < HEADER_BYTES or stop > limit:
                 break
             last_offset = offset + delta
-            if last_offset > offset_max:
+            if offset < end_offset or delta < 0 or last_offset > offset_max:
+                break
+            if size > _ONE_PIECE_BYTES:
+                sound = RecordBatch.parse(chunk, at).has_valid_crc()
+            else:
+                sound = crc32c(chunk[at + _CRC_FROM : stop]) == crc
+            if not sound:
                 break
             note(start + at, size, last_offset, max_timestamp, interval)
             if epoch != last_epoch:
                 epochs.append((epoch, offset))
                 last_epoch = epoch
             if producer_id >= 0:
-                self.has_producers = True
+                last_of[producer_id] = at
+                if attributes & _OF_TRANSACTIONS:
+                    self.has_transactions = True
             end_offset, at = last_offset + 1, stop
         self.position, self.end_offset = start + at, end_offset
+        self._remember(chunk, last_of)
         return at > 0
+
+    def _remember(self, chunk: bytes, last_of: dict[int, int]) -> None:
+        """Producers' last batches, by where they begin in a part of the file. Only headers, for the part is large."""
+        if not self.has_transactions:
+            for producer_id, begin in last_of.items():
+                header = chunk[begin : begin + HEADER_BYTES]
+                self.last_batches[producer_id] = RecordBatch.parse_header(header)
 
     def _judge(self, batch: RecordBatch) -> None:
         """One batch that does not fit into a window, or is bad."""
@@ -107,7 +133,9 @@ class Check:
             self.position, batch.size, batch.last_offset, batch.max_timestamp, self._index_interval_bytes
         )
         self.epochs.append((batch.partition_leader_epoch, batch.base_offset))
-        self.has_producers = self.has_producers or batch.producer_id >= 0
+        if batch.producer_id >= 0:
+            self.has_transactions = self.has_transactions or batch.attributes & _OF_TRANSACTIONS != 0
+            self._remember(bytes(batch.data[:HEADER_BYTES]), {batch.producer_id: 0})
         self.position += batch.size
         self.end_offset = batch.last_offset + 1
 

@@ -111,8 +111,8 @@ class _Checked(NamedTuple):
     replay_from: int
     """The offset from which on its aborted transactions are indexed anew."""
     end_offset: int
-    epochs: list[tuple[int, int]] | None
-    """(leader epoch, first offset) of a segment that was checked as a whole and has nothing for the producers."""
+    whole: Check | None
+    """If all of it was checked and there are no transactions: then this says all that a replay would."""
 
 
 def _segments(folder: Folder, options: OpenOptions) -> list[Segment]:
@@ -188,8 +188,8 @@ def _check_segment(
     recovered.cut_bytes += cut
     recovered.reason = check.reason or recovered.reason
     replay_from = segment.base_offset if start is None else min(point, check.end_offset)
-    epochs = None if start or check.has_producers else check.epochs
-    return _Checked(replay_from, check.end_offset, epochs), cut
+    whole = None if start or check.has_transactions else check
+    return _Checked(replay_from, check.end_offset, whole), cut
 
 
 def _start_inside(segment: Segment, recovery_point: int) -> int | None:
@@ -332,11 +332,10 @@ def _load_producers(
         if segment.base_offset > offset:
             log.take_snapshot(segment.base_offset)
         known = checked.get(segment.base_offset)
-        if known is None or known.epochs is None:
+        if known is None or known.whole is None or offset > segment.base_offset:
             _replay(segment, offset, log)
         else:
-            for epoch, first_offset in known.epochs:
-                log.epochs.assign(epoch, first_offset)
+            _take_over(known.whole, log)
     if log.producers.entries or log.size > REPLAY_BYTES:
         log.take_snapshot()  # else it would say no more than the log does at one glance
     if checked:
@@ -381,6 +380,13 @@ def _read_snapshot(path: str, options: OpenOptions) -> Producers | None:
 
 def _restored(entries: list[producer_snapshot.ProducerSnapshotEntry], options: OpenOptions) -> Producers:
     return Producers.restore(entries, options.now_ms, options.producer_id_expiration_ms)
+
+
+def _take_over(check: Check, log: Log) -> None:
+    for epoch, first_offset in check.epochs:
+        log.epochs.assign(epoch, first_offset)
+    for batch in check.last_batches.values():
+        log.producers.update(batch, batch.base_offset, batch.max_timestamp)
 
 
 def _replay(segment: Segment, from_offset: int, log: Log) -> None:

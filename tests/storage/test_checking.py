@@ -11,7 +11,7 @@ from storage.log import Log
 from storage.recovery import Recovered
 from storage.segment import REPLAY_BYTES
 from tests.storage.conftest import MakeLog
-from tests.storage.logs import append, assert_indexes_match_the_log, contents, reopen, stored
+from tests.storage.logs import NOW_MS, append, assert_indexes_match_the_log, contents, end, reopen, stored
 
 VALUES = [100, 70_000, 100, 2 * REPLAY_BYTES, 100, 100, 900_000, 300_000, 70_000, 100]
 """Bytes of the record of each batch: in one piece for the CRC and in several, in one window and across two."""
@@ -63,11 +63,36 @@ def test_whether_producers_have_a_part_in_it_is_told(make_log: MakeLog):
     append(log, leader_epoch=4)
     check = Check(log.active, 0, 4096)
     check.run()
-    assert (check.has_producers, check.epochs, check.end_offset) == (False, [(0, 0), (4, 1)], 2)
-    append(log, producer=(1, 0, 0), value=bytes(2 * REPLAY_BYTES))
+    assert (check.last_batches, check.epochs, check.end_offset) == ({}, [(0, 0), (4, 1)], 2)
+    append(log, producer=(1, 0, 0))
+    append(log, producer=(1, 0, 1), value=bytes(2 * REPLAY_BYTES))
+    append(log, producer=(2, 0, 0))
     check = Check(log.active, 0, 4096)
     check.run()
-    assert (check.has_producers, check.end_offset, check.position) == (True, 3, log.size)
+    assert {key: batch.base_offset for key, batch in check.last_batches.items()} == {1: 3, 2: 4}
+    assert (check.has_transactions, check.end_offset, check.position) == (False, 5, log.size)
+    append(log, producer=(1, 0, 2), transactional=True)
+    check = Check(log.active, 0, 4096)
+    check.run()
+    assert check.has_transactions
+
+
+@pytest.mark.parametrize("ending", ["nothing", "commit", "abort"])
+def test_producers_are_as_they_were_with_and_without_transactions(make_log: MakeLog, ending: str):
+    log = make_log(segment_bytes=1000)
+    for number in range(40):
+        append(log, producer=(number % 3, number // 20, number), timestamp_ms=NOW_MS + number)
+    if ending != "nothing":
+        append(log, producer=(7, 0, 0), transactional=True)
+        append(log, producer=(8, 0, 0), transactional=True)
+        end(log, 7, committed=ending == "commit")
+    recovered = recover(log).log
+    assert len(recovered.segments) > 2
+    assert recovered.producers.snapshot() == log.producers.snapshot()
+    assert list(recovered.producers.open_transactions()) == list(log.producers.open_transactions())
+    assert [len(entry.batches) for entry in recovered.producers.entries.values()] == [
+        min(len(entry.batches), 1) for entry in log.producers.entries.values()
+    ]
 
 
 def test_a_small_log_without_producers_needs_no_snapshot(make_log: MakeLog, directory: Path):
@@ -77,3 +102,11 @@ def test_a_small_log_without_producers_needs_no_snapshot(make_log: MakeLog, dire
     assert contents(directory, "snapshot") == {}
     again.close(clean=True)
     assert list(contents(directory, "snapshot")) == [1]
+
+
+def test_producers_of_deleted_records_are_not_learned(make_log: MakeLog):
+    log = make_log()
+    append(log, producer=(1, 0, 0))
+    append(log, producer=(2, 0, 0))
+    again = reopen(log, clean=False, log_start_offset=1).log
+    assert list(again.producers.entries) == [2]
