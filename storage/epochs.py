@@ -14,12 +14,13 @@ UNDEFINED = (-1, -1)
 class LeaderEpochs:
     """Epochs and start offsets, both strictly rising. In memory; ``save`` writes the file."""
 
-    __slots__ = ("_epochs", "_starts", "dirty")
+    __slots__ = ("_changed_from", "_epochs", "_starts")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self._epochs = [epoch for epoch, _ in entries or []]
         self._starts = [start for _, start in entries or []]
-        self.dirty = False
+        # Below this offset the file says the same; None: it does so everywhere.
+        self._changed_from: int | None = None
 
     @classmethod
     def load(cls, path: Name) -> LeaderEpochs:
@@ -30,7 +31,7 @@ class LeaderEpochs:
                 epochs.assign(int(epoch), int(start))
         except ValueError as error:
             raise StorageError(path, f"a line does not hold numbers: {error}") from error
-        epochs.dirty = False
+        epochs._changed_from = None
         return epochs
 
     def save(self, path: Path, *, durable: bool = True) -> None:
@@ -38,8 +39,27 @@ class LeaderEpochs:
 
     def unsaved(self) -> bytes:
         """What the file should hold, for somebody who writes it now."""
-        self.dirty = False
+        self._changed_from = None
         return format_rows(self.entries())
+
+    def unsaved_below(self, end_offset: int) -> bytes | None:
+        """The same, if the file does not say yet in which epochs the records below an offset were written.
+
+        After a restart there is a new epoch in each of ten thousand logs, and most of them will never have a record
+        of it.
+        """
+        if self._changed_from is None or self._changed_from >= end_offset:
+            return None
+        return self.unsaved()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether the file does not say all."""
+        return self._changed_from is not None
+
+    def _note_change(self, offset: int) -> None:
+        if self._changed_from is None or offset < self._changed_from:
+            self._changed_from = offset
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))
@@ -58,7 +78,7 @@ class LeaderEpochs:
             self._starts.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self.dirty = True
+        self._note_change(start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) for OffsetForLeaderEpoch; UNDEFINED when we cannot know."""
@@ -80,8 +100,7 @@ class LeaderEpochs:
         """Forget epochs that began at or after ``end_offset``."""
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
-            self._starts.pop()
-            self.dirty = True
+            self._note_change(self._starts.pop())
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that ended before ``start_offset``; the one it lies in now begins there."""
@@ -90,4 +109,4 @@ class LeaderEpochs:
             return
         self._epochs = self._epochs[index:]
         self._starts = [start_offset, *self._starts[index + 1 :]]
-        self.dirty = True
+        self._note_change(0)

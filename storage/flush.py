@@ -28,7 +28,7 @@ class Flush:
         self._segments: list[Segment] = segments
         self._snapshot: Path = log.directory / file_name(log.last_snapshot_offset, "snapshot")
         # Epochs wait in memory until records of theirs are flushed (`Log.assign_epoch`).
-        self._epochs = log.epochs.unsaved() if log.epochs.dirty else None
+        self._epochs = log.epochs.unsaved_below(self.end_offset)
         self._epoch_file = log.directory / EPOCH_FILE
         self.abandoned = False
         """The log was deleted meanwhile: write nothing any more where another one may stand by now."""

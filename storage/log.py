@@ -334,7 +334,7 @@ class Log(ReadableLog):
         self.take_snapshot()
         if self.flushed_offset == self.log_end_offset:
             return self.active.sync_indexes
-        epochs = self.epochs.unsaved() if self.epochs.dirty else None
+        epochs = self.epochs.unsaved_below(self.log_end_offset)
         return partial(_sync, self.flush_targets(), self.directory / EPOCH_FILE, epochs)
 
     def note_sealed(self) -> None:

@@ -106,3 +106,19 @@ def test_a_malformed_file_is_refused_by_name(tmp_path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(StorageError, match="leader-epoch-checkpoint"):
         LeaderEpochs.load(path)
+
+
+def test_an_epoch_wants_to_be_saved_once_there_are_records_of_it():
+    epochs = LeaderEpochs()
+    epochs.assign(3, 100)
+    assert epochs.unsaved_below(100) is None
+    assert epochs.dirty
+    assert epochs.unsaved_below(101) == b"0\n1\n3 100\n"
+    assert epochs.unsaved_below(101) is None
+    assert not epochs.dirty
+    epochs.assign(4, 150)
+    epochs.truncate_from_start(120)
+    assert epochs.unsaved_below(121) == b"0\n2\n3 120\n4 150\n"
+    epochs.truncate_from_end(150)
+    assert epochs.unsaved_below(150) is None
+    assert epochs.unsaved_below(151) == b"0\n1\n3 120\n"
