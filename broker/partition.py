@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from broker.clock import Clock
 from broker.logging import get_logger
-from broker.upkeep import Upkeep
+from broker.upkeep.events import Upkeep
 from protocol.batch import EndTxnMarker, RecordBatch, end_txn_marker
 from protocol.errors import ErrorCode
 from storage.epochs import UNDEFINED

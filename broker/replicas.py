@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from broker.clock import Clock, Domain, Periodic, Timer
-from broker.flushing import Flushing
 from broker.logging import get_logger
 from broker.metadata.image import TOPIC_RESOURCE
 from broker.metadata.listeners import MetadataListener
 from broker.partition import Partition
-from broker.upkeep import Everybody, Upkeep
+from broker.upkeep.events import Everybody, Upkeep
+from broker.upkeep.flushing import Flushing
 from protocol.errors import ErrorCode
 from storage.checkpoints import read_partition_metadata
 from storage.config import LogConfig

@@ -20,7 +20,6 @@ import structlog
 
 from broker.api import discover
 from broker.clock import Clock, SystemClock
-from broker.compaction import Compaction
 from broker.fetch_sessions import FetchSessions
 from broker.groups.coordinator import GroupCoordinator
 from broker.logging import get_logger
@@ -31,11 +30,12 @@ from broker.metadata.files import WrongDirectory
 from broker.metadata.framing import CorruptMetadata
 from broker.node import Listener, Node
 from broker.replicas import Replicas
-from broker.retention import Retention
 from broker.routes import Routes
 from broker.server import BindError, Connections, Limits, Server
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.verification import Verifier
+from broker.upkeep.compaction import Compaction
+from broker.upkeep.retention import Retention
 from storage.directory import DirectoryInUse, LogDirectory
 from storage.files import DESCRIPTORS, StorageError
 

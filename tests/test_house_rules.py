@@ -18,7 +18,7 @@ GENERATED = ("protocol/messages/",)
 # The places that look at the real time, so that all others can be given it.
 CLOCKS = {
     "broker/clock.py": "the clock that everything else is given",
-    "broker/compaction_pace.py": "rests in its thread, so that the loop has its turns",
+    "broker/upkeep/pace.py": "rests in its thread, so that the loop has its turns",
     "broker/loop_lag.py": "measures the loop itself",
     "broker/runtime.py": "says how long the start took",
 }

@@ -203,7 +203,16 @@ def test_life_goes_on_and_survives_restarts(written: Written, broker: Broker):
 def kafka_on_export(source: Path, target: Path) -> Iterator[Oracle]:
     """Export as a user would, and start Kafka with the settings that came with it."""
     ports = ("--port", str(raw.free_port()), "--controller-port", str(raw.free_port()))
-    command = [sys.executable, "-I", "-m", "broker.exchange.export", "--data-dir", str(source), str(target), *ports]
+    command = [
+        sys.executable,
+        "-I",
+        "-m",
+        "broker.exchange.export",
+        "--data-dir",
+        str(source),
+        str(target),
+        *ports,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     [settings] = re.findall(r"bin/kafka-server-start.sh (\S+)", done.stdout)

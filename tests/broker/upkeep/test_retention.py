@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from broker.clock import Domain
 from broker.metadata.image import TOPIC_RESOURCE
 from broker.partition import Partition
-from broker.retention import WORK_PER_TURN, Retention
+from broker.upkeep.retention import WORK_PER_TURN, Retention
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage import files

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.compaction import Compaction
-from broker.compaction_pace import REST_S, Abandoned, Pace
 from broker.partition import Partition
 from broker.transactions.state import Transaction
+from broker.upkeep.compaction import Compaction
+from broker.upkeep.pace import REST_S, Abandoned, Pace
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage import files
@@ -515,12 +515,12 @@ def test_a_pass_that_is_not_wanted_any_more_ends() -> None:
 
 def test_bytes_per_second_are_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("broker.compaction_pace.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("broker.upkeep.pace.time.monotonic", lambda: now[0])
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr("broker.compaction_pace.time.sleep", sleep)
+    monkeypatch.setattr("broker.upkeep.pace.time.sleep", sleep)
     pace = Pace(1000)
     for _ in range(100):
         pace(100)

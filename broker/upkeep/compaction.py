@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Clock, Domain, Timer
-from broker.compaction_pace import Abandoned, Pace
 from broker.logging import get_logger
-from broker.upkeep import Upkeep
+from broker.upkeep.events import Upkeep
+from broker.upkeep.pace import Abandoned, Pace
 from storage.compaction.choice import Compactable, compactable, first_dirty_offset
 from storage.compaction.filtering import LastRecord, Rules
 from storage.compaction.grouping import Source

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.logging import get_logger
-from broker.upkeep import Upkeep
+from broker.upkeep.events import Upkeep
 from storage.directory import PartitionKey
 from storage.files import StorageError, remove
 from storage.retention import Ageing, Expired, Reason

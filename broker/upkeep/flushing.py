@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.logging import get_logger
-from broker.upkeep import Upkeep
+from broker.upkeep.events import Upkeep
 from storage.checkpoints import OffsetCheckpoint, write_rows
 from storage.config import NEVER
 from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, LogDirectory, PartitionKey

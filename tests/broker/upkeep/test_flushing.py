@@ -16,9 +16,9 @@ import structlog
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from broker import flushing
 from broker.metadata.image import TOPIC_RESOURCE
 from broker.partition import Partition
+from broker.upkeep import flushing
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage import files
