@@ -34,7 +34,9 @@ def _of_size(run: Run, size: int, text: str, limit_us: float | None) -> Iterator
     with used_by(None) as usage:
         for number in range(run.scaled(9, 3) + 1):
             directory = run.scratch / "append-0"
+            # Each finds the pages that the other has just given back (README: what a virtual machine's memory costs).
             cpu, wall = _plain(directory / "plain", bytes(batch.buffer), count)
+            shutil.rmtree(directory)
             own_cpu, own_wall = _append(directory / "topic-0", size, count)
             shutil.rmtree(directory)
             if number:  # the first round warms up
