@@ -9,7 +9,7 @@ file costs 20 us, a look-up that reads less than 10; and nothing has to be mappe
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Any, ClassVar, NamedTuple
@@ -224,12 +224,40 @@ class IndexFile:
         return not self.has_unsaved and (self._file is None or self._file.can_be_forgotten)
 
 
-class OffsetIndex(IndexFile):
+class PairIndex(IndexFile):
+    """Entries of two columns that rise together; one is an offset, less the segment's base."""
+
+    __slots__ = ()
+
+    OFFSET_COLUMN: ClassVar[int]
+    BEFORE_FIRST: ClassVar[tuple[int, int]]
+    """What the first entry must be above, in both columns."""
+
+    def truncate(self, offset: int) -> None:
+        """Forget entries at or after an offset."""
+        self.keep(self.search(offset - self.base_offset - 1, self.OFFSET_COLUMN))
+
+    def count_below(self, offset: int) -> int:
+        """How many entries from the first on rise as they should and are below an offset: looks at each."""
+        relative_end, column = offset - self.base_offset, self.OFFSET_COLUMN
+        count, (last_first, last_second) = 0, self.BEFORE_FIRST
+        for row in self.rows():
+            first, second = row
+            if first <= last_first or second <= last_second or row[column] >= relative_end:
+                break
+            count, last_first, last_second = count + 1, first, second
+        return count
+
+
+class OffsetIndex(PairIndex):
     """(last offset of a batch, position of that batch), every ``index.interval.bytes`` or so."""
 
     __slots__ = ()
 
     ENTRY = OFFSET_ENTRY
+    OFFSET_COLUMN = 0
+    # The first batch, at position 0, is never indexed.
+    BEFORE_FIRST = (-1, 0)
 
     def append(self, offset: int, position: int) -> None:
         if self._saved < 0:
@@ -253,30 +281,15 @@ class OffsetIndex(IndexFile):
         count = self.search(position - 1, 1)
         return self.base_offset + self.entry(count)[0] if count < len(self) else None
 
-    def truncate(self, offset: int) -> None:
-        """Forget entries at or after an offset."""
-        self.keep(self.search(offset - self.base_offset - 1, 0))
 
-    def count_below(self, offset: int) -> int:
-        """How many entries from the first on rise as they should and are below an offset: looks at each."""
-        count, last_relative, last_position = 0, -1, 0
-        for relative, position in self.rows():
-            if (
-                relative <= last_relative
-                or position <= last_position
-                or self.base_offset + relative >= offset
-            ):
-                break
-            count, last_relative, last_position = count + 1, relative, position
-        return count
-
-
-class TimeIndex(IndexFile):
+class TimeIndex(PairIndex):
     """(largest timestamp so far, last offset of the batch that has it)."""
 
     __slots__ = ()
 
     ENTRY = TIME_ENTRY
+    OFFSET_COLUMN = 1
+    BEFORE_FIRST = (-1, -1)
 
     @staticmethod
     def _count_of_zeros(whole: int) -> int:
@@ -301,23 +314,6 @@ class TimeIndex(IndexFile):
         count = self.search(timestamp_ms - 1, 0)
         return self.base_offset + (self.entry(count - 1)[1] if count else 0)
 
-    def truncate(self, offset: int) -> None:
-        """Forget entries at or after an offset."""
-        self.keep(self.search(offset - self.base_offset - 1, 1))
-
-    def count_below(self, offset: int) -> int:
-        """How many entries from the first on rise as they should and are below an offset: looks at each."""
-        count, last_timestamp_ms, last_relative = 0, -1, -1
-        for timestamp_ms, relative in self.rows():
-            if (
-                timestamp_ms <= last_timestamp_ms
-                or relative <= last_relative
-                or self.base_offset + relative >= offset
-            ):
-                break
-            count, last_timestamp_ms, last_relative = count + 1, timestamp_ms, relative
-        return count
-
 
 class AbortedTransaction(NamedTuple):
     """One aborted transaction with data in this partition.
@@ -332,6 +328,14 @@ class AbortedTransaction(NamedTuple):
 
 
 _MARKER_COLUMN = 3
+
+
+def aborted_of(rows: Iterable[tuple[Any, ...]], path: Name) -> Iterator[AbortedTransaction]:
+    """What the entries of a transaction index say; ``path`` is for the complaint."""
+    for version, *fields in rows:
+        if version != 0:
+            raise StorageError(path, f"entry version {version} is not known")
+        yield AbortedTransaction(*fields)
 
 
 class TransactionIndex(IndexFile):
@@ -400,4 +404,4 @@ class TransactionIndex(IndexFile):
         self._file, self._saved = None, 0
 
 
-__all__ = ["AbortedTransaction", "IndexFile", "OffsetIndex", "TimeIndex", "TransactionIndex"]
+__all__ = ["AbortedTransaction", "IndexFile", "OffsetIndex", "TimeIndex", "TransactionIndex", "aborted_of"]

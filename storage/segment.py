@@ -316,7 +316,7 @@ class Segment:
             chunk = self.log.read(position, window)
             at, needed = 0, 0
             while at < len(chunk):
-                needed = self._needed(chunk, at)
+                needed = batch_bytes(chunk, at)
                 if at + needed > len(chunk):
                     break
                 batch = RecordBatch.parse(chunk, at)
@@ -336,7 +336,7 @@ class Segment:
             chunk = self.log.read(position, window)
             at = 0
             while at < len(chunk):
-                needed = self._needed(chunk, at)
+                needed = batch_bytes(chunk, at)
                 if position + at + needed > end:
                     raise CorruptBatch(Reason.SHORT, f"the file ends inside the batch at {position + at}")
                 if at + needed <= len(chunk):
@@ -347,14 +347,6 @@ class Segment:
                     break
                 at += needed
             position += at
-
-    @staticmethod
-    def _needed(chunk: bytes, at: int) -> int:
-        """How many bytes the batch at ``at`` takes, by its own word."""
-        if at + LOG_OVERHEAD_BYTES > len(chunk):
-            return HEADER_BYTES
-        length = int.from_bytes(chunk[at + 8 : at + LOG_OVERHEAD_BYTES], "big", signed=True)
-        return max(length + LOG_OVERHEAD_BYTES, HEADER_BYTES)
 
     def load_end(self) -> int:
         """The offset after the last batch; learns the largest timestamp on the way. Reads what follows the last entry.
@@ -452,6 +444,14 @@ class Segment:
             if swap.exists():
                 rename(swap, path)
                 self.has_aborted = self.has_aborted or suffix == "txnindex"
+
+
+def batch_bytes(chunk: bytes, at: int) -> int:
+    """How many bytes the batch at ``at`` takes, by its own word; at least a header's."""
+    if at + LOG_OVERHEAD_BYTES > len(chunk):
+        return HEADER_BYTES
+    length = int.from_bytes(chunk[at + 8 : at + LOG_OVERHEAD_BYTES], "big", signed=True)
+    return max(length + LOG_OVERHEAD_BYTES, HEADER_BYTES)
 
 
 def _end_of_file(path: str, length: int) -> bytes:

@@ -10,22 +10,17 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from struct import Struct
 
-from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, Reason, RecordBatch
+from protocol.batch import CorruptBatch, Reason, RecordBatch
 from storage import files
 from storage.compaction.filtering import Filter, Rules, learn
 from storage.compaction.grouping import Sized, Source, groups
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.transactions import Transactions
 from storage.config import LogConfig
-from storage.files import StorageError, remove, rename, sync_file, write_file
-from storage.index import ABORTED_ENTRY, AbortedTransaction
-from storage.segment import CLEANED, SEGMENT_SUFFIXES, SWAP, Segment, file_name
-
-# The log's own index objects belong to the loop's thread; these are their layouts (storage/README.md).
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
+from storage.files import StorageError, read_file, remove, rename, sync_file, write_file
+from storage.index import ABORTED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, AbortedTransaction, aborted_of
+from storage.segment import CLEANED, SEGMENT_SUFFIXES, SWAP, Segment, batch_bytes, file_name
 
 READ_BYTES = 256 * 1024
 """How much is read at once: little enough that one read does not hold up the others for long."""
@@ -219,7 +214,7 @@ class Pass:
             while position < source.size:
                 chunk = _read(fd, path, position, source.size - position)
                 at = 0
-                while at + _batch_bytes(chunk, at) <= len(chunk):
+                while at + batch_bytes(chunk, at) <= len(chunk):
                     batch = RecordBatch.parse(chunk, at)
                     if not batch.has_valid_crc():
                         raise CorruptBatch(
@@ -242,7 +237,7 @@ def _read(fd: int, path: Path, position: int, left: int) -> bytes:
     """The bytes from a batch's beginning on: a window of them, or as many as the batch has."""
     try:
         chunk = os.pread(fd, min(READ_BYTES, left), position)
-        needed = _batch_bytes(chunk, 0)
+        needed = batch_bytes(chunk, 0)
         if len(chunk) < needed <= left:
             chunk = os.pread(fd, needed, position)
     except OSError as error:
@@ -250,25 +245,11 @@ def _read(fd: int, path: Path, position: int, left: int) -> bytes:
     return chunk
 
 
-def _batch_bytes(chunk: bytes, at: int) -> int:
-    """How many bytes the batch at ``at`` takes, by its own word."""
-    length = int.from_bytes(chunk[at + 8 : at + LOG_OVERHEAD_BYTES], "big", signed=True)
-    return max(length + LOG_OVERHEAD_BYTES, HEADER_BYTES)
-
-
 def _aborted_in(path: Path) -> Iterator[AbortedTransaction]:
-    """What a transaction index holds, less an entry that is being written."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return  # retention has taken it, and its segment
-    except OSError as error:
-        raise StorageError(path, error) from error
+    """What a transaction index holds, less an entry that is being written; nothing if retention has taken it."""
+    data = read_file(path) or b""
     whole = len(data) // ABORTED_ENTRY.size * ABORTED_ENTRY.size
-    for version, *fields in ABORTED_ENTRY.iter_unpack(data[:whole]):
-        if version != 0:
-            raise StorageError(path, f"entry version {version} is not known")
-        yield AbortedTransaction(*fields)
+    return aborted_of(ABORTED_ENTRY.iter_unpack(data[:whole]), path)
 
 
 class _Writer:
@@ -300,7 +281,7 @@ class _Writer:
         if batch.max_timestamp > self._max_timestamp_ms:
             self._max_timestamp_ms, self._max_timestamp_offset = batch.max_timestamp, batch.last_offset
         if self._since_entry > self._index_interval_bytes:
-            self._offset_entries += _OFFSET_ENTRY.pack(batch.last_offset - self._base_offset, self._size)
+            self._offset_entries += OFFSET_ENTRY.pack(batch.last_offset - self._base_offset, self._size)
             self._index_time()
             self._since_entry = 0
         self._since_entry += batch.size
@@ -313,7 +294,7 @@ class _Writer:
     def _index_time(self) -> None:
         if self._max_timestamp_ms > self._last_indexed_ms:
             offset = self._max_timestamp_offset - self._base_offset
-            self._time_entries += _TIME_ENTRY.pack(self._max_timestamp_ms, offset)
+            self._time_entries += TIME_ENTRY.pack(self._max_timestamp_ms, offset)
             self._last_indexed_ms = self._max_timestamp_ms
 
     def _write(self) -> None:
