@@ -23,11 +23,12 @@ from broker.metadata.listeners import MetadataListener
 from broker.partition import Partition
 from broker.upkeep.events import Everybody, Upkeep
 from broker.upkeep.flushing import Flushing
+from broker.upkeep.removal import remove_retired
 from protocol.errors import ErrorCode
 from storage.checkpoints import read_partition_metadata
 from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
-from storage.files import StorageError, remove_all, rename
+from storage.files import StorageError, rename
 from storage.log import Log
 from storage.recovery import OpenOptions, Recovered, open_log
 
@@ -154,7 +155,7 @@ class Replicas(MetadataListener):
             recovered = open_log(path, self._open_options(topic, key))
             self._report(key, recovered)
             if recovered.doomed:
-                self.in_background(partial(remove_all, recovered.doomed))
+                self.in_background(partial(remove_retired, recovered.doomed))
             log = recovered.log
         except StorageError as error:
             log_events.error(

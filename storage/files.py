@@ -295,10 +295,15 @@ def remove(path: Name) -> None:
         raise StorageError(path, error) from error
 
 
-def remove_all(paths: Iterable[Path]) -> None:
-    """Remove files (big ones take long, 0.2 s per GiB: call it in a thread)."""
+def remove_all(paths: Iterable[Path]) -> list[StorageError]:
+    """Remove files (big ones take long, 0.2 s per GiB: call it in a thread); returns what could not be done."""
+    errors = []
     for path in paths:
-        remove(path)
+        try:
+            remove(path)
+        except StorageError as error:
+            errors.append(error)
+    return errors
 
 
 def remove_tree(path: Path) -> None:
@@ -338,15 +343,7 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        fd = system.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[system.write(fd, view) :]
-            if durable:
-                system.fsync(fd)
-        finally:
-            os.close(fd)
+        _write_whole(temporary, content, durable=durable)
         system.rename(temporary, path)
         if durable:
             sync_directory(path.parent)
@@ -357,15 +354,21 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
 def write_file(path: Name, content: bytes) -> None:
     """Write a whole file in place: quick and not atomic, for what is rebuilt when it does not fit."""
     try:
-        fd = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[system.write(fd, view) :]
-        finally:
-            os.close(fd)
+        _write_whole(path, content, durable=False)
     except OSError as error:
         raise StorageError(path, error) from error
+
+
+def _write_whole(path: Name, content: bytes, *, durable: bool) -> None:
+    fd = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[system.write(fd, view) :]
+        if durable:
+            system.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def sync_file(path: Name) -> None:

@@ -16,10 +16,10 @@ from protocol.records import producer_snapshot
 from storage.checkpoints import write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import StorageError, make_directory, rename, replace_file, write_file
+from storage.files import StorageError, make_directory, replace_file, write_file
 from storage.producers import Producers
 from storage.reading import Place, ReadableLog, Span, TimestampedOffset
-from storage.segment import DELETED, Segment, file_name
+from storage.segment import Segment, file_name, retire_file
 
 EPOCH_FILE = "leader-epoch-checkpoint"
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -290,9 +290,8 @@ class Log(ReadableLog):
             retired += segment.retire()
             snapshot = self.directory / file_name(segment.base_offset, "snapshot")
             stays = instead is not None and instead.base_offset == segment.base_offset
-            if not stays and snapshot.exists():
-                retired.append(snapshot.with_name(snapshot.name + DELETED))
-                rename(snapshot, retired[-1])
+            if not stays and (gone := retire_file(snapshot)) is not None:
+                retired.append(gone)
         if instead is not None:
             instead.swap_in()
         self._list.take_out(index, index + len(segments), instead)

@@ -428,12 +428,7 @@ class Segment:
         Quick whatever their size: to free the blocks of a big file takes long and may be done in another thread.
         """
         self.close()
-        retired = []
-        for path in self.paths():
-            if path.exists():
-                retired.append(path.with_name(path.name + DELETED))
-                rename(path, retired[-1])
-        return retired
+        return [path for path in map(retire_file, self.paths()) if path is not None]
 
     def swap_in(self) -> None:
         """Give the files of a compacted segment, which end in ``.swap``, their final names."""
@@ -444,6 +439,15 @@ class Segment:
             if swap.exists():
                 rename(swap, path)
                 self.has_aborted = self.has_aborted or suffix == "txnindex"
+
+
+def retire_file(path: Path) -> Path | None:
+    """Give a file the name of one that is on its way out, and return it; None if there is no such file."""
+    if not path.exists():
+        return None
+    retired = path.with_name(path.name + DELETED)
+    rename(path, retired)
+    return retired
 
 
 def batch_bytes(chunk: bytes, at: int) -> int:

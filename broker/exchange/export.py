@@ -21,6 +21,7 @@ import click
 import javaproperties
 
 from broker.exchange.at_rest import EXPECTED, HOST, node_id_of, opened
+from broker.exchange.command_line import run
 from broker.exchange.copying import copy_directory
 from broker.logging import configure
 from broker.metadata.files import META_PROPERTIES
@@ -35,14 +36,7 @@ class ExportError(Exception):
 
 def main(arguments: list[str]) -> int:
     """Export as the command line says; the exit code of the process."""
-    try:
-        command.main(arguments, prog_name="odradek export", standalone_mode=False)
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    return 0
+    return run(command, "odradek export", arguments)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -20,6 +20,7 @@ from uuid import UUID
 import click
 
 from broker.exchange.at_rest import EXPECTED, AtRest, opened
+from broker.exchange.command_line import run
 from broker.exchange.copying import copy_file
 from broker.logging import configure
 from broker.metadata import MorePartitions, NewTopic, Refused
@@ -49,14 +50,7 @@ class Folder:
 
 def main(arguments: list[str]) -> int:
     """Import as the command line says; the exit code of the process."""
-    try:
-        command.main(arguments, prog_name="odradek import", standalone_mode=False)
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    return 0
+    return run(command, "odradek import", arguments)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -22,13 +22,14 @@ from broker.clock import Clock, Domain, Timer
 from broker.logging import get_logger
 from broker.upkeep.events import Upkeep
 from broker.upkeep.pace import Abandoned, Pace
+from broker.upkeep.removal import remove_retired, say_not_removed
 from storage.compaction.choice import Compactable, compactable, first_dirty_offset
 from storage.compaction.filtering import LastRecord, Rules
 from storage.compaction.grouping import Source
 from storage.compaction.offset_map import capacity
 from storage.compaction.rewriting import Cleaned, Order, Pass
 from storage.directory import CLEANER_OFFSETS, LogDirectory, PartitionKey
-from storage.files import StorageError, remove, remove_all, sync_directory
+from storage.files import StorageError, remove, sync_directory
 from storage.segment import DELETED, Segment
 
 if TYPE_CHECKING:
@@ -298,7 +299,7 @@ class Compaction(Upkeep):
 
         def remove_now() -> None:
             del self._removals[number]
-            self._in_background(partial(_remove_all, paths))
+            self._in_background(partial(remove_retired, paths))
 
         self._removals[number] = self._clock.call_later_ms(delay_ms, remove_now, Domain.RETENTION)
 
@@ -352,17 +353,10 @@ def _discard(cleaned: Cleaned) -> None:
     try:
         cleaned.discard()
     except StorageError as error:
-        log_events.warning("file cannot be removed", file=error.path, reason=str(error))
+        say_not_removed(error)
 
 
 def _settle(directory: LogDirectory, partition: Path, offsets: Mapping[PartitionKey, int]) -> None:
     """After the last exchange, what says that it need not be done again."""
     sync_directory(partition)
     directory.write_checkpoint(CLEANER_OFFSETS, offsets)
-
-
-def _remove_all(paths: Iterable[Path]) -> None:
-    try:
-        remove_all(paths)
-    except StorageError as error:
-        log_events.warning("file cannot be removed", file=error.path, reason=str(error))

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.logging import get_logger
 from broker.upkeep.events import Upkeep
+from broker.upkeep.removal import remove_retired
 from storage.directory import PartitionKey
-from storage.files import StorageError, remove
+from storage.files import StorageError
 from storage.retention import Ageing, Expired, Reason
 from storage.segment import Segment
 
@@ -228,7 +229,7 @@ class Retention(Upkeep):
             )
         paths = self._retired.pop(partition, None)
         if paths:
-            remove_them = partial(_remove_all, paths)
+            remove_them = partial(remove_retired, paths)
             work: Callable[[], asyncio.Future[Any]] = partial(self._replicas.in_background, remove_them)
             self._later(partition.log.config.file_delete_delay_ms, work)
 
@@ -251,11 +252,3 @@ def _modified_ms(segment: Segment) -> int:
         return path.stat().st_mtime_ns // 1_000_000
     except OSError as error:
         raise StorageError(path, error) from error
-
-
-def _remove_all(paths: list[Path]) -> None:
-    for path in paths:
-        try:
-            remove(path)
-        except StorageError as error:
-            log_events.warning("file cannot be removed", file=error.path, reason=str(error))

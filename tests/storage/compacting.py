@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 
 from broker.crash import on_passage
@@ -13,6 +12,7 @@ from storage.compaction.grouping import Source
 from storage.compaction.rewriting import Order, Pass
 from storage.files import remove_all, sync_directory
 from storage.log import Log
+from tests.storage.dying import Killed
 from tests.storage.logs import NOW_MS
 
 CAPACITY = 100_000
@@ -78,10 +78,6 @@ def compact(
     return work.end_offset
 
 
-class Killed(BaseException):
-    """Where the process would have died: nothing that catches errors catches this."""
-
-
 class Countdown:
     """Lets so many system calls pass and none after them, as a kill does."""
 
@@ -100,11 +96,6 @@ def calls_of(work: Callable[[], object]) -> int:
     with on_passage(passages.append):
         work()
     return len(passages)
-
-
-def killed_after(calls: int, work: Callable[[], object]) -> None:
-    with contextlib.suppress(Killed), on_passage(Countdown(calls)):
-        work()
 
 
 def consumed(log: Log, *, read_committed: bool) -> list[Record]:

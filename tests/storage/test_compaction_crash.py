@@ -19,13 +19,12 @@ from storage.log import Log
 from storage.recovery import open_log
 from tests.storage.compacting import (
     Countdown,
-    Killed,
     calls_of,
     compact,
     consumed,
-    killed_after,
     latest,
 )
+from tests.storage.dying import Killed, survived
 from tests.storage.logs import NOW_MS, TOPIC_ID, end, options
 from tests.storage.test_compaction import keyed
 from tests.support.disk import Disk
@@ -144,7 +143,7 @@ def test_a_kill_between_any_two_system_calls(before: Before, room: Path):
     folder = room / "topic-0"
     for calls in points(before, folder):
         log = opening(copy(before, folder), clean=True)
-        killed_after(calls, lambda log=log: work_on(log, before))  # type: ignore[misc]
+        survived(lambda log=log: work_on(log, before), calls)  # type: ignore[misc]
         # With a recovery point and without: then all is read again.
         check(before, folder, before.end_offset if calls % 2 else 0)
         # What is left can be compacted as if nothing had been.
@@ -159,7 +158,7 @@ def test_a_kill_during_the_recovery_too(before: Before, room: Path):
     checked = 0
     for calls in points(before, folder):
         log = opening(copy(before, folder), clean=True)
-        killed_after(calls, lambda log=log: work_on(log, before))  # type: ignore[misc]
+        survived(lambda log=log: work_on(log, before), calls)  # type: ignore[misc]
         if not list(folder.glob("*.swap")):
             continue
         shutil.rmtree(half_done, ignore_errors=True)
@@ -167,7 +166,7 @@ def test_a_kill_during_the_recovery_too(before: Before, room: Path):
         for more in range(calls % 2, 10, 3):
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(half_done, folder)
-            killed_after(more, lambda: opening(folder))
+            survived(lambda: opening(folder), more)
             check(before, folder, 0)
             checked += 1
     assert checked > 30

@@ -19,7 +19,8 @@ from protocol.batch import EndTxnMarker, Record, RecordBatch, build_batch, end_t
 from storage.config import LogConfig
 from storage.log import Log
 from storage.recovery import OpenOptions, open_log
-from tests.storage.compacting import compact, consumed, killed_after, latest, part_of
+from tests.storage.compacting import compact, consumed, latest, part_of
+from tests.storage.dying import survived
 from tests.storage.logs import NOW_MS, TOPIC_ID, options
 from tests.storage.test_log_machine import ROOM
 
@@ -159,9 +160,9 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule(calls=st.integers(0, 60), keys_in_map=st.sampled_from([3, 1000]), again=st.integers(0, 20))
     def die_while_compacting(self, calls: int, keys_in_map: int, again: int) -> None:
         checkpoint = self.checkpoint
-        killed_after(calls, lambda: self._compact(keys_in_map, forgotten=False))
+        survived(lambda: self._compact(keys_in_map, forgotten=False), calls)
         self.checkpoint = checkpoint
-        killed_after(again, lambda: self._open(clean=False))
+        survived(lambda: self._open(clean=False), again)
         self._open(clean=False)
 
     @rule(clean=st.booleans(), snapshots=st.booleans())

@@ -1,0 +1,20 @@
+"""Files that were taken out of a log go in a thread; one that cannot go is a line in the log, and goes at the next start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from broker.logging import get_logger
+from storage.files import StorageError, remove_all
+
+log_events = get_logger()
+
+
+def remove_retired(paths: Iterable[Path]) -> None:
+    for error in remove_all(paths):
+        say_not_removed(error)
+
+
+def say_not_removed(error: StorageError) -> None:
+    log_events.warning("file cannot be removed", file=error.path, reason=str(error))
