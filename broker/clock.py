@@ -22,6 +22,7 @@ class Domain(Enum):
     PRODUCERS = "producers"
     CONNECTIONS = "connections"
     REQUESTS = "requests"
+    REPLICATION = "replication"
 
 
 class Timer(Protocol):
@@ -33,8 +34,12 @@ class Timer(Protocol):
 class Clock(Protocol):
     """Wall-clock milliseconds, and timers on them."""
 
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch, as written into records."""
+    def now_ms(self, domain: Domain | None = None) -> int:
+        """Milliseconds since the epoch: as written into records, or as one kind of time-out counts them.
+
+        Without a domain it is the latest of all domains, so that what is written never goes back. A time-out that compares
+        what was written with now asks for the now of its own domain.
+        """
         ...
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
@@ -45,7 +50,7 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's time and the running loop's timers."""
 
-    def now_ms(self) -> int:
+    def now_ms(self, domain: Domain | None = None) -> int:
         return time.time_ns() // 1_000_000
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:

@@ -2,14 +2,16 @@
 
 Kafka's rules (``SocketServer.scala``, ``SocketChannel`` muting): while a request waits for its answer,
 nothing that the same client sent behind it is looked at. So a connection is a small machine that serves the
-next frame whenever nothing holds it, and four things can: a request in progress, a reader that is too slow
-for its answers, its turn on the loop being over, and the end. What arrives meanwhile is kept, up to
+next frame whenever nothing holds it, and five things can: a request in progress, a reader that is too slow
+for its answers, its turn on the loop being over, a rule that holds it (`broker.hooks`), and the end. What arrives meanwhile is kept, up to
 ``BACKLOG_BYTES_MAX``; then reading stops, and TCP tells the client.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import Awaitable
 from functools import partial
 from struct import Struct
@@ -17,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.api import NO_RESPONSE, CloseConnection
 from broker.context import RequestContext
+from broker.hooks import Call, CallHook
 from broker.logging import get_logger
 from protocol.codec import MalformedRequest
-from protocol.frame import API_VERSIONS, parse_request_header
+from protocol.frame import API_VERSIONS, RequestHeader, parse_request_header
 
 if TYPE_CHECKING:
     from broker.node import Listener
@@ -46,6 +49,9 @@ IN_PROGRESS: Final = 1
 WRITE_BUFFER_FULL: Final = 2
 TURN_OVER: Final = 4
 CLOSED: Final = 8
+HELD: Final = 16
+
+LINGER_NOT: Final = Struct("ii").pack(1, 0)
 
 SIZE: Final = Struct(">i")
 SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
@@ -64,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_size",
         "_holds",
         "_kept",
+        "_muted",
         "_pending",
         "_reading",
         "_shared",
@@ -92,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: asyncio.Future[object] | None = None
         self._answers: list[bytes | memoryview] = []
         self._answers_bytes = 0
+        self._muted = False
 
     # ---- what the transport tells us
 
@@ -254,15 +262,72 @@ class Connection(asyncio.BufferedProtocol):
             self.peer,
             self.connection_id,
         )
+        if shared.hooks.calls is not None:
+            self._offer(shared.hooks.calls, header, route, frame, context)
+        else:
+            self._handle(route, header.correlation_id, request, context)
+
+    def _handle(
+        self,
+        route: Route,
+        correlation_id: int,
+        request: Any,
+        context: RequestContext,
+        call: Call | None = None,
+    ) -> None:
         outcome: object
         try:
             outcome = route.handler(request, context)
         except Exception as error:
             outcome = error
         if hasattr(outcome, "__await__"):
-            self._wait(route, header.correlation_id, cast(Awaitable[object], outcome))
+            self._wait(route, correlation_id, cast(Awaitable[object], outcome), call)
         else:
-            self._answer(route, header.correlation_id, outcome)
+            self._answer(route, correlation_id, outcome, call)
+
+    def _offer(
+        self,
+        hook: CallHook,
+        header: RequestHeader,
+        route: Route,
+        frame: bytes | memoryview,
+        context: RequestContext,
+    ) -> None:
+        """Somebody hangs on calls: let him see this one, and decide."""
+        kept = bytes(frame)  # he may keep it for longer than the buffer lasts
+        request = route.decode(kept, header.body_offset)
+        call = Call(self, context, route, header, kept, request, self._shared.clock.now_ms())
+        if hook.arrived(call):
+            self._handle(route, header.correlation_id, request, context, call)
+        else:
+            self._holds |= HELD
+
+    def proceed(self, call: Call) -> None:
+        """Handle a request that was held. On a connection that is gone it has nobody to answer."""
+        if self._holds & CLOSED:
+            return
+        self._handle(call.route, call.header.correlation_id, call.request, call.context, call)
+        self._lift(HELD)
+
+    def answer_held(self, call: Call, response: object) -> None:
+        """Answer a request that was held with something else than what handling it would bring."""
+        if self._holds & CLOSED:
+            return
+        self._answer(call.route, call.header.correlation_id, response, call)
+        self._lift(HELD)
+
+    def mute(self) -> None:
+        """From now on nothing is written to the peer any more; what it asks is still done."""
+        self._muted = True
+        self._answers.clear()
+
+    def reset(self) -> None:
+        """End the connection at once, as a process does that dies: what is not written yet is lost."""
+        if self._transport is not None:
+            self._answers.clear()
+            self._holds |= CLOSED
+            self._kept, self._frame = b"", None
+            reset_transport(self._transport)
 
     def _refuse(self, api_key: int, api_version: int, correlation_id: int) -> None:
         """An API or a version that is not served: the end, but for ApiVersions, by which clients find out."""
@@ -277,13 +342,15 @@ class Connection(asyncio.BufferedProtocol):
         assert route is not None, "ApiVersions v0 is always served"
         self._answer(route, correlation_id, unsupported_version_response())
 
-    def _wait(self, route: Route, correlation_id: int, outcome: Awaitable[object]) -> None:
+    def _wait(self, route: Route, correlation_id: int, outcome: Awaitable[object], call: Call | None) -> None:
         future = asyncio.ensure_future(outcome)
         self._holds |= IN_PROGRESS
         self._pending = future
-        future.add_done_callback(partial(self._on_outcome, route, correlation_id))
+        future.add_done_callback(partial(self._on_outcome, route, correlation_id, call))
 
-    def _on_outcome(self, route: Route, correlation_id: int, future: asyncio.Future[object]) -> None:
+    def _on_outcome(
+        self, route: Route, correlation_id: int, call: Call | None, future: asyncio.Future[object]
+    ) -> None:
         self._pending = None
         self.last_active_tick = self._shared.tick
         outcome: object
@@ -295,14 +362,16 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(outcome, Exception) and not isinstance(outcome, CloseConnection):
                 _log_failure(route, outcome)
             return
-        self._answer(route, correlation_id, outcome)
+        self._answer(route, correlation_id, outcome, call)
         self._lift(IN_PROGRESS)
 
     # ---- answers
 
-    def _answer(self, route: Route, correlation_id: int, outcome: Any) -> None:
+    def _answer(self, route: Route, correlation_id: int, outcome: Any, call: Call | None = None) -> None:
         """Encode what came of a request: a response, ``NO_RESPONSE``, or the exception it ended in."""
         if outcome is NO_RESPONSE:
+            if call is not None:
+                self._tell(call)
             return
         try:
             if isinstance(outcome, BaseException):
@@ -320,11 +389,22 @@ class Connection(asyncio.BufferedProtocol):
             chunks = substitute
         tail = route.header_tail
         size = 4 + len(tail) + sum(map(len, chunks))
+        if self._muted or (call is not None and not self._may_answer(call, correlation_id, tail, chunks)):
+            return
         self._answers.append(SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + tail)
         self._answers += chunks
         self._answers_bytes += size
         if self._answers_bytes >= ANSWERS_COLLECTED_BYTES:
             self._write_answers()
+
+    def _may_answer(self, call: Call, correlation_id: int, tail: bytes, chunks: list[Any]) -> bool:
+        call.answer = b"".join((correlation_id.to_bytes(4, "big", signed=True), tail, *chunks))
+        return self._tell(call)
+
+    def _tell(self, call: Call) -> bool:
+        """Whoever hangs on calls may keep the answer back."""
+        hook = self._shared.hooks.calls
+        return hook is None or hook.answering(call)
 
     def _write_answers(self) -> None:
         if not self._answers or self._transport is None:
@@ -339,3 +419,12 @@ class Connection(asyncio.BufferedProtocol):
 
 def _log_failure(route: Route, error: Exception) -> None:
     log.error("request failed", api=route.api.name, api_version=route.version, exc_info=error)
+
+
+def reset_transport(transport: asyncio.Transport) -> None:
+    """Close so that the peer sees a reset, as when the process at this end was killed."""
+    raw = transport.get_extra_info("socket")
+    if raw is not None:
+        with contextlib.suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+    transport.abort()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from broker.hooks import Hooks
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -41,3 +43,5 @@ class Node:
     fetch_sessions: FetchSessions
     verifier: Verifier
     rack: str | None = None
+    hooks: Hooks = field(default_factory=Hooks)
+    """Shared by all nodes of the broker."""

@@ -22,6 +22,7 @@ from broker.api import discover
 from broker.clock import Clock, SystemClock
 from broker.fetch_sessions import FetchSessions
 from broker.groups.coordinator import GroupCoordinator
+from broker.hooks import Hooks
 from broker.logging import get_logger
 from broker.loop_lag import LoopLag
 from broker.metadata import ClusterMetadata, Endpoint, NewTopic, Refused
@@ -80,7 +81,6 @@ class Runtime:
         self._began = time.perf_counter()
         self._directory: LogDirectory | None = None
         self._metadata: ClusterMetadata | None = None
-        self._compaction: Compaction | None = None
         self._server = Server(self._config.socket_listen_backlog_size)
         self.lag = LoopLag(asyncio.get_running_loop())
 
@@ -114,8 +114,6 @@ class Runtime:
         await self._server.accept(self.connections)
         self.connections.watch_idleness()
         self.node.replicas.start_timers()
-        if self._compaction is not None:
-            self._compaction.start()
         self.lag.start()
 
     def _open_metadata(self) -> ClusterMetadata:
@@ -137,8 +135,7 @@ class Runtime:
         replicas = Replicas(config.node_id, directory, config, clock, metadata, random)
         replicas.add_upkeep(Retention(config, clock, replicas))
         if config.log_cleaner_enable:
-            self._compaction = Compaction(directory, config, clock, replicas.in_background)
-            replicas.add_upkeep(self._compaction)
+            replicas.add_upkeep(Compaction(directory, config, clock, replicas.in_background))
         groups = GroupCoordinator(config, clock, metadata, replicas)
         transactions = TransactionCoordinator(config, clock, metadata, replicas, groups)
         return Node(
@@ -153,6 +150,7 @@ class Runtime:
                 config.max_incremental_fetch_session_cache_slots, lambda: random.randint(1, SESSION_ID_MAX)
             ),
             verifier=Verifier(config, clock, transactions),
+            hooks=Hooks(),
             rack=config.broker_rack,
         )
 

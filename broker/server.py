@@ -66,6 +66,7 @@ class Connections:
         self, node: Node, routes: Routes, limits: Limits, clock: Clock, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.node = node
+        self.hooks = node.hooks
         self.routes = routes
         self.limits = limits
         self.loop = loop
@@ -75,7 +76,7 @@ class Connections:
         self.tick = 0
         self.requests = 0
         self.accepted = 0
-        self._clock = clock
+        self.clock = clock
         self._open: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self._timer: Timer | None = None
@@ -113,7 +114,7 @@ class Connections:
         if self.limits.idle_ms_max < 0:
             return
         tick_ms = max(IDLE_TICK_MS_MIN, self.limits.idle_ms_max / IDLE_TICKS)
-        self._timer = self._clock.call_later_ms(tick_ms, self._on_tick, Domain.CONNECTIONS)
+        self._timer = self.clock.call_later_ms(tick_ms, self._on_tick, Domain.CONNECTIONS)
 
     def _on_tick(self) -> None:
         self.tick += 1

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import struct
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -23,6 +24,7 @@ from broker.connection import (
 )
 from broker.context import RequestContext
 from broker.frame_buffers import FRAME_BUFFER_START_BYTES
+from broker.hooks import Hooks
 from broker.node import Listener, Node
 from broker.routes import Routes
 from broker.server import IDLE_TICKS, Connections, Limits
@@ -47,7 +49,7 @@ VERSIONS = {
     API_VERSIONS: range(5),
 }
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092)
-NODE = cast(Node, object())
+NODE = cast(Node, SimpleNamespace(hooks=Hooks()))
 
 
 class FakeClock:
@@ -57,7 +59,7 @@ class FakeClock:
         self._now = 0.0
         self._timers: list[FakeTimer] = []
 
-    def now_ms(self) -> int:
+    def now_ms(self, domain: Domain | None = None) -> int:
         return int(self._now)
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> FakeTimer:

@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,6 +19,7 @@ from broker.clock import SystemClock
 from broker.connection import WRITE_BUFFER_HIGH_BYTES
 from broker.context import RequestContext
 from broker.endpoints import Endpoint
+from broker.hooks import Hooks
 from broker.node import Listener, Node
 from broker.routes import Routes
 from broker.server import BindError, Connections, Limits, Server
@@ -28,7 +30,7 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 FETCH, HEARTBEAT = 1, 12
 HERE = Endpoint("PLAINTEXT", "127.0.0.1", 0)
-NODE = cast(Node, object())
+NODE = cast(Node, SimpleNamespace(hooks=Hooks()))
 Scenario = Callable[[], Awaitable[object]]
 Run = Callable[[Scenario], object]
 

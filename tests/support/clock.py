@@ -32,7 +32,7 @@ class FakeClock:
         self._timers: list[tuple[float, int, FakeTimer]] = []
         self._arrivals = count()
 
-    def now_ms(self) -> int:
+    def now_ms(self, domain: Domain | None = None) -> int:
         return self.now
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> FakeTimer:

@@ -59,7 +59,7 @@ class FakeClock:
         self.now = NOW_MS
         self._timers: list[FakeTimer] = []
 
-    def now_ms(self) -> int:
+    def now_ms(self, domain: Domain | None = None) -> int:
         return self.now
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> FakeTimer:

@@ -23,7 +23,7 @@ LISTENER = Listener("PLAINTEXT", "0.0.0.0", 9092, "broker.example", 19092)
 class FixedClock:
     """Time stands still; the metadata sets no timers."""
 
-    def now_ms(self) -> int:
+    def now_ms(self, domain: Domain | None = None) -> int:
         return NOW_MS
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Any:

@@ -1,0 +1,130 @@
+"""Where tests and tools hang themselves on the broker: on calls, on steps inside, and on the links between nodes.
+
+One ``Hooks`` serves all nodes of a broker. What is not in use is None: a place that may be hung on costs one test of one
+attribute. Who hangs there (`broker.faults`, `broker.trace`) is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from broker.links import Links
+from broker.logging import get_logger
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.connection import Connection
+    from broker.context import RequestContext
+    from broker.routes import Route
+    from protocol.frame import RequestHeader
+
+POINTS: Final = frozenset(
+    {
+        "coordinator.load",
+        "group.append",
+        "log.fsync",
+        "log.write",
+        "replica.append",
+        "txn.complete.append",
+        "txn.marker",
+        "txn.prepare.append",
+    }
+)
+"""The steps inside the broker that a rule may name."""
+
+log = get_logger()
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request on a connection of a node, and its answer. Made only while somebody hangs on calls."""
+
+    connection: Connection
+    context: RequestContext
+    route: Route
+    header: RequestHeader
+    frame: bytes
+    """The request without its size field; nobody else writes to it."""
+    request: Any
+    received_ms: int
+    answer: bytes | None = None
+    """The response without its size field, once there is one; None for ever where none is sent (acks=0)."""
+
+    def proceed(self) -> None:
+        """Handle the request as if nobody had held it. The answer goes out on its connection."""
+        self.connection.proceed(self)
+
+    def run_alone(self) -> None:
+        """Handle the request once more, or late, with nobody there to hear the answer."""
+        try:
+            outcome = self.route.handler(self.request, self.context)
+        except Exception as error:
+            log.info("request without a client failed", api=self.route.api.name, error=repr(error))
+            return
+        if hasattr(outcome, "__await__"):
+            asyncio.ensure_future(_as_awaitable(outcome)).add_done_callback(self._forget)
+
+    def _forget(self, future: asyncio.Future[object]) -> None:
+        if not future.cancelled() and (error := future.exception()) is not None:
+            log.info("request without a client failed", api=self.route.api.name, error=repr(error))
+
+
+async def _as_awaitable(outcome: Awaitable[object]) -> object:
+    return await outcome
+
+
+class CallHook(Protocol):
+    """Sees every request once it is decoded, and every answer before it is written."""
+
+    def arrived(self, call: Call) -> bool:
+        """True: handle it now. False: the connection stands still until ``proceed``, or until it is closed."""
+        ...
+
+    def answering(self, call: Call) -> bool:
+        """``call.answer`` is complete. False: it is never sent; what becomes of the connection is the hook's affair."""
+        ...
+
+
+@dataclass(slots=True)
+class Passage:
+    """A step inside the broker that is about to be taken."""
+
+    point: str
+    node_id: int
+    topic: str = ""
+    partition: int = -1
+    transactional_id: str | None = None
+    group_id: str | None = None
+
+
+class PointHook(Protocol):
+    """Stands at the steps inside. ``watches`` says whether a rule names the point at all."""
+
+    def watches(self, point: str) -> bool: ...
+
+    def reached(
+        self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+    ) -> None:
+        """Call ``go_on``, now or later, or ``refuse`` with the error that the step ends in, or neither if it is lost."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Hooks:
+    """All that hangs on one broker."""
+
+    calls: CallHook | None = None
+    points: PointHook | None = None
+    links: Links = field(default_factory=Links)
+
+    def at_point(
+        self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+    ) -> None:
+        """Take a step, unless somebody stands in its way."""
+        if self.points is None or not self.points.watches(passage.point):
+            go_on()
+        else:
+            self.points.reached(passage, go_on, refuse)
