@@ -3,8 +3,8 @@
 Kafka's rules (``SocketServer.scala``, ``SocketChannel`` muting): while a request waits for its answer,
 nothing that the same client sent behind it is looked at. So a connection is a small machine that serves the
 next frame whenever nothing holds it, and five things can: a request in progress, a reader that is too slow
-for its answers, its turn on the loop being over, a rule that holds it (`broker.hooks`), and the end. What arrives meanwhile is kept, up to
-``BACKLOG_BYTES_MAX``; then reading stops, and TCP tells the client.
+for its answers, its turn on the loop being over, a rule that holds it (`broker.hooks`), and the end. What
+arrives meanwhile is kept, up to ``BACKLOG_BYTES_MAX``; then reading stops, and TCP tells the client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.api import NO_RESPONSE, CloseConnection
 from broker.context import RequestContext
-from broker.hooks import Call, CallHook
+from broker.hooks import Call, CallEvent, CallHook
 from broker.logging import get_logger
 from protocol.codec import MalformedRequest
 from protocol.frame import API_VERSIONS, RequestHeader, parse_request_header
@@ -75,11 +75,13 @@ class Connection(asyncio.BufferedProtocol):
         "_reading",
         "_shared",
         "_transport",
+        "address",
         "connection_id",
         "host",
         "last_active_tick",
         "listener",
         "peer",
+        "port",
     )
 
     def __init__(self, shared: Connections, listener: Listener) -> None:
@@ -87,7 +89,9 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.connection_id = 0
         self.host = ""
+        self.port = 0
         self.peer = ""
+        self.address = ("", 0)  # ours: what the peer has connected to
         self.last_active_tick = shared.tick
         self._transport: asyncio.Transport | None = None
         self._holds = 0
@@ -106,7 +110,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
-        self.host = str(peername[0]) if peername else ""
+        if peername:
+            self.host, self.port = str(peername[0]), int(peername[1])
+        sockname = transport.get_extra_info("sockname")
+        if sockname:
+            self.address = (str(sockname[0]), int(sockname[1]))
         self.peer = f"/{self.host}"
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         refusal = self._shared.admit(self)
@@ -301,6 +309,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handle(route, header.correlation_id, request, context, call)
         else:
             self._holds |= HELD
+            call.note(CallEvent.HELD)
 
     def proceed(self, call: Call) -> None:
         """Handle a request that was held. On a connection that is gone it has nobody to answer."""
@@ -359,6 +368,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             outcome = future.exception() or future.result()
         if self._holds & CLOSED:
+            if call is not None:
+                call.note(CallEvent.GONE)
             if isinstance(outcome, Exception) and not isinstance(outcome, CloseConnection):
                 _log_failure(route, outcome)
             return
@@ -370,26 +381,21 @@ class Connection(asyncio.BufferedProtocol):
     def _answer(self, route: Route, correlation_id: int, outcome: Any, call: Call | None = None) -> None:
         """Encode what came of a request: a response, ``NO_RESPONSE``, or the exception it ended in."""
         if outcome is NO_RESPONSE:
+            if call is not None and self._tell(call):
+                call.note(CallEvent.UNANSWERED)
+            return
+        chunks = self._encode(route, outcome)
+        if chunks is None:
             if call is not None:
-                self._tell(call)
+                call.note(CallEvent.GONE)
             return
-        try:
-            if isinstance(outcome, BaseException):
-                raise outcome
-            chunks = route.encode(outcome)
-        except CloseConnection as reason:
-            self.close(str(reason), api=route.api.name)
-            return
-        except Exception as error:
-            _log_failure(route, error)
-            substitute = route.encoded_failure()
-            if substitute is None:
-                self.close("the request failed", api=route.api.name, api_version=route.version)
-                return
-            chunks = substitute
         tail = route.header_tail
         size = 4 + len(tail) + sum(map(len, chunks))
-        if self._muted or (call is not None and not self._may_answer(call, correlation_id, tail, chunks)):
+        if call is not None:
+            call.answer = b"".join((correlation_id.to_bytes(4, "big", signed=True), tail, *chunks))
+            if not self._may_answer(call):
+                return
+        if self._muted:
             return
         self._answers.append(SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + tail)
         self._answers += chunks
@@ -397,9 +403,26 @@ class Connection(asyncio.BufferedProtocol):
         if self._answers_bytes >= ANSWERS_COLLECTED_BYTES:
             self._write_answers()
 
-    def _may_answer(self, call: Call, correlation_id: int, tail: bytes, chunks: list[Any]) -> bool:
-        call.answer = b"".join((correlation_id.to_bytes(4, "big", signed=True), tail, *chunks))
-        return self._tell(call)
+    def _encode(self, route: Route, outcome: Any) -> list[Any] | None:
+        """The answer in pieces; None if there is none to give and the connection ends instead."""
+        try:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return route.encode(outcome)
+        except CloseConnection as reason:
+            self.close(str(reason), api=route.api.name)
+            return None
+        except Exception as error:
+            _log_failure(route, error)
+            substitute = route.encoded_failure()
+            if substitute is None:
+                self.close("the request failed", api=route.api.name, api_version=route.version)
+            return substitute
+
+    def _may_answer(self, call: Call) -> bool:
+        sent = not self._muted and self._tell(call)
+        call.note(CallEvent.ANSWERED if sent else CallEvent.KEPT_BACK)
+        return sent
 
     def _tell(self, call: Call) -> bool:
         """Whoever hangs on calls may keep the answer back."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.links import Links
@@ -38,6 +39,22 @@ POINTS: Final = frozenset(
 log = get_logger()
 
 
+class CallEvent(Enum):
+    """What became of a call, for who only watches."""
+
+    HELD = "held"
+    """Somebody stopped it on arrival: it is not handled, or not yet."""
+    HANDLED_ALONE = "handled alone"
+    """Handled once more, or late, with nobody there to hear the answer."""
+    ANSWERED = "answered"
+    UNANSWERED = "unanswered"
+    """Handled, and none is sent: the client wanted none (acks=0)."""
+    KEPT_BACK = "kept back"
+    """Handled, and its answer is never sent: a rule's doing."""
+    GONE = "gone"
+    """The connection ended before there was an answer."""
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """One request on a connection of a node, and its answer. Made only while somebody hangs on calls."""
@@ -52,6 +69,13 @@ class Call:
     received_ms: int
     answer: bytes | None = None
     """The response without its size field, once there is one; None for ever where none is sent (acks=0)."""
+    watcher: Callable[[Call, CallEvent], object] | None = None
+    """Whoever wants to know what becomes of it; set on arrival."""
+
+    def note(self, event: CallEvent) -> None:
+        """Tell who watches."""
+        if self.watcher is not None:
+            self.watcher(self, event)
 
     def proceed(self) -> None:
         """Handle the request as if nobody had held it. The answer goes out on its connection."""
@@ -59,6 +83,7 @@ class Call:
 
     def run_alone(self) -> None:
         """Handle the request once more, or late, with nobody there to hear the answer."""
+        self.note(CallEvent.HANDLED_ALONE)
         try:
             outcome = self.route.handler(self.request, self.context)
         except Exception as error:
@@ -86,6 +111,19 @@ class CallHook(Protocol):
     def answering(self, call: Call) -> bool:
         """``call.answer`` is complete. False: it is never sent; what becomes of the connection is the hook's affair."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _InTurn:
+    """Several hang on calls. Who stands behind one that stops a call does not see it."""
+
+    hooks: tuple[CallHook, ...]
+
+    def arrived(self, call: Call) -> bool:
+        return all(hook.arrived(call) for hook in self.hooks)
+
+    def answering(self, call: Call) -> bool:
+        return all(hook.answering(call) for hook in self.hooks)
 
 
 @dataclass(slots=True)
@@ -117,8 +155,29 @@ class Hooks:
     """All that hangs on one broker."""
 
     calls: CallHook | None = None
+    """What connections ask; set by ``hang_calls``."""
     points: PointHook | None = None
     links: Links = field(default_factory=Links)
+    _calls: tuple[CallHook, ...] = ()
+
+    def hang_calls(self, hook: CallHook, *, first: bool = False) -> None:
+        """See every call from now on, behind all others who do, or before them."""
+        self._calls = (hook, *self._calls) if first else (*self._calls, hook)
+        self._take_turns()
+
+    def unhang_calls(self, hook: CallHook) -> None:
+        """See no further call, and none of the answers that are still due."""
+        self._calls = tuple(each for each in self._calls if each is not hook)
+        self._take_turns()
+
+    def _take_turns(self) -> None:
+        match self._calls:
+            case ():
+                self.calls = None
+            case (only,):
+                self.calls = only
+            case several:
+                self.calls = _InTurn(several)
 
     def at_point(
         self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
