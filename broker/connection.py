@@ -170,6 +170,11 @@ class Connection(asyncio.BufferedProtocol):
     # ---- what the server tells us
 
     @property
+    def is_closed(self) -> bool:
+        """It takes no more requests, and whatever is held of it has nobody to answer."""
+        return bool(self._holds & CLOSED)
+
+    @property
     def in_progress(self) -> bool:
         """Is there a request that waits for its answer?"""
         return self._pending is not None
@@ -270,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
             self.peer,
             self.connection_id,
         )
-        if shared.hooks.calls is not None:
+        if shared.hooks.calls is not None and shared.hooks.calls.wants(header.api_key):
             self._offer(shared.hooks.calls, header, route, frame, context)
         else:
             self._handle(route, header.correlation_id, request, context)
@@ -304,12 +309,13 @@ class Connection(asyncio.BufferedProtocol):
         """Somebody hangs on calls: let him see this one, and decide."""
         kept = bytes(frame)  # he may keep it for longer than the buffer lasts
         request = route.decode(kept, header.body_offset)
-        call = Call(self, context, route, header, kept, request, self._shared.clock.now_ms())
+        call = Call(self, context, route, header, kept, request, self._shared.clock.now_ms(), hook)
+        self._holds |= HELD
         if hook.arrived(call):
+            self._holds &= ~HELD
             self._handle(route, header.correlation_id, request, context, call)
-        else:
-            self._holds |= HELD
-            call.note(CallEvent.HELD)
+        elif self._holds & HELD:
+            call.note(CallEvent.GONE if self._holds & CLOSED else CallEvent.HELD)
 
     def proceed(self, call: Call) -> None:
         """Handle a request that was held. On a connection that is gone it has nobody to answer."""
@@ -420,14 +426,13 @@ class Connection(asyncio.BufferedProtocol):
             return substitute
 
     def _may_answer(self, call: Call) -> bool:
-        sent = not self._muted and self._tell(call)
+        sent = self._tell(call) and not self._muted
         call.note(CallEvent.ANSWERED if sent else CallEvent.KEPT_BACK)
         return sent
 
     def _tell(self, call: Call) -> bool:
-        """Whoever hangs on calls may keep the answer back."""
-        hook = self._shared.hooks.calls
-        return hook is None or hook.answering(call)
+        """Whoever saw the call arrive may keep the answer back."""
+        return call.hook.answering(call)
 
     def _write_answers(self) -> None:
         if not self._answers or self._transport is None:

@@ -67,10 +67,14 @@ class Call:
     """The request without its size field; nobody else writes to it."""
     request: Any
     received_ms: int
+    hook: CallHook
+    """Who saw it arrive hears its answer, also if nobody hangs on calls any more by then."""
     answer: bytes | None = None
     """The response without its size field, once there is one; None for ever where none is sent (acks=0)."""
     watcher: Callable[[Call, CallEvent], object] | None = None
     """Whoever wants to know what becomes of it; set on arrival."""
+    before_answer: list[Callable[[], bool]] | None = None
+    """What `broker.faults` decided for its answer when it arrived; each says whether it may be sent."""
 
     def note(self, event: CallEvent) -> None:
         """Tell who watches."""
@@ -102,10 +106,15 @@ async def _as_awaitable(outcome: Awaitable[object]) -> object:
 
 
 class CallHook(Protocol):
-    """Sees every request once it is decoded, and every answer before it is written."""
+    """Sees requests once they are decoded, and their answers before they are written."""
+
+    def wants(self, api_key: int) -> bool:
+        """Is it concerned with requests of this API at all? Asked of every request, so answered at once."""
+        ...
 
     def arrived(self, call: Call) -> bool:
-        """True: handle it now. False: the connection stands still until ``proceed``, or until it is closed."""
+        """True: handle it now. False: the connection stands still until ``proceed`` or ``answer_held``, which may be
+        called from here already, or until it is closed."""
         ...
 
     def answering(self, call: Call) -> bool:
@@ -119,8 +128,11 @@ class _InTurn:
 
     hooks: tuple[CallHook, ...]
 
+    def wants(self, api_key: int) -> bool:
+        return any(hook.wants(api_key) for hook in self.hooks)
+
     def arrived(self, call: Call) -> bool:
-        return all(hook.arrived(call) for hook in self.hooks)
+        return all(hook.arrived(call) for hook in self.hooks if hook.wants(call.context.api_key))
 
     def answering(self, call: Call) -> bool:
         return all(hook.answering(call) for hook in self.hooks)
@@ -161,12 +173,12 @@ class Hooks:
     _calls: tuple[CallHook, ...] = ()
 
     def hang_calls(self, hook: CallHook, *, first: bool = False) -> None:
-        """See every call from now on, behind all others who do, or before them."""
+        """See calls from now on, behind all others who do, or before them: who only looks stands first."""
         self._calls = (hook, *self._calls) if first else (*self._calls, hook)
         self._take_turns()
 
     def unhang_calls(self, hook: CallHook) -> None:
-        """See no further call, and none of the answers that are still due."""
+        """See no further call. The answers that are still due of those that it saw it still hears."""
         self._calls = tuple(each for each in self._calls if each is not hook)
         self._take_turns()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.api import NO_RESPONSE, CloseConnection, Handler
 from broker.hooks import Call, CallEvent, Hooks
+from protocol.messages.heartbeat import HeartbeatResponse
 from tests.broker.test_connection import (
     HEARTBEAT,
     PRODUCE,
@@ -23,6 +24,9 @@ class Watcher:
     def __init__(self) -> None:
         self.seen: list[tuple[int, str]] = []
 
+    def wants(self, api_key: int) -> bool:
+        return True
+
     def arrived(self, call: Call) -> bool:
         call.watcher = self.note
         self.note(call, "arrived")
@@ -38,9 +42,12 @@ class Watcher:
 class Rule:
     """Stops what it is told to stop."""
 
-    def __init__(self, *, handles: bool = True, answers: bool = True) -> None:
-        self.handles, self.answers = handles, answers
+    def __init__(self, *, handles: bool = True, answers: bool = True, api_key: int | None = None) -> None:
+        self.handles, self.answers, self.api_key = handles, answers, api_key
         self.held: list[Call] = []
+
+    def wants(self, api_key: int) -> bool:
+        return self.api_key in (None, api_key)
 
     def arrived(self, call: Call) -> bool:
         if not self.handles:
@@ -132,3 +139,44 @@ async def test_a_watcher_hears_of_a_request_that_is_handled_once_more() -> None:
     rule.held.pop().run_alone()
     assert watcher.seen == [(1, "arrived"), (1, "HELD"), (1, "HANDLED_ALONE")]
     assert peer.answered() == []
+
+
+async def test_each_sees_the_apis_that_it_wants() -> None:
+    rule, watcher = Rule(handles=False, api_key=HEARTBEAT), Watcher()
+    peer = hang({HEARTBEAT: pong, PRODUCE: lambda message, context: NO_RESPONSE}, rule, watcher)
+    peer.send(produce(1, b"") + heartbeat(2))
+    assert watcher.seen == [(1, "arrived"), (1, "UNANSWERED")]
+    assert [call.header.correlation_id for call in rule.held] == [2]
+
+
+async def test_of_an_api_that_nobody_wants_no_call_is_made() -> None:
+    rule = Rule(api_key=PRODUCE)
+    peer = hang({HEARTBEAT: pong}, rule)
+    rule.arrived = None  # type: ignore[method-assign, assignment]
+    peer.send(heartbeat(1))
+    assert peer.answered() == [1]
+
+
+async def test_who_saw_a_call_arrive_hears_its_answer_also_when_he_has_gone() -> None:
+    rule, parking = Rule(answers=False), Parking()
+    peer = hang({HEARTBEAT: parking}, rule)
+    peer.send(heartbeat(1))
+    peer.connection._shared.hooks.unhang_calls(rule)
+    await parking.release()
+    assert peer.answered() == []
+
+
+async def test_a_call_may_be_answered_or_handled_while_it_arrives() -> None:
+    class Answers(Rule):
+        def arrived(self, call: Call) -> bool:
+            if call.header.correlation_id == 1:
+                call.connection.answer_held(call, HeartbeatResponse(error_code=27))
+            else:
+                call.proceed()
+            return False
+
+    watcher = Watcher()
+    peer = hang({HEARTBEAT: pong}, watcher, Answers())
+    peer.send(heartbeat(1) + heartbeat(2) + heartbeat(3))
+    assert [answer.error_code for answer in peer.answers(HEARTBEAT, 4)] == [27, 0, 0]
+    assert [event for _, event in watcher.seen] == ["arrived", "ANSWERED"] * 3
