@@ -1,0 +1,1 @@
+"""Faults: failures that are staged on purpose. One language, one engine, however they are reached."""

@@ -1,0 +1,338 @@
+"""The fault language: what a rule is, and which rules make sense. Pure: nothing here does anything.
+
+A rule says on what it stands (an API, a step inside the broker, or nothing but its action), what it looks for, when it
+takes hold, and what happens then:
+
+    EndTxn transactional_id=payments nth=2 -> lose-answer
+
+The same rule has a text form (`broker.faults.text`) and a JSON form (`broker.faults.json_form`), which say the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+from broker.hooks import POINTS
+from protocol.errors import ErrorCode
+from protocol.messages.index import APIS
+from protocol.versions import message_name
+
+API_KEYS: Final = {message_name(name): key for key, (name, *_) in APIS.items()}
+"""Every API by the name that Kafka's documentation has for it."""
+
+DELAY_MS_MAX: Final = 7 * 24 * 3600 * 1000
+PATTERNS_KEPT: Final = 256
+WORDS_LISTED_MAX: Final = 24
+
+DISK_POINTS: Final = ("log.fsync", "log.write")
+
+
+class FaultError(ValueError):
+    """A rule that cannot be; the text is a sentence that says what is wrong and what there is."""
+
+
+class Place(Enum):
+    """Where an action may happen."""
+
+    CALL = "an API"
+    POINT = "a point inside the broker"
+    LINK = "a link between two nodes"
+    REPLICA = "a replica"
+    DISK = "a disk"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a rule looks for. None asks for nothing. In names ``*`` stands for any characters, also none."""
+
+    version: tuple[int, int] | None = None
+    """First and last version of the API."""
+    client_id: str | None = None
+    transactional_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    """With ``topic``: a partition of such a topic. A request matches if one of the partitions in it does."""
+    group: str | None = None
+    node: int | None = None
+    """The node that was asked, or inside which the step is taken."""
+    connection: int | None = None
+    listener: str | None = None
+    peer: str | None = None
+    """The address of the other end, without its port."""
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """Which of the matches are hits. They are counted from the moment that the rule is added.
+
+    ``after`` is taken off first: what is behind counts from 1 again. Then all of the others must agree.
+    """
+
+    after: int = 0
+    nth: int | None = None
+    """Only this one."""
+    every: int | None = None
+    """Each n-th."""
+    times: int | None = None
+    """No more hits than this."""
+    p: float | None = None
+    """Each with this probability, drawn from ``seed``: the same seed, the same draws."""
+    seed: int = 0
+    expires_ms: int | None = None
+    """The rule goes by itself. Counted in the domain ``requests`` of the clock: real time, unless that is moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What happens. ``do`` is a key of ``ACTIONS``; of the rest, each action has its own."""
+
+    do: str
+    code: ErrorCode | None = None
+    delay_ms: int | None = None
+    silent: bool = False
+    by: int = 1
+    """reorder: how many later matches go first."""
+    nodes: tuple[int, int] | None = None
+    one_way: bool = False
+    """cut, slow-link: only what the first node would tell the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What one action needs and where it may stand."""
+
+    places: frozenset[Place]
+    parameters: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    sentence: str = ""
+
+
+def _kind(places: Iterable[Place], sentence: str, *parameters: str, required: tuple[str, ...] = ()) -> Kind:
+    return Kind(frozenset(places), parameters, required, sentence)
+
+
+_BOTH: Final = (Place.CALL, Place.POINT)
+
+ACTIONS: Final[dict[str, Kind]] = {
+    "error": _kind(_BOTH, "answer with this error code instead", "code", required=("code",)),
+    "lose-request": _kind([Place.CALL], "close the connection, the request unhandled", "silent"),
+    "lose-answer": _kind([Place.CALL], "handle it, then close the connection unanswered", "silent"),
+    "delay": _kind(_BOTH, "handle it this much later", "delay_ms", required=("delay_ms",)),
+    "drop": _kind([Place.CALL], "reset the connection, the request unhandled"),
+    "duplicate": _kind([Place.CALL], "handle it twice, send the first answer"),
+    "hold": _kind(_BOTH, "stand still until released"),
+    "detach": _kind([Place.CALL], "close the connection, handle the request when released"),
+    "reorder": _kind([Place.CALL], "close the connection, handle the request after later ones", "by"),
+    "lose": _kind([Place.POINT], "the step never happens"),
+    "kill": _kind(_BOTH, "kill the node"),
+    "crash": _kind(_BOTH, "kill the process with SIGKILL"),
+    "cut": _kind([Place.LINK], "nothing passes between two nodes", "nodes", "one_way", required=("nodes",)),
+    "slow-link": _kind(
+        [Place.LINK],
+        "all that passes between two nodes is late",
+        "nodes",
+        "delay_ms",
+        "one_way",
+        required=("nodes", "delay_ms"),
+    ),
+    "pause": _kind([Place.REPLICA], "followers of this node copy nothing"),
+    "slow-disk": _kind(
+        [Place.DISK], "writes are completed this much later", "delay_ms", required=("delay_ms",)
+    ),
+    "full-disk": _kind([Place.DISK], "writes fail with KAFKA_STORAGE_ERROR"),
+}
+
+
+PLACED: Final = frozenset({Place.CALL, Place.POINT})
+"""What a rule of these can stand on is said in front of an arrow; the other actions say it themselves."""
+
+# What can be asked about where an action happens.
+_ASKED: Final[dict[Place, frozenset[str]]] = {
+    Place.CALL: frozenset(each.name for each in fields(Match)),
+    Place.POINT: frozenset({"transactional_id", "topic", "partition", "group", "node"}),
+    Place.LINK: frozenset(),
+    Place.REPLICA: frozenset({"topic", "partition", "node"}),
+    Place.DISK: frozenset({"topic", "partition", "node"}),
+}
+_CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
+"""A link or a replica is what it is from the moment the rule is added: there is nothing to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One fault. ``FaultError`` if it makes no sense."""
+
+    action: Action
+    on: str | None = None
+    """A pattern of API names, or (with a dot in it) of points; None for the actions that need nothing to stand on."""
+    match: Match = field(default_factory=Match)
+    when: When = field(default_factory=When)
+
+    def __post_init__(self) -> None:
+        kind = _kind_of(self.action)
+        _check_parameters(self.action, kind)
+        place = _check_place(self, kind)
+        _check_match(self, place)
+        _check_when(self.when)
+        _check_when_fits(self, place)
+
+    @property
+    def place(self) -> Place:
+        """Where it takes hold."""
+        if self.on is None:
+            (place,) = ACTIONS[self.action.do].places
+            return place
+        return Place.POINT if "." in self.on else Place.CALL
+
+    @property
+    def api_keys(self) -> frozenset[int]:
+        """The APIs that it stands on."""
+        if self.on is None or self.place is not Place.CALL:
+            return frozenset()
+        return frozenset(API_KEYS[name] for name in API_KEYS if matches(self.on, name))
+
+    @property
+    def points(self) -> frozenset[str]:
+        """The points that it stands on."""
+        if self.place is Place.DISK:
+            return frozenset({"log.write"} if self.action.do == "full-disk" else DISK_POINTS)
+        if self.on is None or self.place is not Place.POINT:
+            return frozenset()
+        return frozenset(name for name in POINTS if matches(self.on, name))
+
+
+@lru_cache(PATTERNS_KEPT)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+def matches(pattern: str, name: str | None) -> bool:
+    """Is ``name`` one of those that ``pattern`` means? What has no name matches no pattern."""
+    if name is None:
+        return False
+    if "*" not in pattern:
+        return pattern == name
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+def there_is(what: str, wrong: str, right: Iterable[str]) -> str:
+    """A sentence for a word that means nothing: the word that is nearest, or all of them if they are few."""
+    known = sorted(right)
+    near = difflib.get_close_matches(wrong, known, n=3, cutoff=0.6)
+    if not near:
+        by_case = [each for each in known if each.lower() == wrong.lower()]
+        near = by_case or (known if len(known) <= WORDS_LISTED_MAX else [])
+    hint = f"; there is {', '.join(near)}" if near else ""
+    return f"{what} {wrong!r} is not known{hint}"
+
+
+def _kind_of(action: Action) -> Kind:
+    if action.do not in ACTIONS:
+        raise FaultError(there_is("the action", action.do, ACTIONS))
+    return ACTIONS[action.do]
+
+
+def _check_parameters(action: Action, kind: Kind) -> None:
+    unset = Action(action.do)
+    for each in fields(Action):
+        name = each.name
+        given = getattr(action, name) != getattr(unset, name)
+        if given and name != "do" and name not in kind.parameters:
+            raise FaultError(f"{action.do} has no {_spoken(name)}")
+        if name in kind.required and not given:
+            raise FaultError(f"{action.do} needs {_NEEDED[name]}")
+    if action.delay_ms is not None and not 0 <= action.delay_ms <= DELAY_MS_MAX:
+        raise FaultError(f"{action.do}: a delay is between 0 and {DELAY_MS_MAX} ms, not {action.delay_ms}")
+    if action.by < 1:
+        raise FaultError(f"reorder: {action.by} is no number of requests that go first (1, 2, ...)")
+    if action.code is ErrorCode.none:
+        raise FaultError("error: NONE is no error")
+    if action.nodes is not None and (action.nodes[0] == action.nodes[1] or min(action.nodes) < 0):
+        raise FaultError(
+            f"{action.do} needs two different nodes, not {action.nodes[0]} and {action.nodes[1]}"
+        )
+
+
+_NEEDED: Final = {
+    "code": "an error code, such as NOT_COORDINATOR",
+    "delay_ms": "a delay, such as 200ms",
+    "nodes": "two nodes, such as 1 2",
+}
+
+
+def _spoken(name: str) -> str:
+    """A field as the text form has it."""
+    return name.removesuffix("_ms").replace("_", "-")
+
+
+def _check_place(rule: Rule, kind: Kind) -> Place:
+    do = rule.action.do
+    if not kind.places & PLACED:
+        if rule.on is not None:
+            raise FaultError(f"{do} stands alone, not on {rule.on!r}: write {do} and what it is about")
+        return rule.place
+    if not rule.on:
+        raise FaultError(f"{do} needs an API or a point to stand on, such as: Produce -> {do}")
+    if rule.place is Place.POINT:
+        if not rule.points:
+            raise FaultError(there_is("the point", rule.on, POINTS))
+    elif not rule.api_keys:
+        raise FaultError(there_is("the API", rule.on, (*API_KEYS, *POINTS)))
+    if rule.place not in kind.places:
+        able = ", ".join(sorted(name for name, each in ACTIONS.items() if rule.place in each.places))
+        raise FaultError(f"{do} is not possible at {rule.place.value} ({rule.on}); there is {able}")
+    return rule.place
+
+
+def _check_match(rule: Rule, place: Place) -> None:
+    match = rule.match
+    for each in fields(Match):
+        name = each.name
+        if getattr(match, name) is not None and name not in _ASKED[place]:
+            where = rule.on or rule.action.do
+            allowed = ", ".join(sorted(_ASKED[place])) or "nothing"
+            raise FaultError(f"{where} has no {name}; it can be asked for {allowed}")
+    for name in ("partition", "node", "connection"):
+        number = getattr(match, name)
+        if number is not None and number < 0:
+            raise FaultError(f"{name}: {number} is below 0")
+    if match.version is not None and not 0 <= match.version[0] <= match.version[1]:
+        raise FaultError(f"version: {match.version[0]}..{match.version[1]} is no range of versions")
+    if place is Place.REPLICA:
+        if match.node is None:
+            raise FaultError("pause needs the node whose replicas stand still, such as node=2")
+        if match.topic is not None and "*" in match.topic:
+            raise FaultError("pause takes one topic, or all of them without topic=")
+        if match.partition is not None and match.topic is None:
+            raise FaultError("pause: a partition needs a topic beside it")
+
+
+def _check_when(when: When) -> None:
+    for name in ("nth", "every", "times", "expires_ms"):
+        number = getattr(when, name)
+        if number is not None and number < 1:
+            raise FaultError(f"{_spoken(name)}: {number} is below 1")
+    if when.after < 0:
+        raise FaultError(f"after: {when.after} is below 0")
+    if when.expires_ms is not None and when.expires_ms > DELAY_MS_MAX:
+        raise FaultError(f"expires: at most {DELAY_MS_MAX} ms, not {when.expires_ms}")
+    if when.p is not None and not 0 <= when.p <= 1:
+        raise FaultError(f"p: {when.p} is no probability (0 to 1)")
+    if when.seed and when.p is None:
+        raise FaultError("seed is for p: there is nothing to draw")
+
+
+def _check_when_fits(rule: Rule, place: Place) -> None:
+    if place not in (Place.LINK, Place.REPLICA):
+        return
+    for each in fields(When):
+        if each.name not in _CONDITIONS_OF_A_STATE and getattr(rule.when, each.name) != each.default:
+            raise FaultError(
+                f"{rule.action.do} lasts from now until it is removed: there is no {each.name}, only expires"
+            )

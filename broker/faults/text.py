@@ -1,0 +1,279 @@
+"""The text form of rules: one line each.
+
+    EndTxn transactional_id=payments nth=2 -> lose-answer
+    Produce topic=orders partition=0 p=0.1 seed=7 -> error NOT_LEADER_OR_FOLLOWER
+    txn.marker topic=orders after=1 -> hold
+    cut 1 2 one-way
+    slow-disk node=1 delay=200ms expires=30s
+
+Words are separated by blanks; a word with blanks or quotes in it is quoted as in a shell. In front of the arrow stand what
+the rule stands on, what it looks for and when it takes hold, behind it the action. Actions that need nothing to stand on
+have no arrow.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Final
+
+from broker.faults.rules import ACTIONS, PLACED, Action, FaultError, Match, Rule, When, there_is
+from protocol.errors import ErrorCode
+
+ARROW: Final = "->"
+RULE_CHARACTERS_MAX: Final = 4096
+
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)?")
+_SPAN: Final = re.compile(r"(\d{1,5})(?:\.\.(\d{1,5})?)?")
+VERSION_MAX: Final = 2**15 - 1
+
+
+# ---- values
+
+
+def parse_number(name: str, text: str) -> int:
+    """A whole number, at least 0."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise FaultError(f"{name}: {text!r} is not a whole number")
+    return int(text)
+
+
+def parse_duration(name: str, text: str) -> int:
+    """Milliseconds: ``250``, ``250ms``, ``2s``, ``5m``, ``1h``, ``7d``."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise FaultError(f"{name}: {text!r} is not a time, such as 200ms, 2s or 5m")
+    return int(found[1]) * _UNITS_MS[found[2] or "ms"]
+
+
+def parse_span(name: str, text: str) -> tuple[int, int]:
+    """Versions: ``5``, ``3..5``, ``3..``."""
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise FaultError(f"{name}: {text!r} is not a version, such as 5, 3..5 or 3..")
+    first = int(found[1])
+    if ".." not in text:
+        return first, first
+    return first, int(found[2]) if found[2] else VERSION_MAX
+
+
+def span_to_text(span: tuple[int, int]) -> str:
+    first, last = span
+    if first == last:
+        return str(first)
+    return f"{first}.." if last == VERSION_MAX else f"{first}..{last}"
+
+
+def parse_probability(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise FaultError(f"{name}: {text!r} is no probability (0 to 1)") from None
+
+
+def parse_code(name: str, text: str) -> ErrorCode:
+    """An error by Kafka's name for it, or by its number."""
+    try:
+        return ErrorCode(int(text))
+    except ValueError:
+        pass
+    try:
+        return ErrorCode[text.lower()]
+    except KeyError:
+        raise FaultError(there_is("the error", text, (each.name.upper() for each in ErrorCode))) from None
+
+
+def _as_is(name: str, text: str) -> str:
+    return text
+
+
+Parser = Callable[[str, str], Any]
+
+MATCHERS: Final[dict[str, Parser]] = {
+    "version": parse_span,
+    "client_id": _as_is,
+    "transactional_id": _as_is,
+    "topic": _as_is,
+    "partition": parse_number,
+    "group": _as_is,
+    "node": parse_number,
+    "connection": parse_number,
+    "listener": _as_is,
+    "peer": _as_is,
+}
+CONDITIONS: Final[dict[str, Parser]] = {
+    "after": parse_number,
+    "nth": parse_number,
+    "every": parse_number,
+    "times": parse_number,
+    "p": parse_probability,
+    "seed": parse_number,
+    "expires": parse_duration,
+}
+PARAMETERS: Final[dict[str, tuple[str, Parser]]] = {
+    "code": ("code", parse_code),
+    "delay": ("delay_ms", parse_duration),
+    "by": ("by", parse_number),
+}
+FLAGS: Final = {"silent": "silent", "one-way": "one_way"}
+
+
+# ---- reading
+
+
+def parse_rule(text: str) -> Rule:
+    """The rule that a line says. ``FaultError`` if it says none."""
+    if len(text) > RULE_CHARACTERS_MAX:
+        raise FaultError(f"a rule has at most {RULE_CHARACTERS_MAX} characters, not {len(text)}")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise FaultError(f"the quotes in {text!r} do not fit: {error}") from None
+    if not words:
+        raise FaultError(
+            "the rule is empty; a rule is, for example: Produce topic=orders nth=2 -> lose-answer"
+        )
+    if ARROW in words:
+        at = words.index(ARROW)
+        return _with_arrow(words[:at], words[at + 1 :])
+    return _without_arrow(words)
+
+
+def _with_arrow(left: list[str], right: list[str]) -> Rule:
+    if not left or "=" in left[0]:
+        raise FaultError("in front of the arrow stands an API or a point first, such as: Produce -> drop")
+    if not right:
+        raise FaultError(f"behind the arrow stands an action; there is {', '.join(sorted(ACTIONS))}")
+    match: dict[str, Any] = {}
+    when: dict[str, Any] = {}
+    for word in left[1:]:
+        name, value = _pair(word)
+        _take(name, value, match, when)
+    return Rule(_action(right[0], right[1:]), left[0], Match(**match), When(**when))
+
+
+def _without_arrow(words: list[str]) -> Rule:
+    do = words[0]
+    if do not in ACTIONS:
+        if "=" in do or do[:1].isupper() or "." in do:
+            raise FaultError(f"{do!r} does something only with an action behind an arrow: {do} ... -> hold")
+        raise FaultError(there_is("the action", do, ACTIONS))
+    match: dict[str, Any] = {}
+    when: dict[str, Any] = {}
+    rest = []
+    for word in words[1:]:
+        name, mark, value = word.partition("=")
+        if mark and name not in PARAMETERS:
+            _take(name, value, match, when)
+        else:
+            rest.append(word)
+    return Rule(_action(do, rest), None, Match(**match), When(**when))
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, mark, value = word.partition("=")
+    if not mark:
+        raise FaultError(f"{word!r} is not of the form name=value, such as topic=orders")
+    return name, value
+
+
+def _take(name: str, value: str, match: dict[str, Any], when: dict[str, Any]) -> None:
+    if name in MATCHERS:
+        found, key, parse = match, name, MATCHERS[name]
+    elif name in CONDITIONS:
+        found, key, parse = when, "expires_ms" if name == "expires" else name, CONDITIONS[name]
+    else:
+        raise FaultError(there_is("the condition", name, (*MATCHERS, *CONDITIONS)))
+    if key in found:
+        raise FaultError(f"{name} is said twice")
+    found[key] = parse(name, value)
+
+
+def _action(do: str, words: list[str]) -> Action:
+    if do not in ACTIONS:
+        raise FaultError(there_is("the action", do, ACTIONS))
+    kind = ACTIONS[do]
+    # What may stand without its name, in this order.
+    bare = [name for name in kind.parameters if name in ("code", "delay_ms", "by")]
+    numbers: list[int] = []
+    given: dict[str, Any] = {}
+    for word in words:
+        name, mark, value = word.partition("=")
+        if word in FLAGS:
+            _give(given, FLAGS[word], True, do, kind.parameters)
+        elif mark:
+            if name not in PARAMETERS:
+                raise FaultError(there_is(f"{do}: the parameter", name, (*PARAMETERS, *FLAGS)))
+            key, parse = PARAMETERS[name]
+            _give(given, key, parse(f"{do} {name}", value), do, kind.parameters)
+        elif "nodes" in kind.parameters and len(numbers) < 2:
+            numbers.append(parse_number(f"{do}: a node", word))
+        elif bare:
+            key = bare.pop(0)
+            parse = next(parse for field, parse in PARAMETERS.values() if field == key)
+            _give(given, key, parse(do, word), do, kind.parameters)
+        else:
+            raise FaultError(f"{do} takes no {word!r}")
+    if numbers:
+        if len(numbers) == 1:
+            raise FaultError(f"{do} needs two nodes, such as: {do} 1 2")
+        given["nodes"] = (numbers[0], numbers[1])
+    return Action(do, **given)
+
+
+def _give(given: dict[str, Any], key: str, value: Any, do: str, parameters: tuple[str, ...]) -> None:
+    if key not in parameters:
+        raise FaultError(f"{do} has no {key.removesuffix('_ms').replace('_', '-')}")
+    if key in given:
+        raise FaultError(f"{do}: {key.removesuffix('_ms')} is said twice")
+    given[key] = value
+
+
+# ---- writing
+
+
+def rule_to_text(rule: Rule) -> str:
+    """The line that ``parse_rule`` makes the same rule of."""
+    conditions = [*_matchers(rule.match), *_conditions(rule.when)]
+    action = _action_words(rule.action)
+    words = [*action, *conditions] if rule.on is None else [rule.on, *conditions, ARROW, *action]
+    return " ".join(word if word == ARROW else shlex.quote(word) for word in words)
+
+
+def _matchers(match: Match) -> list[str]:
+    words = []
+    for each in fields(Match):
+        value = getattr(match, each.name)
+        if value is not None:
+            words.append(f"{each.name}={span_to_text(value) if each.name == 'version' else value}")
+    return words
+
+
+def _conditions(when: When) -> list[str]:
+    words = []
+    for each in fields(When):
+        value = getattr(when, each.name)
+        if value != each.default:
+            words.append(f"expires={value}ms" if each.name == "expires_ms" else f"{each.name}={value}")
+    return words
+
+
+def _action_words(action: Action) -> list[str]:
+    words = [action.do]
+    if action.nodes is not None:
+        words += map(str, action.nodes)
+    if action.code is not None:
+        words.append(action.code.name.upper())
+    if action.delay_ms is not None:
+        words.append(
+            f"delay={action.delay_ms}ms"
+            if PLACED.isdisjoint(ACTIONS[action.do].places)
+            else f"{action.delay_ms}ms"
+        )
+    if action.by != Action(action.do).by:
+        words.append(str(action.by))
+    words += [word for word, name in FLAGS.items() if getattr(action, name)]
+    return words
