@@ -52,7 +52,7 @@ def _phrase(outcome: Answer, api_version: int) -> InitProducerIdResponse:
 
 def _fresh_id(context: RequestContext) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     """An idempotent producer without a name: nothing is stored."""
-    allocated = context.node.metadata.allocate_producer_id()
+    allocated = context.node.metadata.allocate_producer_id(context.node.node_id)
     if isinstance(allocated, int):
         return InitProducerIdResponse(producer_id=allocated, producer_epoch=0)
     answer: asyncio.Future[InitProducerIdResponse] = asyncio.get_running_loop().create_future()

@@ -114,18 +114,27 @@ def record_for_registration(broker: Broker) -> MetadataRecord:
     )
 
 
+def record_for_shutdown(broker: Broker) -> MetadataRecord:
+    """The broker is about to stop: it gets no new partitions, and leads none."""
+    return schema.BrokerRegistrationChangeRecord(
+        broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
+    )
+
+
+def record_for_fencing(broker: Broker) -> MetadataRecord:
+    """The broker is away."""
+    return schema.BrokerRegistrationChangeRecord(
+        broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=1
+    )
+
+
 def records_for_leaving(broker: Broker) -> list[MetadataRecord]:
     """A broker that stops of its own will: Kafka's controlled shutdown ends with its being fenced.
 
     Without it, a controller that reads this log takes the broker for alive, and refuses its next incarnation until the
     session has run out. Who leads stays: the next start begins new leader epochs anyway, and so does Kafka's.
     """
-    return [
-        schema.BrokerRegistrationChangeRecord(
-            broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
-        ),
-        schema.BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=1),
-    ]
+    return [record_for_shutdown(broker), record_for_fencing(broker)]
 
 
 def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:

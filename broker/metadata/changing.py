@@ -13,12 +13,28 @@ class Changing:
 
     def __init__(self) -> None:
         self._commits: dict[str, asyncio.Future[None]] = {}
+        self._everything: asyncio.Future[None] | None = None
 
     async def settled(self, names: Iterable[str]) -> None:
         """Wait until no change of these topics is on its way to the disk: the image does not show it yet."""
         keys = [unified_name(name) for name in names]
-        while waiting := {self._commits[key] for key in keys if key in self._commits}:
+        while waiting := self._under_way(keys):
             await asyncio.wait(waiting)
+
+    async def all_settled(self) -> None:
+        """Wait until no change of any topic is on its way: a broker that comes or goes concerns them all."""
+        while waiting := self._under_way(self._commits):
+            await asyncio.wait(waiting)
+
+    def _under_way(self, keys: Iterable[str]) -> set[asyncio.Future[None]]:
+        waiting = {self._commits[key] for key in keys if key in self._commits}
+        if self._everything is not None and not self._everything.done():
+            waiting.add(self._everything)
+        return waiting
+
+    def mark_all(self, done: asyncio.Future[None]) -> None:
+        """Every topic may change with the commit ``done``, and those that are about to be made wait for it."""
+        self._everything = done
 
     def mark(self, names: Iterable[str], done: asyncio.Future[None]) -> None:
         """These topics change with the commit ``done``."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.metadata import changes as records_of_changes
+from broker.metadata.changes import record_for_fencing, record_for_registration, record_for_shutdown
 from broker.metadata.changing import Changing
 from broker.metadata.configs import Settings
 from broker.metadata.creation import (
@@ -28,17 +30,27 @@ from broker.metadata.creation import (
     check_new_topic,
     check_total,
 )
+from broker.metadata.elections import (
+    Election,
+    record_for_election,
+    record_for_isr,
+    record_for_reassignment,
+    records_for_balance,
+    records_for_losing,
+    records_for_return,
+)
 from broker.metadata.features import check_levels
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
-from broker.metadata.image import Broker, Changes, Endpoint, Image, Topic
+from broker.metadata.image import Broker, Changes, Endpoint, Image, PartitionState, Topic
 from broker.metadata.internal_topics import internal_topic
 from broker.metadata.listeners import MetadataListener, tell
 from broker.metadata.log import MetadataLog, MetadataLogFailed, Sync
 from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds, ProducerIdsExhausted
 from broker.metadata.results import CreatedTopic
-from broker.metadata.startup import startup_commits
+from broker.metadata.startup import chunks, registration, startup_commits
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
+from storage.config import LogConfig
 from storage.files import AppendFile
 
 if TYPE_CHECKING:
@@ -49,7 +61,7 @@ log = structlog.get_logger()
 
 
 class ClusterMetadata:
-    """One node's copy of the cluster metadata, and the only way to change it."""
+    """The metadata of the cluster, for all nodes of this process, and the only way to change it: Kafka's controller."""
 
     def __init__(
         self, identity: DirectoryIdentity, image: Image, config: BrokerConfig, clock: Clock, random: Random
@@ -65,7 +77,8 @@ class ClusterMetadata:
         self._changing = Changing()
         self._ensuring: dict[str, asyncio.Task[Topic]] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._producer_ids = ProducerIds(self._claim_producer_ids)
+        self._producer_ids: dict[int, ProducerIds] = {}
+        self._claimed_to = 0
 
     @classmethod
     def open(
@@ -76,13 +89,14 @@ class ClusterMetadata:
         clock: Clock,
         random: Random,
         endpoints: Sequence[Endpoint] = (),
+        others: Sequence[Broker] = (),
         features: Mapping[str, int] | None = None,
         sync: Sync = AppendFile.sync,
     ) -> ClusterMetadata:
         """Open or format the directory. Returns once this start is durable: registered, with new leader epochs.
 
-        ``endpoints`` are what other nodes and Kafka's tools may know us by. ``features`` are levels that were asked
-        for; without them a new cluster gets ours and an old one keeps its own.
+        ``endpoints`` are what other nodes and Kafka's tools may know us by; ``others`` are the brokers that start with
+        us. ``features`` are levels that were asked for; without them a new cluster gets ours and an old one keeps its own.
         """
         check_levels(features or {})
         now_ms = clock.now_ms()
@@ -104,20 +118,30 @@ class ClusterMetadata:
             now_ms=now_ms,
             sync=sync,
         )
-        broker = Broker(
+        brokers = [
+            cluster.introduce(node_id, endpoints, config.broker_rack, identity.directory_id),
+            *others,
+        ]
+        first = image.next_producer_id
+        commits = startup_commits(image, brokers, features, cluster._log.next_offset)
+        cluster._log.commit_now(commits, now_ms)
+        for number, broker in enumerate(brokers):
+            cluster._producer_ids_of(broker.node_id).own(first + number * BLOCK_SIZE)
+        return cluster
+
+    def introduce(
+        self, node_id: int, endpoints: Sequence[Endpoint], rack: str | None, directory_id: uuid.UUID
+    ) -> Broker:
+        """A broker as it is about to be registered."""
+        return Broker(
             node_id,
             epoch=-1,
-            incarnation_id=new_id(random),
+            incarnation_id=new_id(self._random),
             endpoints=tuple(endpoints),
-            rack=config.broker_rack,
+            rack=rack,
             fenced=False,
-            log_dirs=(identity.directory_id,),
+            log_dirs=(directory_id,),
         )
-        first = image.next_producer_id
-        commits = startup_commits(image, broker, features, cluster._log.next_offset, first + BLOCK_SIZE)
-        cluster._log.commit_now(commits, now_ms)
-        cluster._producer_ids.own(first)
-        return cluster
 
     @property
     def image(self) -> Image:
@@ -153,6 +177,11 @@ class ClusterMetadata:
     def subscribe(self, listener: MetadataListener) -> None:
         """Tell ``listener`` of every change from now on, in the turn in which the image changes."""
         self._listeners.append(listener)
+
+    def unsubscribe(self, listener: MetadataListener) -> None:
+        """It is told of nothing more."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
@@ -273,19 +302,95 @@ class ClusterMetadata:
         """Set or (None) unset settings of one resource. The caller has checked them."""
         await self._commit(records_of_changes.records_for_config_change(resource_type, resource_name, values))
 
-    def allocate_producer_id(self) -> int | Awaitable[int]:
-        """A producer id that was never given out before; an awaitable only where a block has run out."""
-        return self._producer_ids.allocate()
+    def allocate_producer_id(self, node_id: int | None = None) -> int | Awaitable[int]:
+        """A producer id that was never given out before; an awaitable only where a node's block has run out."""
+        return self._producer_ids_of(self.identity.node_id if node_id is None else node_id).allocate()
+
+    def _producer_ids_of(self, node_id: int) -> ProducerIds:
+        found = self._producer_ids.get(node_id)
+        if found is None:
+            found = self._producer_ids[node_id] = ProducerIds(partial(self._claim_producer_ids, node_id))
+        return found
+
+    # -- brokers that come and go -------------------------------------------------------------------------------
+
+    async def join(self, broker: Broker) -> None:
+        """A broker starts while others run: it is registered, and leads what only it could lead."""
+        self._producer_ids.pop(broker.node_id, None)  # what is left of a block is thrown away with its owner
+        await self._changing.all_settled()
+        registered = registration(broker, self._log.next_offset)
+        back = records_for_return(self._image, broker.node_id, self._allows_unclean)
+        await self._commit_for_all([record_for_registration(registered), *back])
+
+    async def lose(self, node_id: int) -> None:
+        """A broker is gone: it is fenced, and what it led is led by others, where there are any in sync."""
+        await self._changing.all_settled()
+        broker = self.brokers[node_id]
+        if not broker.fenced:
+            gone = records_for_losing(self._image, node_id, self._allows_unclean)
+            await self._commit_for_all([record_for_fencing(broker), *gone])
+
+    async def hand_over(self, node_id: int) -> None:
+        """A broker is about to stop of its own will: others lead before it goes (Kafka's controlled shutdown)."""
+        await self._changing.all_settled()
+        gone = records_for_losing(self._image, node_id, lambda topic: False)
+        await self._commit_for_all([record_for_shutdown(self.brokers[node_id]), *gone])
+
+    async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
+        """A leader says who is in sync. Refused if it leads no more, or names somebody who cannot be (AlterPartition)."""
+        await self._change_partition(
+            topic,
+            index,
+            lambda known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
+        )
+
+    async def elect(self, topic: str, index: int, kind: Election) -> None:
+        """ElectLeaders, for one partition. Refused with Kafka's code where it makes no sense."""
+        await self._change_partition(
+            topic, index, lambda known, state: record_for_election(self._image, known, state, kind)
+        )
+
+    async def reassign(self, topic: str, index: int, replicas: Sequence[int] | None) -> None:
+        """Begin to move a partition to these brokers; None gives a move up. It ends by itself, with the last in sync."""
+        await self._change_partition(
+            topic, index, lambda known, state: record_for_reassignment(self._image, known, state, replicas)
+        )
+
+    async def balance_leaders(self) -> None:
+        """Give leadership back to preferred leaders that can have it."""
+        await self._changing.all_settled()
+        records = list(records_for_balance(self._image))
+        if records:
+            await self._commit_for_all(records)
+
+    async def _change_partition(
+        self, name: str, index: int, decide: Callable[[Topic, PartitionState], MetadataRecord | None]
+    ) -> None:
+        await self._changing.settled([name])
+        topic = self._image.topics.get(name)
+        state = topic.partition(index) if topic is not None else None
+        if topic is None or state is None:
+            raise Refused(ErrorCode.unknown_topic_or_partition)
+        record = decide(topic, state)
+        if record is not None:
+            await self._commit([record], [name])
+
+    def _allows_unclean(self, topic: Topic) -> bool:
+        return LogConfig.from_properties(
+            topic.configs, self.settings.log_defaults()
+        ).unclean_leader_election_enable
 
     async def leave(self) -> None:
-        """Before a clean end: the log says that this broker is gone, so that Kafka registers it again at once."""
+        """Before a clean end: the log says that the brokers are gone, so that Kafka registers them again at once."""
         if self._background:
             await asyncio.wait(self._background)
         try:
-            await self._commit(records_of_changes.records_for_leaving(self.brokers[self.identity.node_id]))
+            for broker in tuple(self.brokers.values()):
+                if not broker.fenced:
+                    await self._commit(records_of_changes.records_for_leaving(broker))
         except MetadataLogFailed as error:
             # Nothing is lost by it: only that a Kafka which opens this directory has to wait for a session to end.
-            log.warning("the end of this broker is not in the metadata log", reason=str(error))
+            log.warning("the end of these brokers is not in the metadata log", reason=str(error))
 
     async def close(self) -> None:
         """End cleanly: what was asked for before is done."""
@@ -320,6 +425,12 @@ class ClusterMetadata:
         # A caller that goes away must not take the commit with it: it is on its way.
         await asyncio.shield(done)
 
+    async def _commit_for_all(self, records: Sequence[MetadataRecord]) -> None:
+        """The same for what may concern every topic: in as many batches as it takes, one after the other in the log."""
+        done = [self._log.commit(chunk, self._clock.now_ms()) for chunk in chunks(iter(records))]
+        self._changing.mark_all(done[-1])
+        await asyncio.shield(done[-1])
+
     async def _create_and_log(self, wanted: Sequence[NewTopic]) -> None:
         try:
             results = await self.create_topics(wanted)
@@ -342,11 +453,13 @@ class ClusterMetadata:
             raise result
         raise Refused(ErrorCode.unknown_topic_or_partition, f"{name} was deleted as soon as it was there")
 
-    async def _claim_producer_ids(self) -> int:
-        first = self._image.next_producer_id
+    async def _claim_producer_ids(self, node_id: int) -> int:
+        # Two nodes may ask at once: what is on its way to the disk is taken, too.
+        first = max(self._image.next_producer_id, self._claimed_to)
         if first > PRODUCER_ID_MAX - BLOCK_SIZE:
             raise ProducerIdsExhausted
-        broker = self._image.brokers[self.identity.node_id]
+        self._claimed_to = first + BLOCK_SIZE
+        broker = self._image.brokers[node_id]
         await self._commit([records_of_changes.record_for_producer_ids(broker, first + BLOCK_SIZE)])
         return first
 
@@ -356,5 +469,5 @@ class ClusterMetadata:
         for record in records:
             self._image.apply(record, changes)
         self._image.offset = last_offset
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             tell(listener, self._image, changes)

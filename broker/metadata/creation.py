@@ -97,7 +97,7 @@ def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random
     if replication_factor == USE_DEFAULT:
         replication_factor = defaults.replication_factor
     try:
-        return place(usable_brokers(image), partitions, replication_factor, random)
+        return place(usable_brokers(image), partitions, replication_factor, random, _racks(image))
     except Unplaceable as error:
         raise Refused(
             ErrorCode.invalid_replication_factor,
@@ -142,9 +142,13 @@ def usable_brokers(image: Image) -> list[int]:
     return sorted(broker.node_id for broker in image.brokers.values() if not broker.fenced)
 
 
+def _racks(image: Image) -> dict[int, str | None]:
+    return {broker.node_id: broker.rack for broker in image.brokers.values()}
+
+
 def _placed(image: Image, count: int, replication_factor: int, random: Random) -> Assignment:
     try:
-        return place(usable_brokers(image), count, replication_factor, random)
+        return place(usable_brokers(image), count, replication_factor, random, _racks(image))
     except Unplaceable as error:
         raise Refused(ErrorCode.invalid_replication_factor, str(error)) from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -15,36 +15,40 @@ from broker.metadata.changes import (
 from broker.metadata.features import INITIAL_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 from broker.metadata.framing import BATCH_RECORDS_MAX
 from broker.metadata.image import Broker, Image
+from broker.metadata.producer_ids import BLOCK_SIZE
 from protocol.records.cluster_metadata import MetadataRecord
 
 
 def startup_commits(
-    image: Image,
-    broker: Broker,
-    features: Mapping[str, int] | None,
-    next_offset: int,
-    next_producer_id: int,
+    image: Image, brokers: Sequence[Broker], features: Mapping[str, int] | None, next_offset: int
 ) -> list[list[MetadataRecord]]:
     """The commits of this start, to be synced together.
 
-    Features first: Kafka refuses a log that does not begin with its metadata.version. Then the registration, whose
-    offset is the broker's epoch; a new leader epoch for every partition; and a block of producer ids, so that the
-    first producer need not wait for the disk.
+    Features first: Kafka refuses a log that does not begin with its metadata.version. Then the registrations, the
+    offset of each being the broker's epoch; a block of producer ids for each, so that the first producer need not wait
+    for the disk; and a new leader epoch for every partition.
     """
     commits = []
     levels = _levels(image, features)
     if levels:
         commits.append(records_for_features(levels))
-    registered = replace(
-        broker,
-        epoch=next_offset + len(levels),
-        features=tuple((name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()),
-    )
-    commits.append(
-        [record_for_registration(registered), record_for_producer_ids(registered, next_producer_id)]
-    )
-    commits += _chunks(records_for_restart(image, broker.node_id))
+    offset, next_producer_id = next_offset + len(levels), image.next_producer_id
+    for broker in brokers:
+        registered = registration(broker, offset)
+        next_producer_id += BLOCK_SIZE
+        commits.append(
+            [record_for_registration(registered), record_for_producer_ids(registered, next_producer_id)]
+        )
+        offset += 2
+    for broker in brokers:
+        commits += chunks(records_for_restart(image, broker.node_id))
     return commits
+
+
+def registration(broker: Broker, epoch: int) -> Broker:
+    """A broker as it is registered: with what it can do, and with the offset of its record for an epoch."""
+    features = tuple((name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
+    return replace(broker, epoch=epoch, features=features)
 
 
 def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:
@@ -56,6 +60,6 @@ def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:
     return {name: level for name, level in (features or {}).items() if image.features.get(name, 0) != level}
 
 
-def _chunks(records: Iterator[MetadataRecord]) -> Iterator[list[MetadataRecord]]:
+def chunks(records: Iterator[MetadataRecord]) -> Iterator[list[MetadataRecord]]:
     while chunk := list(islice(records, BATCH_RECORDS_MAX)):
         yield chunk

@@ -385,7 +385,7 @@ class TransactionCoordinator:
             if then is not None:
                 then()
 
-        allocated: int | Awaitable[int] = self._metadata.allocate_producer_id()
+        allocated: int | Awaitable[int] = self._metadata.allocate_producer_id(self._config.node_id)
         if isinstance(allocated, int):
             got(allocated)
             return

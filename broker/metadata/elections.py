@@ -1,0 +1,245 @@
+"""Who leads, and who is in sync: what the controller decides when brokers come, go, or fall behind. Pure.
+
+The rules are those of ``ReplicationControlManager`` and ``PartitionChangeBuilder`` without eligible leader replicas
+(KIP-966, a feature that this broker does not announce): the last replica in sync stays in the list when it goes, and the
+partition waits for it without a leader, unless the topic allows an unclean election.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from enum import Enum
+
+from broker.metadata.creation import Refused
+from broker.metadata.image import NO_LEADER, Image, PartitionState, Topic
+from protocol.errors import ErrorCode
+from protocol.records import cluster_metadata as schema
+from protocol.records.cluster_metadata import MetadataRecord
+
+RECOVERED, RECOVERING = 0, 1
+"""Of a partition whose leader was elected uncleanly: until it has said that its log is whole again."""
+
+AllowsUnclean = Callable[[Topic], bool]
+
+
+class Election(Enum):
+    """The kinds that ElectLeaders knows."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def live_brokers(image: Image) -> set[int]:
+    return {broker.node_id for broker in image.brokers.values() if not broker.fenced}
+
+
+def records_for_losing(image: Image, node_id: int, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
+    """A broker is gone: it leads nothing any more, and is in sync nowhere but where it was the last."""
+    live = live_brokers(image) - {node_id}
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            if node_id not in state.isr and state.leader != node_id:
+                continue
+            isr = tuple(one for one in state.isr if one != node_id) or state.isr
+            if state.leader != node_id:
+                if isr != state.isr:
+                    yield _change(topic, state, isr=isr)
+                continue
+            yield _new_leader(topic, state, isr, live, unclean=allows_unclean(topic))
+
+
+def records_for_return(image: Image, node_id: int, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
+    """A broker is back: it leads what only it could lead. (Where it leads already, it does so in a new epoch.)"""
+    live = live_brokers(image) | {node_id}
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            if state.leader == node_id:
+                yield _change(topic, state, leader=node_id)
+            elif state.leader == NO_LEADER and node_id in state.replicas:
+                record = _new_leader(topic, state, state.isr, live, unclean=allows_unclean(topic))
+                if record.leader != NO_LEADER:
+                    yield record
+
+
+def _new_leader(
+    topic: Topic, state: PartitionState, isr: Sequence[int], live: Collection[int], *, unclean: bool
+) -> schema.PartitionChangeRecord:
+    """The first live replica in sync; where there is none, any live one if that is allowed; else nobody."""
+    leader = _first(state.replicas, set(isr) & set(live))
+    if leader != NO_LEADER:
+        return _change(topic, state, leader=leader, isr=tuple(isr))
+    chosen = _first(state.replicas, live) if unclean else NO_LEADER
+    if chosen == NO_LEADER:
+        return _change(topic, state, leader=NO_LEADER, isr=tuple(isr))
+    return _change(topic, state, leader=chosen, isr=(chosen,), recovery=RECOVERING)
+
+
+def _first(replicas: Sequence[int], among: Collection[int]) -> int:
+    return next((node_id for node_id in replicas if node_id in among), NO_LEADER)
+
+
+def record_for_election(image: Image, topic: Topic, state: PartitionState, kind: Election) -> MetadataRecord:
+    """ElectLeaders; Refused with Kafka's code where there is nobody to elect, or no need."""
+    live = live_brokers(image)
+    if kind is Election.PREFERRED:
+        preferred = state.replicas[0]
+        if state.leader == preferred:
+            raise Refused(ErrorCode.election_not_needed)
+        if preferred not in state.isr or preferred not in live:
+            raise Refused(ErrorCode.preferred_leader_not_available)
+        return _change(topic, state, leader=preferred)
+    if state.leader != NO_LEADER:
+        raise Refused(ErrorCode.election_not_needed)
+    record = _new_leader(topic, state, state.isr, live, unclean=True)
+    if record.leader == NO_LEADER:
+        raise Refused(ErrorCode.eligible_leaders_not_available)
+    return record
+
+
+def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
+    """``auto.leader.rebalance.enable``: leadership goes back to preferred leaders that are in sync again."""
+    live = live_brokers(image)
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            preferred = state.replicas[0]
+            if state.leader not in (preferred, NO_LEADER) and preferred in state.isr and preferred in live:
+                yield _change(topic, state, leader=preferred)
+
+
+def record_for_isr(
+    image: Image, topic: Topic, state: PartitionState, leader_epoch: int, isr: Sequence[int]
+) -> MetadataRecord | None:
+    """AlterPartition: a leader tells who is in sync. None if that is known; Refused if it leads no more.
+
+    A reassignment ends here, once all its target replicas are in sync.
+    """
+    if leader_epoch != state.leader_epoch:
+        raise Refused(ErrorCode.fenced_leader_epoch)
+    live = live_brokers(image)
+    if not set(isr) <= set(state.replicas) or not set(isr) <= live or state.leader not in isr:
+        raise Refused(ErrorCode.ineligible_replica)
+    done = _completed(image, topic, state, isr)
+    if done is not None:
+        return done
+    recovery = RECOVERED if state.leader_recovery_state == RECOVERING else None
+    if set(isr) == set(state.isr) and recovery is None:
+        return None
+    return _change(topic, state, isr=tuple(isr), recovery=recovery)
+
+
+# -- reassignment -----------------------------------------------------------------------------------------------
+
+
+def record_for_reassignment(
+    image: Image, topic: Topic, state: PartitionState, target: Sequence[int] | None
+) -> MetadataRecord | None:
+    """AlterPartitionReassignments: move to these replicas, or (None) give up a move that is under way.
+
+    None if the partition is there already. New replicas join the old ones until all of them are in sync (KIP-455).
+    """
+    if target is None:
+        return _given_up(image, topic, state)
+    _check_target(image, target)
+    before = _before(state)
+    if tuple(target) == state.replicas and not state.adding_replicas and not state.removing_replicas:
+        return None
+    adding = tuple(one for one in target if one not in before)
+    removing = tuple(one for one in before if one not in target)
+    replicas = (*target, *(one for one in before if one not in target))
+    moved = PartitionState(
+        state.index, replicas, state.isr, state.leader, state.leader_epoch, state.partition_epoch
+    )
+    moved.adding_replicas, moved.removing_replicas = adding, removing
+    done = _completed(image, topic, moved, state.isr)
+    if done is not None:
+        return done
+    return _change(topic, state, replicas=replicas, adding=adding, removing=removing, image=image)
+
+
+def _before(state: PartitionState) -> tuple[int, ...]:
+    """The replicas as they were before a move that is under way."""
+    return tuple(one for one in state.replicas if one not in state.adding_replicas)
+
+
+def _given_up(image: Image, topic: Topic, state: PartitionState) -> MetadataRecord:
+    if not state.adding_replicas and not state.removing_replicas:
+        raise Refused(ErrorCode.no_reassignment_in_progress)
+    replicas = _before(state)
+    isr = tuple(one for one in state.isr if one in replicas)
+    if not isr:
+        raise Refused(
+            ErrorCode.invalid_replica_assignment,
+            "The reassignment cannot be cancelled: nobody would be in sync.",
+        )
+    leader = None if state.leader in isr else _first(replicas, set(isr) & live_brokers(image))
+    return _change(
+        topic, state, replicas=replicas, isr=isr, leader=leader, adding=(), removing=(), image=image
+    )
+
+
+def _completed(
+    image: Image, topic: Topic, state: PartitionState, isr: Sequence[int]
+) -> MetadataRecord | None:
+    """The end of a move: all replicas that stay are in sync, so the others may go."""
+    if not state.adding_replicas and not state.removing_replicas:
+        return None
+    target = tuple(one for one in state.replicas if one not in state.removing_replicas)
+    in_sync = tuple(one for one in isr if one in target)
+    if not in_sync or not set(state.adding_replicas) <= set(in_sync):
+        return None
+    leader = None if state.leader in in_sync else _first(target, set(in_sync) & live_brokers(image))
+    if leader == NO_LEADER:
+        return None
+    return _change(
+        topic, state, replicas=target, isr=in_sync, leader=leader, adding=(), removing=(), image=image
+    )
+
+
+def _check_target(image: Image, target: Sequence[int]) -> None:
+    refused = ErrorCode.invalid_replica_assignment
+    if not target:
+        raise Refused(refused, "The manual partition assignment includes an empty replica list.")
+    if len(set(target)) != len(target):
+        twice = next(one for one in target if list(target).count(one) > 1)
+        raise Refused(refused, f"The manual partition assignment includes the broker {twice} more than once.")
+    for node_id in target:
+        if node_id not in image.brokers:
+            raise Refused(
+                refused,
+                f"The manual partition assignment includes broker {node_id}, but no such broker is registered.",
+            )
+
+
+def _change(
+    topic: Topic,
+    state: PartitionState,
+    *,
+    leader: int | None = None,
+    isr: Sequence[int] | None = None,
+    replicas: Sequence[int] | None = None,
+    adding: Sequence[int] | None = None,
+    removing: Sequence[int] | None = None,
+    recovery: int | None = None,
+    image: Image | None = None,
+) -> schema.PartitionChangeRecord:
+    """What is None stays as it is; a leader that is named begins a new epoch, even if it is the old one."""
+    fields: dict[str, object] = {}
+    if leader is not None:
+        fields["leader"] = leader
+    if recovery is not None:
+        fields["leader_recovery_state"] = recovery
+    if replicas is not None:
+        fields["replicas"] = tuple(replicas)
+        known = dict(zip(state.replicas, state.directories, strict=False))
+        if image is not None:
+            known |= {b.node_id: b.log_dirs[0] for b in image.brokers.values() if b.log_dirs}
+        if all(one in known for one in replicas):
+            fields["directories"] = tuple(known[one] for one in replicas)
+    for name, value in (("isr", isr), ("adding_replicas", adding), ("removing_replicas", removing)):
+        if value is not None:
+            fields[name] = tuple(value)
+    return schema.PartitionChangeRecord(
+        partition_id=state.index,
+        topic_id=topic.topic_id,
+        **fields,  # type: ignore[arg-type]
+    )
