@@ -31,9 +31,9 @@ from benchmarks.client import (
     produce_frame,
     small_batch,
 )
+from broker.cluster import Cluster
 from broker.connection import Connection
 from broker.options import parse as parse_options
-from broker.runtime import Runtime
 
 ROUNDS: Final = 7
 TOPIC: Final = "inside"
@@ -63,8 +63,8 @@ class Transport:
 class Inside:
     """A connection that is fed by hand, in pieces as large as a socket gives."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._connection = Connection(runtime.connections, runtime.listeners[0])
+    def __init__(self, cluster: Cluster) -> None:
+        self._connection = Connection(cluster.first.connections, cluster.first.listeners[0])
         self._transport = Transport()
         self._connection.connection_made(self._transport)  # type: ignore[arg-type]
 
@@ -103,9 +103,9 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
 
 async def measure(kind: str, profile: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        runtime = Runtime(parse_options(["--port", "0", "--data-dir", directory]))
-        await runtime.start()
-        inside = Inside(runtime)
+        cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
+        await cluster.start()
+        inside = Inside(cluster)
         await inside.ask(create_topic_frame(TOPIC))
         frames = await frames_of(kind, inside, ROUNDS * 2000)
         size = len(frames) // ROUNDS
@@ -117,7 +117,7 @@ async def measure(kind: str, profile: bool) -> None:
             least = min(round_us(inside, frames[at * size : (at + 1) * size]) for at in range(ROUNDS))
             print(f"{kind}: {least:.1f} us per request", flush=True)
         inside.close()
-        await runtime.stop()
+        await cluster.stop()
 
 
 def round_us(inside: Inside, frames: Sequence[bytes]) -> float:

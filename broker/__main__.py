@@ -60,19 +60,19 @@ def run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
-    from broker.runtime import Runtime, StartError
+    from broker.cluster import Cluster, StartError
 
     asyncio.get_running_loop().set_exception_handler(_on_loop_exception)
     told_to_stop = _stop_signals()
-    runtime = Runtime(settings)
+    cluster = Cluster(settings)
     try:
-        await runtime.start()
+        await cluster.start()
     except StartError as error:
         return _fail(error)
     _collect_rarely()
-    runtime.say_started()
+    cluster.say_started()
     await told_to_stop.wait()
-    await runtime.stop()
+    await cluster.stop()
     return 0
 
 

@@ -8,7 +8,7 @@ those that the broker itself reads are attributes as well.
 """
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from functools import cache
 from itertools import dropwhile
 from pathlib import Path
@@ -23,7 +23,10 @@ from broker.config_definitions import (
     kafka_configs,
 )
 from broker.config_sources import (
+    Rank,
     Setting,
+    check_node_numbers,
+    for_node,
     from_command_line,
     from_environment,
     from_file,
@@ -39,6 +42,7 @@ from broker.endpoints import (
     listen_everywhere,
     parse_endpoints,
     parse_protocol_map,
+    shifted,
     with_protocols,
     without_names,
 )
@@ -214,19 +218,26 @@ class BrokerConfig:
 
 
 def load_config(
-    properties_file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str], *, nodes: int = 1
+    properties_file: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str],
+    *,
+    nodes: int = 1,
+    number: int = 1,
 ) -> tuple[BrokerConfig, list[str]]:
     """The configuration from all three sources, and one line for each setting that is not known.
 
+    Of a cluster of several ``nodes`` it is that of node ``number``, counted from 1: unless settings of its own say
+    otherwise, its id and its ports are by ``number`` - 1 above those of the first.
     Raises ConfigError, with the name, the value and where it was set, at the first value that cannot be.
     """
-    settings = strongest(
-        [
-            *(from_file(properties_file) if properties_file else ()),
-            *from_environment(environ),
-            *from_command_line(overrides),
-        ]
-    )
+    given = [
+        *(from_file(properties_file) if properties_file else ()),
+        *from_environment(environ),
+        *from_command_line(overrides),
+    ]
+    check_node_numbers(given, nodes)
+    settings = _moved(strongest(for_node(given, number)), number - 1)
     warnings = unknown(settings)
     values, static = _values(settings, nodes)
     listeners, advertised = _listeners(settings, values)
@@ -242,6 +253,43 @@ def load_config(
         static=static,
     )
     return config, warnings
+
+
+def _moved(settings: dict[str, Setting], steps: int) -> dict[str, Setting]:
+    """The settings of a node so many places behind the first: what two nodes cannot share is counted on."""
+    if steps == 0:
+        return settings
+    first = settings.get("node.id") or settings.get("broker.id")
+    if first is None:
+        settings["node.id"] = Setting("node.id", str(1 + steps), Rank.DEFAULT, "the number of the node")
+    elif first.rank is not Rank.ONE_NODE:
+        settings.pop("broker.id", None)
+        moved = str(int(first.raw) + steps) if first.raw.strip().isdecimal() else first.raw
+        settings["node.id"] = replace(first, name="node.id", raw=moved)
+    if not {"listeners", "advertised.listeners"} & settings.keys():
+        default = str(Endpoint("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT + steps))
+        settings["listeners"] = Setting("listeners", default, Rank.DEFAULT, "the number of the node")
+        return settings
+    for name in ("listeners", "advertised.listeners"):
+        setting = settings.get(name)
+        if setting is not None and setting.rank is not Rank.ONE_NODE:
+            settings[name] = replace(setting, raw=shifted(setting.raw, steps))
+    return settings
+
+
+def node_configs(
+    properties_file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str], nodes: int
+) -> tuple[tuple[BrokerConfig, ...], list[str]]:
+    """The configuration of every node of a cluster, the first one's first, and the warnings for all of them."""
+    configs, warnings = [], []
+    for number in range(1, nodes + 1):
+        config, found = load_config(properties_file, environ, overrides, nodes=nodes, number=number)
+        configs.append(config)
+        warnings += [line for line in found if line not in warnings]
+    ids = [config.node_id for config in configs]
+    if len(set(ids)) != len(ids):
+        raise ConfigError(f"Each node needs an id of its own, not {', '.join(map(str, ids))}.")
+    return tuple(configs), warnings
 
 
 def broker_config(overrides: Mapping[str, str] | None = None) -> BrokerConfig:

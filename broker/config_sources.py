@@ -15,6 +15,7 @@ class Rank(IntEnum):
     FILE = 1
     ENVIRONMENT = 2
     COMMAND_LINE = 3
+    ONE_NODE = 4
 
 
 @slotted(frozen=True)
@@ -36,6 +37,9 @@ _NOT_SETTINGS = re.compile(
     r")",
     re.ASCII,
 )
+
+
+_OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
 def from_file(path: Path) -> list[Setting]:
@@ -96,6 +100,29 @@ def strongest(settings: list[Setting]) -> dict[str, Setting]:
     for setting in sorted(settings, key=lambda each: each.rank):
         chosen[setting.name] = setting
     return chosen
+
+
+def for_node(settings: list[Setting], number: int) -> list[Setting]:
+    """What holds for one node of a cluster: ``odradek.node.2.broker.rack`` is the second node's ``broker.rack``."""
+    chosen = []
+    for setting in settings:
+        match = _OF_NODE.fullmatch(setting.name)
+        if match is None:
+            chosen.append(setting)
+        elif int(match[1]) == number:
+            where = f"{setting.name} of {setting.where}"
+            chosen.append(Setting(match[2], setting.raw, Rank.ONE_NODE, where))
+    return chosen
+
+
+def check_node_numbers(settings: list[Setting], nodes: int) -> None:
+    """ConfigError for a setting of a node that there is not."""
+    for setting in settings:
+        match = _OF_NODE.fullmatch(setting.name)
+        if match is not None and not 1 <= int(match[1]) <= nodes:
+            raise ConfigError(
+                f"{setting.name} (from {setting.where}): there is no node {match[1]}, nodes are 1 to {nodes}"
+            )
 
 
 def unknown(settings: Mapping[str, Setting]) -> list[str]:

@@ -41,6 +41,18 @@ def _parse_endpoint(text: str) -> Endpoint:
     return Endpoint(match[1].upper(), match[2], port)
 
 
+def shifted(text: str, steps: int) -> str:
+    """The list of a further node: every port but 0 is so much higher. What cannot be parsed is left to the parser."""
+
+    def move(entry: str) -> str:
+        match = _ENDPOINT.fullmatch(entry.strip())
+        if match is None or int(match[3]) == 0:
+            return entry
+        return f"{entry.strip()[: -len(match[3])]}{int(match[3]) + steps}"
+
+    return ",".join(move(entry) for entry in text.split(","))
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     """`NAME:PROTOCOL,…` of listener.security.protocol.map."""
     protocols = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, load_config
+from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, node_configs
 from protocol.slotted import slotted
 from storage.config import LogConfig
 
@@ -29,10 +29,15 @@ class TopicSpec:
 class Settings:
     """Everything a start of the broker needs to know."""
 
-    config: BrokerConfig
+    nodes: tuple[BrokerConfig, ...]
     topics: tuple[TopicSpec, ...] = ()
     features: Mapping[str, int] | None = None  # chosen levels; None and missing ones are the defaults
     warnings: tuple[str, ...] = ()  # to be logged once the log is set up
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Of the first node; what is not about one node holds for the whole broker."""
+        return self.nodes[0]
 
     @property
     def data_dir(self) -> Path | None:
@@ -124,18 +129,18 @@ def _options() -> list[click.Parameter]:
 
 
 def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
-    if options["nodes"] != 1:
-        raise click.UsageError("--nodes above 1: this version of Odradek runs clusters of one node only.")
     if options["control_port"] is not None:
         raise click.UsageError("--control-port: this version of Odradek has no control interface yet.")
     try:
-        config, warnings = load_config(_path(options["config"]), environ, _overrides(options))
-        topics = tuple(parse_topic(text, config.log_defaults) for text in _texts(options["topics"]))
+        nodes, warnings = node_configs(
+            _path(options["config"]), environ, _overrides(options), int(str(options["nodes"]))
+        )
+        topics = tuple(parse_topic(text, nodes[0].log_defaults) for text in _texts(options["topics"]))
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
     _check_different(topics)
     features = dict(parse_feature(text) for text in _texts(options["features"]))
-    return Settings(config, topics, features, tuple(warnings))
+    return Settings(nodes, topics, features, tuple(warnings))
 
 
 def _overrides(options: Mapping[str, object]) -> dict[str, str]:

@@ -301,6 +301,17 @@ class Replicas(MetadataListener):
             more = partial(self._expire, partitions)
             self._expiry = self._clock.call_later_ms(0, more, Domain.PRODUCERS)
 
+    def abandon(self) -> None:
+        """The node is killed: descriptors are given back, memory is gone, and nothing is written any more."""
+        for timer in (*self._timers, self._expiry):
+            if timer is not None:
+                timer.cancel()
+        self._upkeep.abandon()
+        for partition in self._partitions.values():
+            partition.resign(ErrorCode.not_leader_or_follower)
+            partition.log.close(clean=False)
+        self._partitions.clear()
+
     async def close(self, *, clean: bool) -> bool:
         """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders.
 

@@ -125,6 +125,13 @@ class Connections:
                 connection.hang_up()
         self.watch_idleness()
 
+    def reset(self) -> None:
+        """End all connections as the death of a process does: what was not written is lost, peers see a reset."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self._open):
+            connection.reset()
+
     async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
         """End all connections: answers already given leave first, if the peers take them in time."""
         if self._timer is not None:

@@ -89,7 +89,7 @@ class ClusterMetadata:
         clock: Clock,
         random: Random,
         endpoints: Sequence[Endpoint] = (),
-        others: Sequence[Broker] = (),
+        others: Callable[[ClusterMetadata], Sequence[Broker]] = lambda cluster: (),
         features: Mapping[str, int] | None = None,
         sync: Sync = AppendFile.sync,
     ) -> ClusterMetadata:
@@ -120,7 +120,7 @@ class ClusterMetadata:
         )
         brokers = [
             cluster.introduce(node_id, endpoints, config.broker_rack, identity.directory_id),
-            *others,
+            *others(cluster),
         ]
         first = image.next_producer_id
         commits = startup_commits(image, brokers, features, cluster._log.next_offset)
@@ -178,10 +178,9 @@ class ClusterMetadata:
         """Tell ``listener`` of every change from now on, in the turn in which the image changes."""
         self._listeners.append(listener)
 
-    def unsubscribe(self, listener: MetadataListener) -> None:
+    def unsubscribe(self, listener: object) -> None:
         """It is told of nothing more."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        self._listeners = [one for one in self._listeners if one is not listener]
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False

@@ -117,6 +117,12 @@ class Compaction(Upkeep):
             self._candidates[partition] = 0
             self._arm(self._backoff_ms)
 
+    def abandon(self) -> None:
+        self._closed = self._pace.abandoned = self._work_is_gone = True
+        for timer in (self._timer, *self._removals.values()):
+            if timer is not None:
+                timer.cancel()
+
     async def close(self) -> None:
         """A pass that runs is given up; what it has put in place stays."""
         self._closed = self._pace.abandoned = True

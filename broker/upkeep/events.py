@@ -37,6 +37,9 @@ class Upkeep:
     def gone(self, partition: Partition) -> None:
         """It was deleted or cannot be used any more: touch nothing of it again."""
 
+    def abandon(self) -> None:
+        """The node is killed: start nothing new, put nothing in place. What runs in a thread gives up by itself."""
+
     async def close(self) -> None:
         """The broker stops: start nothing new, and return when nothing of it runs any more."""
 
@@ -67,6 +70,9 @@ class Everybody(Upkeep):
 
     def gone(self, partition: Partition) -> None:
         self._tell(lambda member: member.gone(partition))
+
+    def abandon(self) -> None:
+        self._tell(lambda member: member.abandon())
 
     async def close(self) -> None:
         for member in reversed(self.members):

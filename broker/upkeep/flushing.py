@@ -320,7 +320,16 @@ class Flushing(Upkeep):
 
     # -- the end ------------------------------------------------------------------------------------------------
 
+    def abandon(self) -> None:
+        self._stop()
+        self._round.clear()
+        for sync in self._running.values():
+            sync.flush.abandoned = True
+
     async def close(self) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         self._closed = True
         for timer in (*self._timers, *self._deadlines.values(), self._round_timer):
             if timer is not None:

@@ -112,7 +112,13 @@ class Retention(Upkeep):
         timer = self._clock.call_later_ms(delay_ms, due, Domain.RETENTION)
         self._timers.add(timer)
 
+    def abandon(self) -> None:
+        self._stop()
+
     async def close(self) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         """Files that wait for their removal are removed when their log is opened again, as in Kafka."""
         for timer in self._timers:
             timer.cancel()

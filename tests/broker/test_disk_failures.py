@@ -19,11 +19,11 @@ from broker.apis.delete_topics import delete_topics
 from broker.apis.describe_topic_partitions import describe_topic_partitions
 from broker.apis.find_coordinator import find_coordinator
 from broker.apis.metadata import metadata
+from broker.cluster import Cluster, StartError
 from broker.context import RequestContext
 from broker.options import parse
 from broker.partition import Partition
 from broker.replicas import Replicas
-from broker.runtime import Runtime, StartError
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -388,75 +388,75 @@ async def test_a_stop_without_failures_is_a_clean_one(world: World):
 
 
 @contextlib.asynccontextmanager
-async def running(disk: Disk) -> AsyncIterator[Runtime]:
-    runtime = Runtime(parse(["--port", "0", "--data-dir", str(disk.root), "--topic", "sound:1"], {}))
-    await runtime.start()
+async def running(disk: Disk) -> AsyncIterator[Cluster]:
+    cluster = Cluster(parse(["--port", "0", "--data-dir", str(disk.root), "--topic", "sound:1"], {}))
+    await cluster.start()
     try:
-        yield runtime
+        yield cluster
     finally:
-        await runtime.stop()
+        await cluster.stop()
 
 
-def asking(runtime: Runtime, version: int) -> RequestContext:
-    return RequestContext(runtime.node, runtime.listeners[0], -1, version, "test", "/127.0.0.1")
+def asking(cluster: Cluster, version: int) -> RequestContext:
+    return RequestContext(cluster.first.node, cluster.first.listeners[0], -1, version, "test", "/127.0.0.1")
 
 
-def append_one(runtime: Runtime) -> int:
+def append_one(cluster: Cluster) -> int:
     """Its offset."""
-    partition = runtime.node.replicas.leader("sound", 0)
+    partition = cluster.first.node.replicas.leader("sound", 0)
     assert isinstance(partition, Partition)
     result = partition.append(RecordBatch.parse(build_batch([(1, b"k", b"v")])), required_acks=-1)
     assert result.error is ErrorCode.none
     return result.base_offset
 
 
-async def change_topics(runtime: Runtime) -> list[int]:
+async def change_topics(cluster: Cluster) -> list[int]:
     """The errors of one that is new, of more partitions, and of one that goes."""
     new = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
     more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="sound", count=2, assignments=None)])
     gone = DeleteTopicsRequest(topic_names=["sound"])
     return [
-        (await create_topics(new, asking(runtime, 5))).topics[0].error_code,
-        (await create_partitions(more, asking(runtime, 3))).results[0].error_code,
-        (await delete_topics(gone, asking(runtime, 5))).responses[0].error_code,
+        (await create_topics(new, asking(cluster, 5))).topics[0].error_code,
+        (await create_partitions(more, asking(cluster, 3))).results[0].error_code,
+        (await delete_topics(gone, asking(cluster, 5))).responses[0].error_code,
     ]
 
 
 @pytest.mark.parametrize("call", ["pwritev", "fsync"])
 async def test_metadata_that_cannot_be_written_stays_as_it_is(disk: Disk, lines: Lines, call: str):
-    async with running(disk) as runtime:
+    async with running(disk) as cluster:
         disk.fail(call, code=errno.ENOSPC, path="*/__cluster_metadata-0/*.log")
         for _ in range(2):
-            assert await change_topics(runtime) == [OFFLINE] * 3
+            assert await change_topics(cluster) == [OFFLINE] * 3
         asked = FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1)
-        answer: Any = await find_coordinator(asked, asking(runtime, 6))  # type: ignore[misc]
+        answer: Any = await find_coordinator(asked, asking(cluster, 6))  # type: ignore[misc]
         assert answer.coordinators[0].error_code == ErrorCode.coordinator_not_available
-        assert append_one(runtime) == 0
-        assert set(runtime.node.metadata.topics) == {"sound"}
+        assert append_one(cluster) == 0
+        assert set(cluster.first.node.metadata.topics) == {"sound"}
     said = [line for line in lines if line["event"] == "metadata cannot be changed any more"]
     assert [Path(line["file"]).parent.name for line in said] == ["__cluster_metadata-0"]
     assert [line for line in lines if "exc_info" in line] == []
     disk.mend()
-    async with running(disk) as runtime:
-        assert runtime.node.replicas.get("sound", 0).log_end_offset == 1  # type: ignore[union-attr]
+    async with running(disk) as cluster:
+        assert cluster.first.node.replicas.get("sound", 0).log_end_offset == 1  # type: ignore[union-attr]
         # What was written and not synced was not promised; here it is there all the same.
         new = ErrorCode.none if call == "pwritev" else ErrorCode.topic_already_exists
-        assert await change_topics(runtime) == [new, ErrorCode.none, ErrorCode.none]
+        assert await change_topics(cluster) == [new, ErrorCode.none, ErrorCode.none]
 
 
 async def test_a_deleted_topic_whose_folder_cannot_be_renamed_is_gone_all_the_same(disk: Disk, lines: Lines):
-    async with running(disk) as runtime:
-        append_one(runtime)
+    async with running(disk) as cluster:
+        append_one(cluster)
         fault = disk.fail("rename", path="*/sound-0", times=1)
-        deleted = await delete_topics(DeleteTopicsRequest(topic_names=["sound"]), asking(runtime, 5))
+        deleted = await delete_topics(DeleteTopicsRequest(topic_names=["sound"]), asking(cluster, 5))
         assert (deleted.responses[0].error_code, fault.hits) == (ErrorCode.none, 1)
         said = [line for line in lines if line["event"] == "folder of a deleted topic stays"]
         assert [line["file"] for line in said] == [str(disk.root / "sound-0")]
         again = CreateTopicsRequest(
             topics=[CreatableTopic(name="sound", num_partitions=1, replication_factor=1)]
         )
-        assert (await create_topics(again, asking(runtime, 5))).topics[0].error_code == ErrorCode.none
-        assert append_one(runtime) == 0
+        assert (await create_topics(again, asking(cluster, 5))).topics[0].error_code == ErrorCode.none
+        assert append_one(cluster) == 0
     assert len(list(disk.root.glob("sound-0.*-stray"))) == 1
 
 
@@ -468,8 +468,8 @@ async def test_a_read_only_disk_is_named_at_the_start_and_nothing_is_lost_by_try
         async with running(disk):
             pass
     disk.mend()
-    async with running(disk) as runtime:
-        assert set(runtime.node.metadata.topics) == {"sound"}
+    async with running(disk) as cluster:
+        assert set(cluster.first.node.metadata.topics) == {"sound"}
 
 
 @pytest.mark.parametrize(
@@ -492,5 +492,5 @@ async def test_an_identity_that_cannot_be_used_is_a_sentence_at_the_start(
         async with running(disk):
             pass
     path.write_text(kept)
-    async with running(disk) as runtime:
-        assert set(runtime.node.metadata.topics) == {"sound"}
+    async with running(disk) as cluster:
+        assert set(cluster.first.node.metadata.topics) == {"sound"}

@@ -79,7 +79,7 @@ def test_topics_to_create_are_read_and_checked():
         (["--feature", "group.version=1"], "the features to choose are transaction.version"),
         (["--feature", "transaction.version=3"], "transaction.version goes from 0 to 2"),
         (["--feature", "transaction.version"], "transaction.version goes from 0 to 2"),
-        (["--nodes", "3"], "--nodes above 1: this version of Odradek runs clusters of one node only"),
+        (["--nodes", "2", "--set", "odradek.node.3.broker.rack=a"], "there is no node 3, nodes are 1 to 2"),
         (["--control-port", "0"], "this version of Odradek has no control interface yet"),
         (["--set", "num.partitions"], "expected KEY=VALUE"),
         (["--set", "num.partitions=x"], "Not a number of type INT (from the command line)"),

@@ -103,7 +103,7 @@ class Cluster:
     def subscribe(self, listener: MetadataListener) -> None:
         self._listeners.append(listener)
 
-    def allocate_producer_id(self) -> int | asyncio.Future[int]:
+    def allocate_producer_id(self, node_id: int | None = None) -> int | asyncio.Future[int]:
         if self.waiting_for_ids is not None:
             self.waiting_for_ids.append(asyncio.get_running_loop().create_future())
             return self.waiting_for_ids[-1]

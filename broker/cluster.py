@@ -1,0 +1,363 @@
+"""The broker of this process: its nodes, what they share, and how they come and go.
+
+    cluster = Cluster(settings)
+    await cluster.start()
+    cluster.kill_node(2)
+    await cluster.start_node(2)
+    await cluster.stop()
+
+One metadata log serves all nodes. It lies in the first node's directory, where Kafka has it on a node that is broker and
+controller; this controller is the process's, so that it goes on when the first node is killed (docs/differences.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from broker.clock import Clock, Domain, SystemClock, Timer
+from broker.cluster_directories import WrongNodes, node_directories
+from broker.hooks import Hooks
+from broker.logging import get_logger
+from broker.loop_lag import LoopLag
+from broker.metadata import ClusterMetadata, NewTopic, Refused
+from broker.metadata.features import UnsupportedFeature
+from broker.metadata.files import WrongDirectory, identify, new_id
+from broker.metadata.framing import CorruptMetadata
+from broker.metadata.image import Broker
+from broker.node import Node
+from broker.replicas import Replicas
+from broker.runtime import NodeRuntime, State
+from broker.server import BindError
+from storage.directory import DirectoryInUse
+from storage.files import DESCRIPTORS, StorageError
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.options import Settings, TopicSpec
+
+OPEN_FILES_MAX: Final = 16384
+"""Of the logs, if nothing else is said: beyond that, to open a file again costs less than to keep it."""
+MS_PER_S: Final = 1000
+
+log = get_logger()
+
+
+class StartError(Exception):
+    """The broker, or a node of it, cannot start; the text is a sentence for whoever started it."""
+
+
+class NoSuchNode(Exception):
+    """The cluster has no node of this id, or it does not do what would be needed; the text says which."""
+
+
+_EXPECTED: Final = (
+    BindError,
+    CorruptMetadata,
+    DirectoryInUse,
+    OSError,
+    StorageError,
+    UnsupportedFeature,
+    WrongDirectory,
+    WrongNodes,
+)
+
+
+class Cluster:
+    """N nodes in one process, one by default. Its attributes are read-only to others."""
+
+    metadata: ClusterMetadata
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.random = random or Random()
+        self.hooks = hooks or Hooks()
+        self.nodes: dict[int, NodeRuntime] = {}
+        """All of them, also those that are stopped or killed."""
+        self.lag = LoopLag(asyncio.get_running_loop())
+        self._began = time.perf_counter()
+        self._configs = {config.node_id: config for config in settings.nodes}
+        self._directories: dict[int, Path] = {}
+        self._opened: ClusterMetadata | None = None
+        self._leaving: dict[int, asyncio.Task[None]] = {}
+        self._balancing: Timer | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def running(self, node_id: int) -> Node | None:
+        """A node that serves; None for one that is stopped, killed or unknown."""
+        runtime = self.nodes.get(node_id)
+        return runtime.node if runtime is not None and runtime.state is State.RUNNING else None
+
+    def running_nodes(self) -> list[Node]:
+        return [runtime.node for runtime in self.nodes.values() if runtime.state is State.RUNNING]
+
+    @property
+    def first(self) -> NodeRuntime:
+        """The node in whose directory the metadata lies; of a broker of one node, that node."""
+        return self.nodes[self.settings.config.node_id]
+
+    def _replicas_of(self, node_id: int) -> Replicas | None:
+        """Of a node whose logs are open: others may copy from it before it serves clients."""
+        runtime = self.nodes.get(node_id)
+        if runtime is None or runtime.state not in (State.STARTING, State.RUNNING):
+            return None
+        node: Node | None = getattr(runtime, "node", None)
+        return node.replicas if node is not None else None
+
+    # -- starting -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return once clients are served by all nodes. ``StartError`` if that cannot be, with everything let go of."""
+        try:
+            await self._start()
+        except _EXPECTED as error:
+            self._abandon()
+            raise StartError(str(error)) from error
+        except BaseException:
+            self._abandon()
+            raise
+
+    async def _start(self) -> None:
+        config = self.settings.config
+        DESCRIPTORS.limit = config.open_files_max or _open_files_max()
+        root = config.log_dir or Path(tempfile.mkdtemp(prefix="odradek-"))
+        self._directories = node_directories(root, [each.node_id for each in self.settings.nodes])
+        for each in self.settings.nodes:
+            self._take(each)
+        self.metadata = self._opened = self._open_metadata()
+        for runtime in self.nodes.values():
+            runtime.open(self.metadata)
+        for runtime in self.nodes.values():
+            runtime.coordinate()
+        await self._create_topics(self.settings.topics)
+        for runtime in self.nodes.values():
+            await runtime.serve()
+        self._arm_balancing()
+        self.lag.start()
+
+    def _take(self, config: BrokerConfig) -> NodeRuntime:
+        runtime = NodeRuntime(
+            config,
+            self._directories[config.node_id],
+            clock=self.clock,
+            random=self.random,
+            hooks=self.hooks,
+            peer_replicas=self._replicas_of,
+        )
+        self.nodes[config.node_id] = runtime
+        runtime.take()
+        return runtime
+
+    def _open_metadata(self) -> ClusterMetadata:
+        first, *others = self.nodes.values()
+        return ClusterMetadata.open(
+            first.data_dir,
+            config=first.config,
+            clock=self.clock,
+            random=self.random,
+            endpoints=first.endpoints,
+            others=lambda metadata: [self._introduce(metadata, each) for each in others],
+            features=self.settings.features,
+        )
+
+    def _introduce(self, metadata: ClusterMetadata, runtime: NodeRuntime) -> Broker:
+        """A further node as it is to be registered; its directory must belong to it, and to this cluster."""
+        identity = identify(
+            runtime.data_dir,
+            runtime.node_id,
+            cluster_id=metadata.cluster_id,
+            new_id=lambda: new_id(self.random),
+            now_ms=self.clock.now_ms(),
+        )
+        if identity.cluster_id != metadata.cluster_id:
+            raise WrongDirectory(
+                f"{runtime.data_dir} belongs to cluster {identity.cluster_id}, "
+                f"not to {metadata.cluster_id} as the first node's directory does"
+            )
+        return metadata.introduce(
+            runtime.node_id, runtime.endpoints, runtime.config.broker_rack, identity.directory_id
+        )
+
+    async def _create_topics(self, specs: Sequence[TopicSpec]) -> None:
+        """The topics of the command line that are not there yet."""
+        new = [
+            NewTopic(spec.name, spec.partitions, configs=dict(spec.configs))
+            for spec in specs
+            if self.metadata.topic(spec.name) is None
+        ]
+        if not new:
+            return
+        try:
+            results = await self.metadata.create_topics(new)
+        except Refused as refusal:
+            raise StartError(f"--topic: {refusal.message}") from refusal
+        for topic, result in zip(new, results, strict=True):
+            if isinstance(result, Refused):
+                raise StartError(f"--topic {topic.name}: {result.message}")
+
+    def say_started(self) -> None:
+        """The lines that people and their tools wait for, printed at any log level."""
+        log = structlog.wrap_logger(
+            structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(0)
+        )
+        for node_id in self.nodes:
+            for line in (
+                f"[KafkaServer id={node_id}] started",
+                "Kafka Server started",
+                f"[BrokerLifecycleManager id={node_id}] Transitioning from RECOVERY to RUNNING.",
+                "Successfully started Redpanda! Started Kafka API server",
+            ):
+                log.info(line)
+        listeners = [each for runtime in self.nodes.values() for each in runtime.listeners]
+        log.info(
+            "started",
+            node_id=self.settings.config.node_id,
+            nodes=len(self.nodes),
+            cluster_id=self.metadata.cluster_id,
+            listeners=[f"{each.name}://{_host(each.host)}:{each.port}" for each in listeners],
+            advertised=[
+                f"{each.name}://{_host(each.advertised_host)}:{each.advertised_port}" for each in listeners
+            ],
+            data_dir=str(self.data_dir),
+            start_ms=round((time.perf_counter() - self._began) * 1000),
+        )
+
+    @property
+    def data_dir(self) -> Path:
+        """Of one node its log directory, of several the directory that holds theirs."""
+        path = self._directories[self.settings.config.node_id]
+        return path if len(self._directories) == 1 else path.parent
+
+    # -- one node -----------------------------------------------------------------------------------------------
+
+    def kill_node(self, node_id: int) -> None:
+        """End a node as kill -9 would: sockets are reset, memory is gone, nothing is written. Others take over."""
+        self._expect(node_id, State.RUNNING).kill()
+        self._leaving[node_id] = self._run(self._lose(node_id))
+
+    async def stop_node(self, node_id: int) -> None:
+        """End a node of its own will: others lead what it led before it goes, and its files are complete."""
+        runtime = self._expect(node_id, State.RUNNING)
+        await self.metadata.hand_over(node_id)
+        clean = await runtime.quiesce()
+        await self._lose(node_id)
+        runtime.release(clean=clean)
+
+    async def start_node(self, node_id: int) -> None:
+        """Start a node again: it recovers from its files, and follows whoever leads now. ``StartError`` if it cannot."""
+        before = self._expect(node_id, State.STOPPED, State.KILLED)
+        leaving = self._leaving.pop(node_id, None)
+        if leaving is not None:
+            await leaving
+        try:
+            runtime = self._take(_with_ports(self._configs[node_id], before))
+            runtime.open(self.metadata)
+            await self.metadata.join(self._introduce(self.metadata, runtime))
+            runtime.coordinate()
+            await runtime.serve()
+        except _EXPECTED as error:
+            self.nodes[node_id].abandon()
+            self.nodes[node_id] = before
+            raise StartError(str(error)) from error
+
+    def _expect(self, node_id: int, *states: State) -> NodeRuntime:
+        runtime = self.nodes.get(node_id)
+        if runtime is None:
+            known = ", ".join(map(str, self.nodes))
+            raise NoSuchNode(f"there is no node {node_id}: this cluster has {known}")
+        if runtime.state not in states:
+            wanted = " or ".join(state.value for state in states)
+            raise NoSuchNode(f"node {node_id} is {runtime.state.value}, not {wanted}")
+        return runtime
+
+    async def _lose(self, node_id: int) -> None:
+        try:
+            await self.metadata.lose(node_id)
+        except Refused as refusal:
+            log.error("the loss of a node is not in the metadata", node_id=node_id, reason=str(refusal))
+
+    # -- leadership ---------------------------------------------------------------------------------------------
+
+    def _arm_balancing(self) -> None:
+        config = self.settings.config
+        if len(self.nodes) == 1 or not config.get("auto.leader.rebalance.enable"):
+            return
+        interval_ms = int(config.get("leader.imbalance.check.interval.seconds")) * MS_PER_S
+        self._balancing = self.clock.call_later_ms(interval_ms, self._balance, Domain.REPLICATION)
+
+    def _balance(self) -> None:
+        self._run(self.metadata.balance_leaders())
+        self._arm_balancing()
+
+    def _run(self, work: object) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Let all clients go, finish what is under way, and leave files that need no recovery."""
+        if self._balancing is not None:
+            self._balancing.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+        running = [each for each in self.nodes.values() if each.state is State.RUNNING]
+        clean = {runtime.node_id: await runtime.quiesce() for runtime in running}
+        self.lag.stop()
+        await self.metadata.leave()
+        await self.metadata.close()
+        for runtime in running:
+            runtime.release(clean=clean[runtime.node_id])
+        self._remove_temporary()
+
+    def _abandon(self) -> None:
+        """A start that failed: let go as a crash would, so that the next one looks at everything again."""
+        self.lag.stop()
+        if self._opened is not None:
+            self._opened.abandon()
+        for runtime in self.nodes.values():
+            runtime.abandon()
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
+        if self.settings.config.log_dir is None and self._directories:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+def _with_ports(config: BrokerConfig, before: NodeRuntime) -> BrokerConfig:
+    """A node that comes back is found where it was: a port that the system chose stays chosen."""
+    from dataclasses import replace
+
+    ports = {each.name: each.port for each in before.listeners}
+    listeners = tuple(replace(each, port=each.port or ports[each.name]) for each in config.listeners)
+    return replace(config, listeners=listeners)
+
+
+def _open_files_max() -> int:
+    """Half of what this process may open (`broker.__main__` asks for all that it can have); the rest is for clients."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OPEN_FILES_MAX if allowed == resource.RLIM_INFINITY else min(allowed // 2, OPEN_FILES_MAX)
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
