@@ -40,6 +40,26 @@ def insist(call: Callable[[], None]) -> None:
                 raise
 
 
+def positions(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    """Where the group has committed, and the beginning where it has not yet. An error is neither."""
+    places = consumer.committed(partitions, TIMEOUT_S) if partitions else []
+    for place in places:
+        if place.error is not None:
+            raise KafkaException(place.error)
+        place.offset = max(place.offset, 0)
+    return places
+
+
+def start(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    """Begin with what was assigned, at positions that are known.
+
+    librdkafka 2.16 must not have to look one up ("earliest", by ListOffsets): if the partition is revoked while it
+    does, it goes on and fetches it all the same. When the partition is assigned again, the worker may be given those
+    records, and then the same ones once more.
+    """
+    consumer.assign(positions(consumer, partitions))
+
+
 class Worker:
     def __init__(self, bootstrap: str, name: str, source: str, sink: str) -> None:
         self.sink = sink
@@ -66,7 +86,7 @@ class Worker:
             }
         )
         insist(lambda: self.producer.init_transactions(TIMEOUT_S))
-        self.consumer.subscribe([source])
+        self.consumer.subscribe([source], on_assign=start)
 
     def run(self) -> None:
         say("ready")
@@ -106,9 +126,7 @@ class Worker:
             raise failure
         insist(lambda: self.producer.abort_transaction(TIMEOUT_S))
         say("abort")
-        assigned = self.consumer.assignment()
-        for position in self.consumer.committed(assigned, TIMEOUT_S) if assigned else ():
-            position.offset = max(position.offset, 0)
+        for position in positions(self.consumer, self.consumer.assignment()):
             self.consumer.seek(position)
 
 
