@@ -329,6 +329,8 @@ def _values(settings: Mapping[str, Setting], nodes: int) -> tuple[dict[str, Valu
     emulator = values["odradek.defaults"] == EMULATOR
     # node.id is needed in any case, Kafka has no default for it.
     for name, raw in EMULATOR_DEFAULTS.items() if emulator else (("node.id", "1"),):
+        if nodes > 1 and name in _BOUND_BY_NODES:
+            continue  # Kafka's own default, as far as there are nodes
         if name not in static and not (name == "node.id" and "broker.id" in static):
             static[name], values[name] = raw, keys[name].parse(raw)
     _agree_on_node_id(values, static)
@@ -368,7 +370,7 @@ def _listeners(
     if advertising and values["advertised.listeners"]:
         endpoints = without_names(parse_endpoints(values["advertised.listeners"]), controllers)
         advertised = with_protocols(endpoints, protocols)
-    if advertised and (listening is None or (advertising and advertising.rank > listening.rank)):
+    if advertised and (listening is None or _wins_over(advertising, listening)):
         listeners = listen_everywhere(advertised)
     elif listening is None:
         listeners = (Endpoint("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT),)
@@ -383,6 +385,13 @@ def _listeners(
     check_distinct(listeners)
     check_advertised(advertised, listeners)
     return listeners, advertised or advertise(listeners)
+
+
+def _wins_over(advertising: Setting | None, listening: Setting) -> bool:
+    """Was what is advertised said by somebody who knew nothing of the listeners, as of an image's?"""
+    if advertising is None or advertising.rank is Rank.ONE_NODE:
+        return False
+    return advertising.rank > listening.rank
 
 
 def _inter_broker_listener_name(values: Mapping[str, Value], listeners: tuple[Endpoint, ...]) -> str:
