@@ -102,6 +102,12 @@ class LeaderEpochs:
             self._epochs.pop()
             self._note_change(self._starts.pop())
 
+    def clear(self) -> None:
+        """Forget all of them."""
+        if self._starts:
+            self._note_change(self._starts[0])
+        self._epochs, self._starts = [], []
+
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that ended before ``start_offset``; the one it lies in now begins there."""
         index = bisect_right(self._starts, start_offset) - 1

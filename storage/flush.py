@@ -16,10 +16,20 @@ class Flush:
     Raises ``StorageError`` if the index entries that are still in memory cannot be written.
     """
 
-    __slots__ = ("_epoch_file", "_epochs", "_log", "_segments", "_snapshot", "abandoned", "end_offset")
+    __slots__ = (
+        "_epoch_file",
+        "_epochs",
+        "_log",
+        "_segments",
+        "_snapshot",
+        "_truncations",
+        "abandoned",
+        "end_offset",
+    )
 
     def __init__(self, log: Log, *, whole: bool) -> None:
         self._log = log
+        self._truncations = log.truncations
         segments = log.flush_targets()
         if whole:
             self.end_offset = log.log_end_offset
@@ -39,12 +49,18 @@ class Flush:
             for segment in self._segments:
                 segment.sync()
             sync_file(self._snapshot)
-            if self._epochs is not None and not self.abandoned:
-                replace_file(self._epoch_file, self._epochs)
+            if self._epochs is not None:
+                self._write_epochs(self._epochs)
         except StorageError as error:
             return error
         return None
 
+    def _write_epochs(self, epochs: bytes) -> None:
+        with self._log.epoch_file_lock:
+            if not self.abandoned and self._truncations == self._log.truncations:
+                replace_file(self._epoch_file, epochs)
+
     def finish(self) -> None:
-        """It has run, and nothing went wrong."""
-        self._log.flushed_up_to(self.end_offset)
+        """It has run, and nothing went wrong. If the log was cut meanwhile, it says nothing of what stands there now."""
+        if self._truncations == self._log.truncations:
+            self._log.flushed_up_to(self.end_offset)

@@ -10,13 +10,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from threading import Lock
 
-from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, patched_header
+from protocol.batch import CorruptBatch, EndTxnMarker, Reason, RecordBatch, batches, patched_header
 from protocol.records import producer_snapshot
 from storage.checkpoints import write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import StorageError, make_directory, replace_file, write_file
+from storage.files import Buffer, StorageError, make_directory, replace_file, write_file
+from storage.index import AbortedTransaction
 from storage.producers import Producers
 from storage.reading import Place, ReadableLog, Span, TimestampedOffset
 from storage.segment import Segment, file_name, retire_file
@@ -50,6 +52,10 @@ class Log(ReadableLog):
         # Everything below is on the disk for good (fsynced), and the indexes of each segment that ends there.
         self.flushed_offset = log_start_offset
         self._closed_clean = False
+        self.epoch_file_lock = Lock()
+        """A flush in a thread writes the same file as a truncation."""
+        self.truncations = 0
+        """How often batches were cut off: what somebody has learnt of the end before may not be so any more."""
         # The active segment and the log's end when all files were last as a clean stop leaves them.
         self._sealed: tuple[Segment, int] | None = None
         # Of an empty log there is nothing to say, so 0 counts as taken.
@@ -97,12 +103,35 @@ class Log(ReadableLog):
             batch.producer_id, batch.producer_epoch, marker, offset, batch.max_timestamp, transaction_version
         )
         if aborted is not None:
-            segment = self.active
-            is_first = not segment.has_aborted
-            segment.note_aborted(aborted)
-            if is_first:
-                self._list.note_aborted(segment)
+            self._note_aborted(aborted)
         return offset
+
+    def _note_aborted(self, aborted: AbortedTransaction) -> None:
+        segment = self.active
+        is_first = not segment.has_aborted
+        segment.note_aborted(aborted)
+        if is_first:
+            self._list.note_aborted(segment)
+
+    def append_replicated(self, records: Buffer, now_ms: int) -> None:
+        """Append whole batches as the leader has them: offsets, epochs and CRC stay, a batch cut off at the end is left out.
+
+        They may leave out offsets (the leader has compacted), but never go back. Raises ``CorruptBatch`` for one that is
+        none or does not follow; those before it have been appended.
+        """
+        for batch in batches(records):
+            end_offset = self.log_end_offset
+            if batch.base_offset < end_offset or batch.last_offset_delta < 0 or not batch.has_valid_crc():
+                raise CorruptBatch(Reason.RECORDS, f"{batch!r} cannot follow offset {end_offset - 1}")
+            self.log_end_offset = batch.base_offset
+            try:
+                self._append(batch, batch.partition_leader_epoch, now_ms)
+            except StorageError:
+                self.log_end_offset = end_offset
+                raise
+            aborted = self.producers.replay(batch)
+            if aborted is not None:
+                self._note_aborted(aborted)
 
     def _append(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> int:
         base_offset = self.log_end_offset
@@ -205,7 +234,8 @@ class Log(ReadableLog):
 
     def save_epochs(self) -> None:
         if self.segments:
-            self.epochs.save(self.directory / EPOCH_FILE)
+            with self.epoch_file_lock:
+                self.epochs.save(self.directory / EPOCH_FILE)
 
     def assign_epoch(self, epoch: int) -> None:
         """This replica leads from the log's end on; the entry is there before any record of the epoch (KIP-101).
@@ -224,20 +254,30 @@ class Log(ReadableLog):
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
 
-    def truncate_to(self, offset: int) -> None:
-        """Cut every batch that holds ``offset`` or more. `recovery.truncate` does this and reloads the producers."""
+    def truncate_to(self, offset: int) -> bool:
+        """Cut every batch that holds ``offset`` or more; whether there was any.
+
+        `recovery.truncate` does this and reloads the producers. An epoch that this replica began as a leader, and never
+        wrote in, goes in any case: the leader of the next one may have another to begin there (KIP-101).
+        """
         if offset >= self.log_end_offset:
-            return
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return False
         self._tail.clear()
         self._sealed = None
+        self.truncations += 1
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
         self.epochs.truncate_from_end(offset)
+        was_active = self.segments[-1:]
         while len(self.segments) > 1 and self.segments[-1].base_offset > offset:
             self._drop_last_segment()
         if not self.segments:
-            return
+            return True
+        if self.segments[-1:] != was_active:
+            # A compaction that began while it was sealed must not find it again.
+            self._list.append(self._list.pop().reopened())
         created_ms = self.active.created_ms
         if self.active.base_offset > offset:
             self._drop_last_segment()
@@ -248,6 +288,25 @@ class Log(ReadableLog):
             except CorruptBatch as error:
                 raise StorageError(self.active.log.name, str(error)) from error
         self.save_epochs()
+        return True
+
+    def truncate_fully(self, offset: int, now_ms: int) -> list[Path]:
+        """Drop everything and go on at ``offset``; returns the files to remove later. See `recovery.start_anew`."""
+        doomed: list[Path] = []
+        self._tail.clear()
+        self._sealed = None
+        self.truncations += 1
+        existed = self.exists
+        while self.segments:
+            # The last one first: a crash on the way leaves the beginning of a log, and no hole in it.
+            doomed += self._list.pop().retire()
+        self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
+        self.epochs.clear()
+        self.restore_producers(Producers(), 0)
+        if existed:
+            self._add_segment(offset, now_ms)
+            self.save_epochs()
+        return doomed
 
     def _drop_last_segment(self) -> None:
         self._list.pop().delete()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from protocol.batch import EndTxnMarker, RecordBatch
+from protocol.batch import EndTxnMarker, RecordBatch, parse_end_txn_marker
 from protocol.errors import ErrorCode
 from protocol.records.producer_snapshot import ProducerSnapshotEntry
 from storage.index import AbortedTransaction
@@ -236,6 +236,24 @@ class Producers:
         last_stable_offset = next(iter(self._open), offset + 1)
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
+    def replay(self, batch: RecordBatch) -> AbortedTransaction | None:
+        """Remember a batch that has its place already: it was copied from a leader, or stands in a file.
+
+        No sequence is checked, and an older epoch is taken as it is (``AppendOrigin.REPLICATION``): whoever led when it
+        was written has checked both. Returns the index entry of a transaction that it aborts.
+        """
+        if batch.producer_id < 0:
+            return None
+        if not batch.is_control:
+            self.update(batch, batch.base_offset, batch.max_timestamp)
+            return None
+        marker = parse_end_txn_marker(batch)
+        if marker is None:
+            return None
+        return self.complete(
+            batch.producer_id, batch.producer_epoch, marker, batch.base_offset, batch.max_timestamp
+        )
+
     def _forget_verification(self, producer_id: int, epoch: int, transaction_version: int) -> None:
         verification = self.verifications.get(producer_id)
         if verification is None:
@@ -272,10 +290,14 @@ class Producers:
         entry = self.entries.get(producer_id)
         return entry is not None and entry.current_txn_first_offset != NO_OFFSET and entry.epoch == epoch
 
-    def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where read_committed readers must stop: the first open transaction, or one whose marker is not yet committed."""
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Transactions whose marker is committed hold no reader up any more."""
         while self._unreplicated and self._unreplicated[0][1] < high_watermark:
             self._unreplicated.popleft()
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where read_committed readers must stop: the first open transaction, or one whose marker is not yet committed."""
+        self.forget_replicated(high_watermark)
         first_open = next(iter(self._open), None)
         if not self._unreplicated:
             return first_open

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from protocol.batch import LOG_OVERHEAD_BYTES, CorruptBatch, parse_end_txn_marker
+from protocol.batch import LOG_OVERHEAD_BYTES, CorruptBatch
 from protocol.records import producer_snapshot
 from storage.checking import Check
 from storage.checkpoints import read_partition_metadata, write_partition_metadata
@@ -87,14 +87,31 @@ def open_log(directory: Path, options: OpenOptions) -> Recovered:
 
 
 def truncate(log: Log, offset: int, options: OpenOptions) -> None:
-    """Cut every batch that holds ``offset`` or more; producers stand afterwards where they stood then."""
-    log.truncate_to(offset)
+    """Cut every batch that holds ``offset`` or more; producers stand afterwards where they stood then.
+
+    If there is nothing to cut, they stay as they are: what is read again knows of each but the batches since a snapshot.
+    """
+    if not log.truncate_to(offset):
+        return
     if log.exists:
         folder = Folder(log.directory)
         folder.look()
         _load_producers(log, options, {}, folder.offsets("snapshot"))
     else:
         log.restore_producers(Producers(), 0)
+
+
+def start_anew(log: Log, offset: int, now_ms: int) -> list[Path]:
+    """Drop all of a log and let it begin at ``offset``: what its leader has begins behind the end of it.
+
+    Returns files that the caller removes, in a thread.
+    """
+    doomed = log.truncate_fully(offset, now_ms)
+    if log.exists:
+        folder = Folder(log.directory)
+        folder.look()
+        folder.remove("snapshot")
+    return doomed
 
 
 def _empty(directory: Path, options: OpenOptions) -> Log:
@@ -396,16 +413,8 @@ def _replay(segment: Segment, from_offset: int, log: Log) -> None:
         indexed = {entry.last_offset for entry in segment.transaction_index.from_offset(from_offset)}
     for batch in segment.headers(position):
         log.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        if batch.last_offset < from_offset or batch.producer_id < 0:
+        if batch.last_offset < from_offset:
             continue
-        if not batch.is_control:
-            log.producers.update(batch, batch.base_offset, batch.max_timestamp)
-            continue
-        marker = parse_end_txn_marker(batch)
-        if marker is None:
-            continue
-        aborted = log.producers.complete(
-            batch.producer_id, batch.producer_epoch, marker, batch.base_offset, batch.max_timestamp
-        )
+        aborted = log.producers.replay(batch)
         if aborted is not None and aborted.last_offset not in indexed:
             segment.note_aborted(aborted)

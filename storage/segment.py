@@ -380,6 +380,24 @@ class Segment:
         self._bytes_since_index_entry = 0
         self._first_timestamp_ms = None
 
+    def reopened(self) -> Segment:
+        """The same files as a segment that takes appends again: not the one that somebody remembers as sealed."""
+        segment = Segment(
+            self.directory,
+            self.base_offset,
+            created_ms=self.created_ms,
+            jitter_ms=self.jitter_ms,
+            size=self.size,
+            has_aborted=self.has_aborted,
+            log=self.log,
+        )
+        segment._offset_index, segment._time_index = self.offset_index, self.time_index
+        segment._transaction_index = self._transaction_index
+        segment._unsynced_names = self._unsynced_names
+        OPEN_SEGMENTS.forget(self)
+        OPEN_SEGMENTS.add(segment)
+        return segment
+
     def seal(self) -> None:
         """No more appends: write the final time entry and the indexes."""
         if self.size:
