@@ -57,6 +57,11 @@ class SystemClock:
         return asyncio.get_running_loop().call_later(max(delay_ms, 0) / 1000, callback)
 
 
+def stopwatch_us() -> int:
+    """Microseconds from some point on, to measure how long a thing took in reality. Never goes back."""
+    return time.perf_counter_ns() // 1000
+
+
 class Periodic:
     """Work that is done again ``interval_ms`` after it was done, until cancelled."""
 

@@ -1,0 +1,200 @@
+"""The trace: it hangs on the calls of all nodes, writes down each, and tells who follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from broker.clock import Clock, stopwatch_us
+from broker.hooks import Call, CallEvent, Hooks
+from broker.trace.decoding import answer_dict, request_dict
+from broker.trace.exchange import Ends, Exchange, Names, Outcome, no_names
+from broker.trace.facts import transactions_in
+from broker.trace.filters import EVERYTHING, TraceFilter
+from broker.trace.following import Subscription
+from broker.trace.lines import answer_summary, request_summary
+from broker.trace.ring import Ring, TraceLimits
+
+OUTCOMES: Final = {
+    CallEvent.ANSWERED: Outcome.ANSWERED,
+    CallEvent.UNANSWERED: Outcome.UNANSWERED,
+    CallEvent.KEPT_BACK: Outcome.ANSWER_LOST,
+    CallEvent.GONE: Outcome.CONNECTION_GONE,
+}
+
+
+class Trace:
+    """One for all nodes of a broker. Off at first, and then it costs nothing: it does not hang anywhere.
+
+    trace = Trace(hooks, clock)
+    trace.start()
+    ...
+    for exchange in trace.entries(TraceFilter(transactional_id="orders-tx")):
+        print(text_line(exchange))
+    """
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        clock: Clock,
+        limits: TraceLimits | None = None,
+        *,
+        names: Names = no_names,
+        measure_us: Callable[[], int] = stopwatch_us,
+    ) -> None:
+        """``names`` finds topics by id; ``measure_us`` is a stopwatch in microseconds."""
+        self.limits = limits or TraceLimits()
+        self.names = names
+        self._hooks = hooks
+        self._time = _Time(clock, measure_us)
+        self._ring = Ring(self.limits)
+        self._numbered = 0
+        self._followers: list[Subscription] = []
+        self.running = False
+
+    # -- on and off ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Write down every call from now on. What was written before stays. Twice is once."""
+        if not self.running:
+            self.running = True
+            self._hooks.hang_calls(self, first=True)
+
+    def stop(self) -> None:
+        """No further call. Those that are under way are still followed to their end."""
+        if self.running:
+            self.running = False
+            self._hooks.unhang_calls(self)
+
+    def clear(self) -> None:
+        """Forget everything so far. Numbers go on."""
+        self._ring.clear()
+
+    def status(self) -> dict[str, object]:
+        """For people and the control port."""
+        first = self._ring.first
+        return {
+            "running": self.running,
+            "entries": len(self._ring),
+            "bytes": self._ring.bytes,
+            "first": first.number if first else None,
+            "last": self._numbered or None,
+            "pushed_out": self._ring.pushed_out,
+            "followers": len(self._followers),
+            "limits": {
+                "entries": self.limits.entries_max,
+                "bytes": self.limits.bytes_max,
+                "frame_bytes": self.limits.frame_bytes_max,
+            },
+        }
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def entries(
+        self, wanted: TraceFilter = EVERYTHING, *, since: int = 0, limit: int | None = None
+    ) -> list[Exchange]:
+        """In the order of arrival: those after the number ``since``, of these the newest ``limit``."""
+        found = filter(wanted.matches, self._ring.since(since))
+        newest = list(found if limit is None else islice(found, limit))
+        newest.reverse()
+        return newest
+
+    def follow(self, wanted: TraceFilter = EVERYTHING) -> Subscription:
+        """Every exchange from now on, once it is over; one that a rule holds also when it is held.
+
+        It does not start the trace. Close it when you are done (or use it in ``with``).
+        """
+        subscription = Subscription(wanted, self.limits, self._followers.remove)
+        self._followers.append(subscription)
+        return subscription
+
+    # -- what connections tell (`broker.hooks.CallHook`) --------------------------------------------------------
+
+    def wants(self, api_key: int) -> bool:
+        return True
+
+    def arrived(self, call: Call) -> bool:
+        self._numbered += 1
+        context, connection, header = call.context, call.connection, call.header
+        exchange = Exchange(
+            number=self._numbered,
+            node_id=context.node.node_id,
+            connection_id=context.connection_id,
+            ends=Ends(connection.host, connection.port, *connection.address),
+            listener=context.listener.name,
+            api_key=header.api_key,
+            api_version=header.api_version,
+            correlation_id=header.correlation_id,
+            client_id=header.client_id,
+            transactions=transactions_in(header.api_key, call.request),
+            arrived_ms=call.received_ms,
+            arrived_us=self._time.now_us(call.received_ms),
+            request=call.frame,
+            request_bytes=len(call.frame),
+        )
+        if exchange.request_bytes > self.limits.frame_bytes_max:
+            exchange.request_summary = request_summary(request_dict(exchange, self.names))
+            exchange.request = call.frame[: self.limits.frame_bytes_max]
+        self._ring.add(exchange)
+        call.watcher = partial(self._happened, exchange, self._time.measure_us())
+        return True
+
+    def answering(self, call: Call) -> bool:
+        return True
+
+    def _happened(self, exchange: Exchange, began_us: int, call: Call, event: CallEvent) -> None:
+        if event is CallEvent.HANDLED_ALONE:
+            exchange.handled_alone += 1
+            return
+        if event is CallEvent.HELD:
+            exchange.was_held = True
+            # Whoever held it may have answered it in the same breath.
+            if exchange.outcome is not Outcome.IN_PROGRESS:
+                return
+            exchange.outcome = Outcome.HELD
+        else:
+            exchange.outcome = OUTCOMES[event]
+            exchange.answered_ms = self._time.now_ms()
+            exchange.answered_us = self._time.now_us(exchange.answered_ms)
+            exchange.took_us = self._time.measure_us() - began_us
+            if call.answer is not None:
+                self._keep_answer(exchange, call.answer)
+        self._tell(exchange)
+
+    def _keep_answer(self, exchange: Exchange, answer: bytes) -> None:
+        exchange.answer, exchange.answer_bytes = answer, len(answer)
+        if exchange.answer_bytes > self.limits.frame_bytes_max:
+            exchange.answer_summary = answer_summary(answer_dict(exchange, self.names) or {})
+            exchange.answer = answer[: self.limits.frame_bytes_max]
+        self._ring.grow(exchange, len(exchange.answer))
+
+    def _tell(self, exchange: Exchange) -> None:
+        followers: Iterable[Subscription] = self._followers
+        for follower in followers:
+            follower.offer(exchange)
+
+
+class _Time:
+    """The broker's clock to the microsecond: its milliseconds, and a stopwatch for what lies between them."""
+
+    __slots__ = ("_ahead_us", "_clock", "_last_us", "measure_us")
+
+    def __init__(self, clock: Clock, measure_us: Callable[[], int]) -> None:
+        self._clock = clock
+        self.measure_us = measure_us
+        self._ahead_us = 0
+        self._last_us = 0
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def now_us(self, now_ms: int) -> int:
+        """Never goes back, and stays within a millisecond or two of the clock, also when that jumps."""
+        now_us = self.measure_us() + self._ahead_us
+        if not -1000 <= now_us - now_ms * 1000 < 2000:
+            self._ahead_us += now_ms * 1000 - now_us
+            now_us = now_ms * 1000
+        self._last_us = max(self._last_us, now_us)
+        return self._last_us
