@@ -258,6 +258,27 @@ class TransactionCoordinator:
         else:
             self._prepare(home, entry, decision, done)
 
+    # -- what administrators ask (KIP-664) ----------------------------------------------------------------------
+
+    def find(self, transactional_id: str) -> Entry | ErrorCode:
+        """What is known of an id; TRANSACTIONAL_ID_NOT_FOUND, or why this node cannot say."""
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            return found
+        return found[1] or ErrorCode.transactional_id_not_found
+
+    def all_entries(self) -> list[Entry] | ErrorCode:
+        """Every id whose partition is led here; an error while one of these is being read."""
+        topic = self._metadata.topic(TRANSACTION_STATE)
+        entries: list[Entry] = []
+        for state in topic.partitions if topic is not None else ():
+            home = self._home(state.index)
+            if home is ErrorCode.coordinator_load_in_progress:
+                return home
+            if isinstance(home, Home):
+                entries.extend(home.entries.values())
+        return entries
+
     # -- running decisions --------------------------------------------------------------------------------------
 
     @property
@@ -315,6 +336,7 @@ class TransactionCoordinator:
     def _begin_completion(home: Home, entry: Entry) -> Completion:
         """From here until CompleteX is committed the id answers CONCURRENT_TRANSACTIONS."""
         completion = completion_of(home, entry)
+        entry.remaining = completion.remaining
         entry.pending = State.COMPLETE_COMMIT if completion.marker.committed else State.COMPLETE_ABORT
         return completion
 

@@ -5,14 +5,14 @@ The memory is a view of the log: it is built by reading it and changes only afte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from broker.append_errors import CLIENT_ERRORS
 from broker.logging import get_logger
 from broker.partition import Partition
 from broker.transactions.records import from_value, state_batch, tombstone_batch
-from broker.transactions.state import State, Transaction
+from broker.transactions.state import State, TopicPartition, Transaction
 from protocol.errors import ErrorCode
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 
@@ -33,6 +33,13 @@ class Entry:
     pending: State | None = None
     failed_fence: bool = False
     """A fence could not be written: the epoch is bumped in memory already and must not be bumped twice."""
+    remaining: Collection[TopicPartition] | None = None
+    """While the transaction ends: the partitions that have no marker yet."""
+
+    @property
+    def unmarked(self) -> Collection[TopicPartition]:
+        """The partitions of the transaction whose verdict is still to come."""
+        return self.txn.partitions if self.remaining is None else self.remaining
 
 
 @dataclass(slots=True)
@@ -52,7 +59,7 @@ class Home:
 
     def install(self, entry: Entry, txn: Transaction) -> None:
         """The append is committed: this is the state now."""
-        entry.txn = txn
+        entry.txn, entry.remaining = txn, None
         if txn.state is State.ONGOING:
             self.open_ids.add(txn.transactional_id)
         else:

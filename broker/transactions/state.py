@@ -38,6 +38,14 @@ class State(IntEnum):
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
 
+    @property
+    def wire_name(self) -> str:
+        """As the inspecting APIs spell it: ``PrepareCommit``."""
+        return self.name.title().replace("_", "")
+
+
+NAMED_STATES = frozenset(state.wire_name for state in State)
+"""All that somebody may ask for by name (KIP-664)."""
 
 PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 SETTLED = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)

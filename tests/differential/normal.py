@@ -47,6 +47,11 @@ class Normal:
             return body | {"topics": [t for t in body["topics"] if self._own(t["name"])]}
         if api == "list_groups":
             return body | {"groups": [g for g in body["groups"] if g["group_id"].startswith(self.prefix)]}
+        if api == "list_transactions":
+            mine = [
+                row for row in body["transaction_states"] if row["transactional_id"].startswith(self.prefix)
+            ]
+            return body | {"transaction_states": mine}
         return body
 
     def _own(self, name: str | None) -> bool:
@@ -77,6 +82,8 @@ class Normal:
             }
         if sort and field not in ORDERED_LISTS and values and isinstance(values[0], dict):
             values = sorted(values, key=self._sort_key)
+        if sort and field == "partitions" and all(isinstance(v, int) for v in values):
+            values = sorted(values)
         return [self.value(v, field, sort) for v in values]
 
     def _sort_key(self, value: dict[str, Any]) -> tuple[Any, ...]:

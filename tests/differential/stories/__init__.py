@@ -8,6 +8,7 @@ from tests.differential.stories import end_txn as end_txn
 from tests.differential.stories import feature_level as feature_level
 from tests.differential.stories import fetch as fetch
 from tests.differential.stories import groups as groups
+from tests.differential.stories import inspection as inspection
 from tests.differential.stories import isolation as isolation
 from tests.differential.stories import offsets as offsets
 from tests.differential.stories import produce as produce

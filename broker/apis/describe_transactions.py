@@ -1,0 +1,60 @@
+"""DescribeTransactions: where the transactions of some ids stand, from their coordinator (KIP-664).
+
+The partitions are those that still wait for their marker, so the list grows while the transaction is open and shrinks
+while it ends: ``kafka-transactions.sh find-hanging`` tells by it who will still be repaired without help.
+"""
+
+from __future__ import annotations
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.transactions.home import Entry
+from protocol.errors import ErrorCode
+from protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+@api(key=65, versions=range(1))
+def describe_transactions(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(each, context) for each in request.transactional_ids]
+    )
+
+
+def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
+    if not context.authorize("DESCRIBE", "TRANSACTIONAL_ID", transactional_id):
+        found: Entry | ErrorCode = ErrorCode.transactional_id_authorization_failed
+    elif not transactional_id:
+        found = ErrorCode.invalid_request
+    else:
+        found = context.node.transactions.find(transactional_id)
+    if isinstance(found, ErrorCode):
+        return TransactionState(error_code=found, transactional_id=transactional_id)
+    txn = found.txn
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=txn.state.wire_name,
+        transaction_timeout_ms=txn.timeout_ms,
+        transaction_start_time_ms=txn.start_ms,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.epoch,
+        topics=_topics(found, context),
+    )
+
+
+def _topics(entry: Entry, context: RequestContext) -> list[TopicData]:
+    """By topic, and only those that the caller may know of."""
+    by_topic: dict[str, list[int]] = {}
+    for name, index in sorted(entry.unmarked):
+        by_topic.setdefault(name, []).append(index)
+    return [
+        TopicData(topic=name, partitions=indexes)
+        for name, indexes in by_topic.items()
+        if context.authorize("DESCRIBE", "TOPIC", name)
+    ]

@@ -1,0 +1,162 @@
+"""ListTransactions: the ids of this coordinator, and the filters of the three versions."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.apis.list_transactions import list_transactions
+from protocol.errors import ErrorCode
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tests.support.world import OTHER_NODE_ID, TRANSACTION_STATE, World
+
+OK = ErrorCode.none
+
+
+@pytest.fixture
+def world(tmp_path: Path):
+    """`idle` has never begun; `slow` is open for a minute, `quick` for a second; `done` has committed."""
+    world = World(tmp_path)
+    world.create("t")
+    world.init("idle")
+    world.add("slow", *world.init("slow"), ("t", 0))
+    world.clock.advance(59_000)
+    done = world.init("done")
+    world.add("done", *done, ("t", 0))
+    world.end("done", *done, committed=True)
+    world.add("quick", *world.init("quick"), ("t", 0))
+    world.clock.advance(1_000)
+    yield world
+    world.abandon()
+
+
+def ask(world: World, context: Any = None, **filters: Any) -> ListTransactionsResponse:
+    return list_transactions(ListTransactionsRequest(**filters), context or world.context(2))
+
+
+def names(world: World, **filters: Any) -> set[str]:
+    answer = ask(world, **filters)
+    assert answer.error_code == OK
+    return {state.transactional_id for state in answer.transaction_states}
+
+
+def test_everybody_with_producer_id_and_state(world):
+    listed = {
+        state.transactional_id: (state.producer_id, state.transaction_state)
+        for state in ask(world).transaction_states
+    }
+    ids = {name: world.memory(name).producer_id for name in ("idle", "slow", "done", "quick")}
+    assert listed == {
+        "idle": (ids["idle"], "Empty"),
+        "slow": (ids["slow"], "Ongoing"),
+        "done": (ids["done"], "CompleteCommit"),
+        "quick": (ids["quick"], "Ongoing"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("states", "found", "unknown"),
+    [
+        (["Ongoing"], {"slow", "quick"}, []),
+        (["Empty", "CompleteCommit"], {"idle", "done"}, []),
+        (["PrepareEpochFence", "Dead"], set(), []),
+        (["Ongoing", "Nonsense", "ongoing"], {"slow", "quick"}, ["Nonsense", "ongoing"]),
+        (["Nonsense", "Nonsense"], set(), ["Nonsense"]),
+    ],
+)
+def test_by_state(world, states, found, unknown):
+    answer = ask(world, state_filters=states)
+    assert {state.transactional_id for state in answer.transaction_states} == found
+    assert list(answer.unknown_state_filters) == unknown
+
+
+def test_by_producer_id(world):
+    wanted = world.memory("slow").producer_id
+    assert names(world, producer_id_filters=[wanted, 999_999]) == {"slow"}
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "found"),
+    [
+        (-1, {"idle", "slow", "done", "quick"}),
+        # An id that has no transaction began in -1, as Kafka counts.
+        (0, {"idle", "slow", "done", "quick"}),
+        (999, {"idle", "slow", "done", "quick"}),
+        (1_000, {"idle", "slow"}),
+        (60_000, {"idle"}),
+        (2**62, set()),
+    ],
+)
+def test_by_duration(world, duration_ms, found):
+    assert names(world, duration_filter=duration_ms) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (None, {"idle", "slow", "done", "quick"}),
+        ("", {"idle", "slow", "done", "quick"}),
+        ("slow", {"slow"}),
+        ("slo", set()),
+        (".*o.*", {"slow", "done"}),
+        ("(?i)SLOW|DONE", {"slow", "done"}),
+        (r"\p{Ll}{4}", {"idle", "slow", "done"}),
+        (r"\Qslow\E", {"slow"}),
+    ],
+)
+def test_by_pattern_the_whole_id_must_match(world, pattern, found):
+    assert names(world, transactional_id_pattern=pattern) == found
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{1001}", "a++", r"(a)\1", "(?=a)", "[z-a]"])
+def test_a_pattern_that_re2_does_not_take(world, pattern):
+    answer = ask(world, transactional_id_pattern=pattern, state_filters=["Nonsense"])
+    assert answer.error_code == ErrorCode.invalid_regular_expression
+    assert (list(answer.unknown_state_filters), list(answer.transaction_states)) == ([], [])
+
+
+def test_no_pattern_keeps_the_broker_busy(world):
+    name = "a" * 2_000 + "!"
+    world.init(name)
+    began = time.perf_counter()
+    assert names(world, transactional_id_pattern="(a|a?)+(a*)*b") == set()
+    assert time.perf_counter() - began < 1.0
+
+
+def test_filters_are_joined_by_and(world):
+    filters = {"state_filters": ["Ongoing"], "duration_filter": 1_000}
+    assert names(world, **filters) == {"slow"}
+    assert names(world, **filters, transactional_id_pattern="q.*") == set()
+
+
+def test_only_what_is_coordinated_here(world):
+    for state in list(world.cluster.topics[TRANSACTION_STATE].partitions):
+        world.cluster.move(TRANSACTION_STATE, state.index, OTHER_NODE_ID)
+    assert names(world) == set()
+
+
+def test_nothing_is_told_while_a_partition_is_being_read(world, monkeypatch):
+    home_of = world.node.transactions._home
+    loading = ErrorCode.coordinator_load_in_progress
+    monkeypatch.setattr(
+        world.node.transactions, "_home", lambda index: loading if index == 2 else home_of(index)
+    )
+    answer = ask(world)
+    assert (answer.error_code, list(answer.transaction_states)) == (loading, [])
+
+
+def test_before_anybody_has_begun(tmp_path):
+    world = World(tmp_path)
+    del world.cluster.topics[TRANSACTION_STATE]
+    assert names(world) == set()
+    world.abandon()
+
+
+def test_only_ids_that_the_caller_may_describe(world, monkeypatch):
+    context = world.context(2)
+    monkeypatch.setattr(type(context), "authorize", lambda self, *what: what[2] != "slow")
+    listed = {state.transactional_id for state in ask(world, context).transaction_states}
+    assert listed == {"idle", "done", "quick"}
