@@ -1,0 +1,194 @@
+"""Nodes that come and go in one process, seen by their clients and in the metadata."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from broker.cluster import Cluster, NoSuchNode, StartError
+from broker.options import parse
+from broker.runtime import State
+
+
+@asynccontextmanager
+async def running(data_dir: Path, *arguments: str, nodes: int = 3) -> AsyncIterator[Cluster]:
+    cluster = Cluster(
+        parse(["--nodes", str(nodes), "--port", "0", "--data-dir", str(data_dir), *arguments], {})
+    )
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def bootstrap(cluster: Cluster) -> str:
+    return ",".join(f"127.0.0.1:{node.listeners[0].port}" for node in cluster.nodes.values())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never came to that")
+
+
+def leaders(cluster: Cluster, topic: str) -> list[int]:
+    return [state.leader for state in cluster.metadata.topics[topic].partitions]
+
+
+async def test_leaders_are_spread_and_every_node_serves_its_own(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:6") as cluster:
+        assert sorted(leaders(cluster, "orders")) == [1, 1, 2, 2, 3, 3]
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap(cluster), acks="all") as producer:
+            for partition in range(6):
+                await producer.send_and_wait("orders", b"x", partition=partition)
+        for partition, leader in enumerate(leaders(cluster, "orders")):
+            assert (tmp_path / f"node-{leader}" / f"orders-{partition}").is_dir()
+
+
+async def test_directories_of_all_nodes_belong_to_one_cluster(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    said = [(tmp_path / f"node-{n}" / "meta.properties").read_text() for n in (1, 2, 3)]
+    assert len({line for text in said for line in text.splitlines() if line.startswith("cluster.id")}) == 1
+    (tmp_path / "node-2" / "meta.properties").write_text(said[1].replace("cluster.id=", "cluster.id=x"))
+    with pytest.raises(StartError, match="node-2 belongs to cluster x"):
+        async with running(tmp_path):
+            pass
+
+
+async def test_a_killed_node_is_fenced_and_leads_again_what_only_it_can_lead(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:3") as cluster:
+        before = leaders(cluster, "orders")
+        epochs = [state.leader_epoch for state in cluster.metadata.topics["orders"].partitions]
+        cluster.kill_node(2)
+        assert cluster.running(2) is None
+        await until(lambda: cluster.metadata.brokers[2].fenced)
+        assert leaders(cluster, "orders") == [-1 if leader == 2 else leader for leader in before]
+
+        await cluster.start_node(2)
+        assert not cluster.metadata.brokers[2].fenced
+        assert leaders(cluster, "orders") == before
+        after = [state.leader_epoch for state in cluster.metadata.topics["orders"].partitions]
+        assert [new > old for new, old in zip(after, epochs, strict=True)] == [
+            leader == 2 for leader in before
+        ]
+
+
+async def test_a_killed_node_comes_back_on_its_port_with_what_was_written(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:3") as cluster:
+        ports = [node.listeners[0].port for node in cluster.nodes.values()]
+        partition = leaders(cluster, "orders").index(2)
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap(cluster), acks="all") as producer:
+            await producer.send_and_wait("orders", b"before", partition=partition)
+            cluster.kill_node(2)
+            await cluster.start_node(2)
+            assert [node.listeners[0].port for node in cluster.nodes.values()] == ports
+            result = await producer.send_and_wait("orders", b"after", partition=partition)
+        assert result.offset == 1
+
+
+async def test_peers_of_a_killed_node_see_a_reset(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        reader, writer = await asyncio.open_connection("127.0.0.1", cluster.nodes[3].listeners[0].port)
+        await until(lambda: len(cluster.nodes[3].connections) == 1)
+        cluster.kill_node(3)
+        with pytest.raises(ConnectionResetError):
+            await reader.read(1)
+        writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", cluster.nodes[3].listeners[0].port)
+
+
+async def test_a_kill_writes_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:3") as cluster:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap(cluster), acks="all") as producer:
+            for partition in range(3):
+                await producer.send_and_wait("orders", b"x", partition=partition)
+        directory = tmp_path / "node-2"
+        before = _contents(directory)
+        cluster.kill_node(2)
+        await until(lambda: cluster.metadata.brokers[2].fenced)
+        await asyncio.sleep(0.05)
+        assert _contents(directory) == before
+        assert not (directory / ".kafka_cleanshutdown").exists()
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    """But for the metadata: its log is the controller's, not the broker's."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and "__cluster_metadata" not in str(path)
+    }
+
+
+async def test_a_node_that_stops_hands_over_and_leaves_complete_files(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:3") as cluster:
+        await cluster.stop_node(2)
+        assert cluster.nodes[2].state is State.STOPPED
+        assert (tmp_path / "node-2" / ".kafka_cleanshutdown").exists()
+        assert cluster.metadata.brokers[2].fenced
+        await cluster.start_node(2)
+        assert 2 in leaders(cluster, "orders")
+
+
+async def test_clients_create_topics_while_a_node_is_away(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        cluster.kill_node(3)
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap(cluster))
+        await admin.start()
+        try:
+            await until(lambda: cluster.metadata.brokers[3].fenced)
+            await admin.create_topics([NewTopic("late", 4, 2)])
+        finally:
+            await admin.close()
+        assert {node for state in cluster.metadata.topics["late"].partitions for node in state.replicas} == {
+            1,
+            2,
+        }
+
+
+async def test_the_first_node_may_be_killed_like_any_other(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:3") as cluster:
+        cluster.kill_node(1)
+        await until(lambda: cluster.metadata.brokers[1].fenced)
+        await cluster.start_node(1)
+        assert sorted(leaders(cluster, "orders")) == [1, 2, 3]
+
+
+async def test_what_a_node_does_not_do_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        with pytest.raises(NoSuchNode, match="there is no node 7: this cluster has 1, 2, 3"):
+            cluster.kill_node(7)
+        with pytest.raises(NoSuchNode, match="node 1 is running, not stopped or killed"):
+            await cluster.start_node(1)
+        cluster.kill_node(1)
+        with pytest.raises(NoSuchNode, match="node 1 is killed, not running"):
+            cluster.kill_node(1)
+
+
+async def test_producer_ids_of_nodes_never_meet(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        given = []
+        for _ in range(1100):
+            for node_id in (1, 2, 3):
+                allocated = cluster.metadata.allocate_producer_id(node_id)
+                given.append(allocated if isinstance(allocated, int) else await allocated)
+        assert len(set(given)) == len(given)
+
+
+async def test_a_cluster_starts_again_as_it_was(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:6") as cluster:
+        before, identity = leaders(cluster, "orders"), cluster.metadata.cluster_id
+    async with running(tmp_path) as cluster:
+        assert (leaders(cluster, "orders"), cluster.metadata.cluster_id) == (before, identity)
+        assert all(node.node.replicas.directory.was_clean for node in cluster.nodes.values())

@@ -1,0 +1,218 @@
+"""Who leads when brokers come, go or fall behind; and how a partition moves. Tables over images, without a file."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from broker.metadata.creation import Refused
+from broker.metadata.elections import (
+    Election,
+    record_for_election,
+    record_for_isr,
+    record_for_reassignment,
+    records_for_balance,
+    records_for_losing,
+    records_for_return,
+)
+from broker.metadata.image import Broker, Changes, Image, PartitionState, Topic
+from protocol.errors import ErrorCode
+from protocol.records.cluster_metadata import MetadataRecord
+
+T = uuid.UUID(int=77)
+
+
+def image(
+    replicas: Sequence[int] = (1, 2, 3),
+    isr: Sequence[int] | None = None,
+    leader: int = 1,
+    *,
+    fenced: Iterable[int] = (),
+    nodes: int = 4,
+) -> Image:
+    made = Image()
+    for node_id in range(1, nodes + 1):
+        made.brokers[node_id] = Broker(
+            node_id,
+            node_id,
+            uuid.UUID(int=node_id),
+            fenced=node_id in fenced,
+            log_dirs=(uuid.UUID(int=node_id),),
+        )
+    state = PartitionState(0, tuple(replicas), tuple(replicas if isr is None else isr), leader, 5, 9)
+    state.directories = tuple(uuid.UUID(int=one) for one in replicas)
+    made.topics["t"] = made.topics_by_id[T] = Topic("t", T, [state])
+    return made
+
+
+def state(of: Image) -> PartitionState:
+    return of.topics["t"].partitions[0]
+
+
+def apply(to: Image, records: Iterable[MetadataRecord | None]) -> PartitionState:
+    for record in list(records):
+        assert record is not None
+        to.apply(record, Changes())
+    return state(to)
+
+
+def never(topic: Topic) -> bool:
+    return False
+
+
+def always(topic: Topic) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("before", "lost", "leader", "isr", "epoch"),
+    [
+        (image(), 1, 2, (2, 3), 6),
+        (image(isr=(1, 3)), 1, 3, (3,), 6),
+        (image(), 3, 1, (1, 2), 5),  # a follower: nobody is elected
+        (image(fenced=[2]), 1, 3, (2, 3), 6),  # in sync on paper only
+        (image(isr=(1,)), 1, -1, (1,), 6),  # the last one stays in the list, and is waited for
+        (image((4,), leader=4), 1, 4, (4,), 5),  # not concerned
+    ],
+)
+def test_a_broker_is_lost(before: Image, lost: int, leader: int, isr: tuple[int, ...], epoch: int) -> None:
+    after = apply(before, records_for_losing(before, lost, never))
+    assert (after.leader, after.isr, after.leader_epoch) == (leader, isr, epoch)
+
+
+def test_an_unclean_election_makes_the_new_leader_the_only_one_in_sync() -> None:
+    before = image(isr=(1,))
+    after = apply(before, records_for_losing(before, 1, always))
+    assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), 1)
+    recovered = apply(before, [record_for_isr(before, before.topics["t"], after, 6, [2])])
+    assert recovered.leader_recovery_state == 0
+
+
+def test_who_was_the_last_in_sync_leads_when_it_is_back() -> None:
+    alone = image(isr=(1,), leader=-1, fenced=[1])
+    after = apply(alone, records_for_return(alone, 1, never))
+    assert (after.leader, after.isr, after.leader_epoch) == (1, (1,), 6)
+
+
+def test_who_was_not_in_sync_does_not_lead_when_it_is_back() -> None:
+    alone = image(isr=(1,), leader=-1, fenced=[1, 2])
+    assert list(records_for_return(alone, 2, never)) == []
+    after = apply(alone, records_for_return(alone, 2, always))
+    assert (after.leader, after.isr) == (2, (2,))
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "outcome"),
+    [
+        (image(leader=2), Election.PREFERRED, 1),
+        (image(), Election.PREFERRED, ErrorCode.election_not_needed),
+        (image(leader=2, isr=(2, 3)), Election.PREFERRED, ErrorCode.preferred_leader_not_available),
+        (image(leader=2, fenced=[1]), Election.PREFERRED, ErrorCode.preferred_leader_not_available),
+        (image(), Election.UNCLEAN, ErrorCode.election_not_needed),
+        (image(leader=-1, isr=(1,), fenced=[1]), Election.UNCLEAN, 2),
+        (
+            image(leader=-1, isr=(1,), fenced=[1, 2, 3]),
+            Election.UNCLEAN,
+            ErrorCode.eligible_leaders_not_available,
+        ),
+    ],
+)
+def test_elections_that_somebody_asks_for(before: Image, kind: Election, outcome: int | ErrorCode) -> None:
+    if isinstance(outcome, ErrorCode):
+        with pytest.raises(Refused) as refused:
+            record_for_election(before, before.topics["t"], state(before), kind)
+        assert refused.value.error is outcome
+    else:
+        after = apply(before, [record_for_election(before, before.topics["t"], state(before), kind)])
+        assert (after.leader, after.leader_epoch) == (outcome, 6)
+
+
+def test_leadership_goes_back_only_to_preferred_leaders_that_can_have_it() -> None:
+    before = image(leader=3)
+    assert apply(before, records_for_balance(before)).leader == 1
+    for kept in (image(), image(leader=3, isr=(3,)), image(leader=3, fenced=[1]), image(leader=-1)):
+        assert list(records_for_balance(kept)) == []
+
+
+def test_a_leader_says_who_is_in_sync() -> None:
+    before = image()
+    topic = before.topics["t"]
+    assert record_for_isr(before, topic, state(before), 5, [3, 2, 1]) is None
+    after = apply(before, [record_for_isr(before, topic, state(before), 5, [1, 2])])
+    assert (after.isr, after.leader_epoch, after.partition_epoch) == ((1, 2), 5, 10)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "isr", "error"),
+    [
+        (4, [1], ErrorCode.fenced_leader_epoch),
+        (5, [1, 4], ErrorCode.ineligible_replica),  # no replica
+        (5, [1, 3], ErrorCode.ineligible_replica),  # away
+        (5, [2], ErrorCode.ineligible_replica),  # without the leader itself
+    ],
+)
+def test_who_may_not_be_in_sync(epoch: int, isr: list[int], error: ErrorCode) -> None:
+    before = image(fenced=[3])
+    with pytest.raises(Refused) as refused:
+        record_for_isr(before, before.topics["t"], state(before), epoch, isr)
+    assert refused.value.error is error
+
+
+# -- moving -----------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_moves_by_growing_first() -> None:
+    before = image((1, 2))
+    topic = before.topics["t"]
+    moving = apply(before, [record_for_reassignment(before, topic, state(before), [3, 4])])
+    assert (moving.replicas, moving.adding_replicas, moving.removing_replicas) == (
+        (3, 4, 1, 2),
+        (3, 4),
+        (1, 2),
+    )
+    assert (moving.leader, moving.isr, len(moving.directories)) == (1, (1, 2), 4)
+
+    half = apply(before, [record_for_isr(before, topic, moving, 5, [1, 2, 3])])
+    assert half.adding_replicas == (3, 4)
+    done = apply(before, [record_for_isr(before, topic, half, 5, [1, 2, 3, 4])])
+    assert (done.replicas, done.isr, done.leader) == ((3, 4), (3, 4), 3)
+    assert (done.adding_replicas, done.removing_replicas, done.leader_epoch) == ((), (), 6)
+    assert done.directories == (uuid.UUID(int=3), uuid.UUID(int=4))
+
+
+def test_a_move_is_given_up() -> None:
+    before = image((1, 2))
+    topic = before.topics["t"]
+    moving = apply(before, [record_for_reassignment(before, topic, state(before), [2, 3])])
+    back = apply(before, [record_for_reassignment(before, topic, moving, None)])
+    assert (set(back.replicas), back.adding_replicas, back.removing_replicas) == ({1, 2}, (), ())
+    with pytest.raises(Refused) as refused:
+        record_for_reassignment(before, topic, back, None)
+    assert refused.value.error is ErrorCode.no_reassignment_in_progress
+
+
+def test_what_is_there_already_needs_no_move() -> None:
+    before = image((1, 2))
+    assert record_for_reassignment(before, before.topics["t"], state(before), [1, 2]) is None
+
+
+def test_another_order_is_done_at_once() -> None:
+    before = image((1, 2))
+    after = apply(before, [record_for_reassignment(before, before.topics["t"], state(before), [2, 1])])
+    assert (after.replicas, after.leader, after.adding_replicas) == ((2, 1), 1, ())
+
+
+def test_fewer_replicas_are_fewer_at_once() -> None:
+    before = image((1, 2, 3))
+    after = apply(before, [record_for_reassignment(before, before.topics["t"], state(before), [2])])
+    assert (after.replicas, after.isr, after.leader) == ((2,), (2,), 2)
+
+
+@pytest.mark.parametrize("target", [[], [1, 1], [9]])
+def test_targets_that_cannot_be(target: list[int]) -> None:
+    before = image((1, 2))
+    with pytest.raises(Refused) as refused:
+        record_for_reassignment(before, before.topics["t"], state(before), target)
+    assert refused.value.error is ErrorCode.invalid_replica_assignment
