@@ -30,6 +30,7 @@ from broker.hooks import Hooks
 from broker.logging import get_logger
 from broker.loop_lag import LoopLag
 from broker.metadata import ClusterMetadata, NewTopic, Refused
+from broker.metadata.copies import copy_metadata
 from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import WrongDirectory, identify, new_id
 from broker.metadata.framing import CorruptMetadata
@@ -144,6 +145,7 @@ class Cluster:
             self._take(each)
         self.metadata = self._opened = self._open_metadata()
         for runtime in self.nodes.values():
+            copy_metadata(self.first.data_dir, runtime.data_dir)
             runtime.open(self.metadata)
         for runtime in self.nodes.values():
             runtime.coordinate()
@@ -161,6 +163,7 @@ class Cluster:
             random=self.random,
             hooks=self.hooks,
             peer_replicas=self._replicas_of,
+            on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,
         )
         self.nodes[config.node_id] = runtime
         runtime.take()
@@ -259,6 +262,7 @@ class Cluster:
         await self.metadata.hand_over(node_id)
         clean = await runtime.quiesce()
         await self._lose(node_id)
+        copy_metadata(self.first.data_dir, runtime.data_dir)
         runtime.release(clean=clean)
 
     async def start_node(self, node_id: int) -> None:
@@ -287,6 +291,21 @@ class Cluster:
             wanted = " or ".join(state.value for state in states)
             raise NoSuchNode(f"node {node_id} is {runtime.state.value}, not {wanted}")
         return runtime
+
+    def _on_failed_replica(self, node_id: int, topic: str, index: int) -> None:
+        self._run(self._lose_replica(node_id, topic, index))
+
+    async def _lose_replica(self, node_id: int, topic: str, index: int) -> None:
+        try:
+            await self.metadata.lose_replica(topic, index, node_id)
+        except Refused as refusal:
+            log.error(
+                "the loss of a replica is not in the metadata",
+                node_id=node_id,
+                topic=topic,
+                partition=index,
+                reason=str(refusal),
+            )
 
     async def _lose(self, node_id: int) -> None:
         try:
@@ -327,6 +346,7 @@ class Cluster:
         await self.metadata.leave()
         await self.metadata.close()
         for runtime in running:
+            copy_metadata(self.first.data_dir, runtime.data_dir)
             runtime.release(clean=clean[runtime.node_id])
         self._remove_temporary()
 

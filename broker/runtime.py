@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from broker.api import discover
 from broker.clock import Clock
+from broker.failover import Failover
 from broker.fetch_sessions import FetchSessions
 from broker.groups.coordinator import GroupCoordinator
 from broker.hooks import Hooks
@@ -65,6 +67,7 @@ class NodeRuntime:
         random: Random,
         hooks: Hooks,
         peer_replicas: Callable[[int], Replicas | None],
+        on_failed_replica: Callable[[int, str, int], None] | None = None,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
@@ -75,6 +78,7 @@ class NodeRuntime:
         self._random = random
         self._hooks = hooks
         self._peer_replicas = peer_replicas
+        self._on_failed_replica = on_failed_replica
         self._directory: LogDirectory | None = None
         self._server = Server(config.socket_listen_backlog_size)
 
@@ -118,6 +122,8 @@ class NodeRuntime:
         replicas.add_upkeep(Retention(config, clock, replicas))
         if config.log_cleaner_enable:
             replicas.add_upkeep(Compaction(directory, config, clock, replicas.in_background))
+        if self._on_failed_replica is not None:
+            replicas.add_upkeep(Failover(partial(self._on_failed_replica, config.node_id)))
         groups = GroupCoordinator(config, clock, metadata, replicas)
         transactions = TransactionCoordinator(config, clock, metadata, replicas, groups)
         return Node(

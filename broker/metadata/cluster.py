@@ -33,6 +33,7 @@ from broker.metadata.creation import (
 from broker.metadata.elections import (
     Election,
     record_for_election,
+    record_for_failed_replica,
     record_for_isr,
     record_for_reassignment,
     records_for_balance,
@@ -341,6 +342,14 @@ class ClusterMetadata:
             topic,
             index,
             lambda known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
+        )
+
+    async def lose_replica(self, topic: str, index: int, node_id: int) -> None:
+        """The files of a replica failed: another one leads, if any is in sync."""
+        await self._change_partition(
+            topic,
+            index,
+            lambda known, state: record_for_failed_replica(self._image, known, state, node_id),
         )
 
     async def elect(self, topic: str, index: int, kind: Election) -> None:

@@ -38,14 +38,28 @@ def records_for_losing(image: Image, node_id: int, allows_unclean: AllowsUnclean
     live = live_brokers(image) - {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
-            if node_id not in state.isr and state.leader != node_id:
-                continue
-            isr = tuple(one for one in state.isr if one != node_id) or state.isr
-            if state.leader != node_id:
-                if isr != state.isr:
-                    yield _change(topic, state, isr=isr)
-                continue
-            yield _new_leader(topic, state, isr, live, unclean=allows_unclean(topic))
+            record = _without(topic, state, node_id, live, unclean=allows_unclean(topic))
+            if record is not None:
+                yield record
+
+
+def record_for_failed_replica(
+    image: Image, topic: Topic, state: PartitionState, node_id: int
+) -> MetadataRecord | None:
+    """The files of one replica cannot be used any more (KIP-858): its broker is no use for this partition only."""
+    return _without(topic, state, node_id, live_brokers(image) - {node_id}, unclean=False)
+
+
+def _without(
+    topic: Topic, state: PartitionState, node_id: int, live: Collection[int], *, unclean: bool
+) -> MetadataRecord | None:
+    """What changes for a partition when this broker can do nothing for it; None if that is nothing."""
+    if node_id not in state.isr and state.leader != node_id:
+        return None
+    isr = tuple(one for one in state.isr if one != node_id) or state.isr
+    if state.leader == node_id:
+        return _new_leader(topic, state, isr, live, unclean=unclean)
+    return None if isr == state.isr else _change(topic, state, isr=isr)
 
 
 def records_for_return(image: Image, node_id: int, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:

@@ -192,3 +192,10 @@ async def test_a_cluster_starts_again_as_it_was(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         assert (leaders(cluster, "orders"), cluster.metadata.cluster_id) == (before, identity)
         assert all(node.node.replicas.directory.was_clean for node in cluster.nodes.values())
+
+
+async def test_every_directory_is_complete(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:3"):
+        pass
+    logs = [tmp_path / f"node-{n}" / "__cluster_metadata-0" / f"{0:020d}.log" for n in (1, 2, 3)]
+    assert len({path.read_bytes() for path in logs}) == 1

@@ -1,0 +1,35 @@
+"""The metadata log in the directories of the nodes that are not the controller.
+
+On Kafka every broker follows the controller's log and keeps a copy of it. Here all nodes see one image; the copy is made
+when a node starts and when it stops, so that each directory is complete for Kafka's tools, and for Kafka itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from broker.logging import get_logger
+from broker.metadata.files import LOG_DIRECTORY
+
+log = get_logger()
+
+
+def copy_metadata(source: Path, target: Path) -> None:
+    """Bring the copy in log directory ``target`` up to date. What fails is a line in the log: nobody here reads it."""
+    if source == target:
+        return
+    copy = target / LOG_DIRECTORY
+    try:
+        copy.mkdir(exist_ok=True)
+        files = {path.name: path for path in (source / LOG_DIRECTORY).iterdir() if path.is_file()}
+        for path in copy.iterdir():
+            if path.name not in files:
+                path.unlink()
+        for name, path in files.items():
+            # Written beside and renamed: a copy is of this moment or of the last one.
+            shutil.copyfile(path, copy / f"{name}.part")
+            os.replace(copy / f"{name}.part", copy / name)
+    except OSError as error:
+        log.warning("copy of the metadata not made", directory=str(copy), reason=str(error))
