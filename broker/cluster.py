@@ -341,13 +341,13 @@ class Cluster:
         if self._background:
             await asyncio.wait(self._background)
         running = [each for each in self.nodes.values() if each.state is State.RUNNING]
-        clean = {runtime.node_id: await runtime.quiesce() for runtime in running}
+        clean = await asyncio.gather(*(runtime.quiesce() for runtime in running))
         self.lag.stop()
         await self.metadata.leave()
         await self.metadata.close()
-        for runtime in running:
+        for runtime, complete in zip(running, clean, strict=True):
             copy_metadata(self.first.data_dir, runtime.data_dir)
-            runtime.release(clean=clean[runtime.node_id])
+            runtime.release(clean=complete)
         self._remove_temporary()
 
     def _abandon(self) -> None:

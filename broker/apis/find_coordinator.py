@@ -101,8 +101,12 @@ def _find(context: RequestContext, kind: _Kind | None, key: str) -> _Found:
 
 def _leader(context: RequestContext, topic: Topic, key: str) -> Address | None:
     partition = topic.partition(partition_for(key, len(topic.partitions)))
-    if partition is None or context.node.replicas.is_offline(topic.name, partition.index):
+    if partition is None:
         return None
+    if partition.leader == context.node.node_id and context.node.replicas.is_offline(
+        topic.name, partition.index
+    ):
+        return None  # another node's files are for the metadata to say
     return address_of(context, partition.leader)
 
 
