@@ -20,7 +20,7 @@ class TraceLimits:
     entries_max: int = 50_000
     bytes_max: int = 64 * 1024 * 1024
     """Of all exchanges in the ring, their frames and ``EXCHANGE_BYTES`` for each."""
-    frame_bytes_max: int = 64 * 1024
+    frame_bytes_max: int = 1024 * 1024
     """Of one request, and of one answer: what is larger is cut, and marked."""
     follow_entries_max: int = 1000
     """Of exchanges that wait for one follower; what comes while so many wait is dropped, and counted."""
