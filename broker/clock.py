@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Protocol
 
@@ -46,8 +46,32 @@ class Clock(Protocol):
         """Run ``callback`` on the loop once ``delay_ms`` have passed."""
         ...
 
+    def now_for(self, written_ms: int, domain: Domain) -> int:
+        """Now, for whoever counts how long ago something was written: ``written_ms`` and what has passed since then.
 
-class SystemClock:
+        Not always the same as ``now_ms(domain)``: what is written has the time of the domain that is furthest ahead.
+        """
+        ...
+
+    def wait_for(self, work: Awaitable[object]) -> None:
+        """Time that is moved on stands still until this work, which is under way in a thread, is done."""
+        ...
+
+
+class Unmoved:
+    """What is the same for all clocks that nobody moves on."""
+
+    def now_ms(self, domain: Domain | None = None) -> int:
+        raise NotImplementedError
+
+    def now_for(self, written_ms: int, domain: Domain) -> int:
+        return self.now_ms()
+
+    def wait_for(self, work: Awaitable[object]) -> None:
+        pass
+
+
+class SystemClock(Unmoved):
     """The machine's time and the running loop's timers."""
 
     def now_ms(self, domain: Domain | None = None) -> int:
@@ -63,23 +87,62 @@ def stopwatch_us() -> int:
 
 
 class Periodic:
-    """Work that is done again ``interval_ms`` after it was done, until cancelled."""
+    """Work that is done again ``interval_ms`` after it was done, until cancelled.
 
-    __slots__ = ("_clock", "_domain", "_interval_ms", "_timer", "_work")
+    ``idle_until_ms``, where it is given, tells when (by the now of the domain) there will be something to do as things
+    are, None if never: a clock that is moved on by a week need not stop at each of 60,000 rounds in which nothing happens.
+    """
 
-    def __init__(self, clock: Clock, interval_ms: float, work: Callable[[], object], domain: Domain) -> None:
+    __slots__ = ("_clock", "_domain", "_timer", "_work", "idle_until_ms", "interval_ms")
+
+    def __init__(
+        self,
+        clock: Clock,
+        interval_ms: float,
+        work: Callable[[], object],
+        domain: Domain,
+        idle_until_ms: Callable[[], float | None] | None = None,
+    ) -> None:
         self._clock = clock
-        self._interval_ms = interval_ms
+        self.interval_ms = interval_ms
+        self.idle_until_ms = idle_until_ms
         self._work = work
         self._domain = domain
         self._timer = self._arm()
 
     def _arm(self) -> Timer:
-        return self._clock.call_later_ms(self._interval_ms, self._run, self._domain)
+        return self._clock.call_later_ms(self.interval_ms, self, self._domain)
 
-    def _run(self) -> None:
+    def __call__(self) -> None:
         self._work()
         self._timer = self._arm()
 
     def cancel(self) -> None:
         self._timer.cancel()
+
+
+class Alive(Protocol):
+    """Whoever set a timer, and may be gone when it fires."""
+
+    alive: bool
+
+
+class Guarded:
+    """A timer's callback that does nothing once its owner is gone."""
+
+    __slots__ = ("_owner", "callback")
+
+    def __init__(self, callback: Callable[[], object], owner: Alive) -> None:
+        self.callback = callback
+        self._owner = owner
+
+    def __call__(self) -> None:
+        if self._owner.alive:
+            self.callback()
+
+
+def periodic_of(callback: Callable[[], object]) -> Periodic | None:
+    """The periodic work that a timer's callback stands for; None if it may do something every time."""
+    if isinstance(callback, Guarded):
+        callback = callback.callback
+    return callback if isinstance(callback, Periodic) and callback.idle_until_ms is not None else None

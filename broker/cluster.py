@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from broker.clock import Clock, Domain, SystemClock, Timer
+from broker.clock import Domain, Timer
 from broker.cluster_directories import WrongNodes, node_directories
 from broker.hooks import Hooks
 from broker.logging import get_logger
@@ -39,6 +39,7 @@ from broker.node import Node
 from broker.replicas import Replicas
 from broker.runtime import NodeRuntime, State
 from broker.server import BindError
+from broker.virtual_clock import VirtualClock
 from storage.directory import DirectoryInUse
 from storage.files import DESCRIPTORS, StorageError
 
@@ -81,12 +82,12 @@ class Cluster:
     def __init__(
         self,
         settings: Settings,
-        clock: Clock | None = None,
+        clock: VirtualClock | None = None,
         random: Random | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         self.settings = settings
-        self.clock = clock or SystemClock()
+        self.clock = clock or VirtualClock()
         self.random = random or Random()
         self.hooks = hooks or Hooks()
         self.nodes: dict[int, NodeRuntime] = {}

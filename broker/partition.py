@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.clock import Clock
+from broker.clock import Clock, Domain
 from broker.logging import get_logger
 from broker.upkeep.events import Upkeep
 from protocol.batch import EndTxnMarker, RecordBatch, end_txn_marker
@@ -141,7 +141,7 @@ class Partition:
         if required_acks == -1 and not self._has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
         now_ms = self._clock.now_ms()
-        valid = validate(batch, self.log.config, now_ms)
+        valid = validate(batch, self.log.config, now_ms, self._clock.now_ms(Domain.REQUESTS))
         if isinstance(valid, Invalid):
             self._say_refused(valid.error, valid.message)
             log_start = self.log.log_start_offset if valid.tells_log_start else -1

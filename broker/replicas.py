@@ -186,7 +186,8 @@ class Replicas(MetadataListener):
         return OpenOptions(
             topic_id=topic.topic_id,
             config=self._log_config(topic),
-            now_ms=self._clock.now_ms(),
+            # Idle producers are what an opened log looks for with it.
+            now_ms=self._clock.now_ms(Domain.PRODUCERS),
             clean=self._clean,
             recovery_point=self._flushing.recovery_point(key),
             log_start_offset=self._flushing.log_start(key),
@@ -279,6 +280,7 @@ class Replicas(MetadataListener):
         """Run blocking work in a thread; ``close`` waits for what is still running."""
         future = asyncio.get_running_loop().run_in_executor(None, work)
         self._background.add(future)
+        self._clock.wait_for(future)
         future.add_done_callback(self._background.discard)
         return future
 
@@ -293,7 +295,7 @@ class Replicas(MetadataListener):
 
     def _expire(self, partitions: Iterator[Partition]) -> None:
         """Some of the partitions in this turn of the loop, the rest in the next ones."""
-        now_ms, expiration_ms = self._clock.now_ms(), self._config.producer_id_expiration_ms
+        now_ms, expiration_ms = self._clock.now_ms(Domain.PRODUCERS), self._config.producer_id_expiration_ms
         some = list(islice(partitions, EXPIRED_PER_TURN))
         for partition in some:
             partition.log.producers.expire(now_ms, expiration_ms)

@@ -41,14 +41,20 @@ class Invalid(NamedTuple):
     record_errors: Sequence[tuple[int, str | None]] = ()
 
 
-def validate(batch: RecordBatch, config: LogConfig, now_ms: int) -> Valid | Invalid:
-    """The checks of an append by a client, in Kafka's order (size, CRC, counts, records, timestamps, result)."""
+def validate(
+    batch: RecordBatch, config: LogConfig, now_ms: int, clients_now_ms: int | None = None
+) -> Valid | Invalid:
+    """The checks of an append by a client, in Kafka's order (size, CRC, counts, records, timestamps, result).
+
+    ``clients_now_ms`` is what a client may think that it is, where the broker's ``now_ms`` is ahead.
+    """
+    clients_now_ms = now_ms if clients_now_ms is None else clients_now_ms
     problem = _check_header(batch, config)
     if problem is not None:
         return problem
     log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
     try:
-        problem = _check_records(batch, config, now_ms, log_append_time=log_append_time)
+        problem = _check_records(batch, config, clients_now_ms, now_ms, log_append_time=log_append_time)
         if problem is not None:
             return problem
         batch = _rewrite(batch, config, now_ms, log_append_time=log_append_time)
@@ -93,11 +99,11 @@ def _check_header(batch: RecordBatch, config: LogConfig) -> Invalid | None:
 
 
 def _check_records(
-    batch: RecordBatch, config: LogConfig, now_ms: int, *, log_append_time: bool
+    batch: RecordBatch, config: LogConfig, from_ms: int, to_ms: int, *, log_append_time: bool
 ) -> Invalid | None:
     """Null keys on a compacted topic, and timestamps that may not be; all offenders of a batch are named."""
     compacted = "compact" in config.cleanup_policy
-    earliest_ms, latest_ms = _timestamp_bounds(config, now_ms)
+    earliest_ms, latest_ms = _timestamp_bounds(config, from_ms, to_ms)
     bounded = not log_append_time and (earliest_ms is not None or batch.max_timestamp > latest_ms)
     stamped = log_append_time and batch.is_log_append_time
     if not compacted and not bounded and not stamped:
@@ -120,9 +126,9 @@ def _check_records(
     return Invalid(worst, "One or more records have been rejected", record_errors=errors)
 
 
-def _timestamp_bounds(config: LogConfig, now_ms: int) -> tuple[int | None, int]:
+def _timestamp_bounds(config: LogConfig, from_ms: int, to_ms: int) -> tuple[int | None, int]:
     before = config.message_timestamp_before_max_ms
-    return (None if before == NEVER else now_ms - before), now_ms + config.message_timestamp_after_max_ms
+    return (None if before == NEVER else from_ms - before), to_ms + config.message_timestamp_after_max_ms
 
 
 def _rewrite(batch: RecordBatch, config: LogConfig, now_ms: int, *, log_append_time: bool) -> RecordBatch:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from itertools import groupby
 
 from broker.api import api
+from broker.clock import Domain
 from broker.context import RequestContext
 from broker.delayed import Delayed
 from broker.fetch_reading import TOPIC_IDS_SINCE, FetchReading, Outcome, replica_id, topic_name
@@ -103,12 +104,12 @@ def _open(request: FetchRequest, context: RequestContext) -> Opened | ErrorCode:
         forgotten,
         uses_topic_ids=uses_topic_ids,
         follower=replica_id(request) >= 0,
-        now_ms=context.node.clock.now_ms(),
+        now_ms=context.node.clock.now_ms(Domain.CONNECTIONS),
     )
 
 
 def _respond(context: RequestContext, opened: Opened, answers: Answers) -> FetchResponse:
-    error, session_id, answers = opened.answer(answers, context.node.clock.now_ms())
+    error, session_id, answers = opened.answer(answers, context.node.clock.now_ms(Domain.CONNECTIONS))
     return FetchResponse(
         error_code=error,
         session_id=session_id,

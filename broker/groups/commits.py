@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from broker.clock import Domain
 from broker.deferred import Deferred
 from broker.groups import classic
 from broker.groups.group import State
@@ -237,10 +238,13 @@ def delete_group(shard: Shard, group_id: str) -> ErrorCode | Future[ErrorCode]:
 
 def expire(shard: Shard, retention_ms: int) -> int:
     """Delete what nobody has needed for longer than the retention; how many tombstones that took."""
-    now_ms = shard.clock.now_ms()
+
+    def now_for(written_ms: int) -> int:
+        return shard.clock.now_for(written_ms, Domain.GROUPS)
+
     doomed: list[Key] = []
     for group in shard.memory.groups.values():
-        spots, nothing_left = shard.memory.offsets.expired(group, now_ms, retention_ms)
+        spots, nothing_left = shard.memory.offsets.expired(group, now_for, retention_ms)
         doomed += _keys(group.group_id, spots)
         if nothing_left and group.state is State.EMPTY:
             doomed.append(GroupMetadataKey(group.group_id))

@@ -6,7 +6,7 @@ are called. KIP-98 (offsets in transactions), KIP-447 (stable fetches), KIP-211 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -17,6 +17,8 @@ from protocol.errors import ErrorCode
 from protocol.records.group_log import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue
 
 Spot = tuple[str, int]
+Now = Callable[[int], int]
+"""What the time is for something that was written at some time (`broker.clock.Clock.now_for`)."""
 """A topic's partition."""
 
 NO_RETENTION_OF_ITS_OWN: Final = -1
@@ -185,7 +187,7 @@ class GroupOffsets:
 
     # -- expiry -------------------------------------------------------------------------------------------------
 
-    def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> tuple[list[Spot], bool]:
+    def expired(self, group: ClassicGroup, now_for: Now, retention_ms: int) -> tuple[list[Spot], bool]:
         """(spots of the group whose time is over, whether nothing would be left of it)."""
         group_id = group.group_id
         of_group = self._committed.get(group_id)
@@ -201,7 +203,7 @@ class GroupOffsets:
                 subscribed[topic] = group.is_subscribed_to(topic)
             if (
                 not subscribed[topic]
-                and _is_over(group, offset, now_ms, retention_ms)
+                and _is_over(group, offset, now_for, retention_ms)
                 and not self.is_unstable(group_id, spot)
             ):
                 spots.append(spot)
@@ -234,9 +236,9 @@ def _may_expire(group: ClassicGroup) -> bool:
     return group.state is State.STABLE and group.subscribed_topics() is not None
 
 
-def _is_over(group: ClassicGroup, offset: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
+def _is_over(group: ClassicGroup, offset: CommittedOffset, now_for: Now, retention_ms: int) -> bool:
     if offset.expire_timestamp_ms != NO_RETENTION_OF_ITS_OWN:
-        return now_ms >= offset.expire_timestamp_ms
+        return now_for(offset.commit_timestamp_ms) >= offset.expire_timestamp_ms
     since_ms = offset.commit_timestamp_ms
     if (
         group.protocol_type is not None
@@ -245,4 +247,4 @@ def _is_over(group: ClassicGroup, offset: CommittedOffset, now_ms: int, retentio
     ):
         # KIP-211: the last member's going starts the clock. Old records do not tell when that was.
         since_ms = group.state_since_ms
-    return now_ms - since_ms >= retention_ms
+    return now_for(since_ms) - since_ms >= retention_ms

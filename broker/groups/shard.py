@@ -121,7 +121,7 @@ class Shard:
             self.partition.go_offline(error)
 
     def _load(self) -> Iterator[None]:
-        started_ms = self.clock.now_ms()
+        started_ms = self.clock.now_ms(Domain.REQUESTS)
         source = self.partition.log
         offset = source.log_start_offset
         while offset < source.log_end_offset:
@@ -151,7 +151,7 @@ class Shard:
                 records=self.memory.records,
                 skipped=self.memory.skipped,
                 groups=len(self.memory.groups),
-                took_ms=now_ms - started_ms,
+                took_ms=self.clock.now_ms(Domain.REQUESTS) - started_ms,
             )
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> None:

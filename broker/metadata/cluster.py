@@ -430,6 +430,7 @@ class ClusterMetadata:
             raise Refused(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
         done = self._log.commit(records, self._clock.now_ms())
         self._changing.mark(topics, done)
+        self._clock.wait_for(done)
         # A caller that goes away must not take the commit with it: it is on its way.
         await asyncio.shield(done)
 

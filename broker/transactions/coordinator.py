@@ -435,28 +435,51 @@ class TransactionCoordinator:
         abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         self._timers = [
-            Periodic(clock, abort_ms, self.abort_timed_out, Domain.TRANSACTIONS),
-            Periodic(clock, remove_ms, self.remove_expired, Domain.IDS),
+            Periodic(clock, abort_ms, self.abort_timed_out, Domain.TRANSACTIONS, self._first_timeout_ms),
+            Periodic(clock, remove_ms, self.remove_expired, Domain.IDS, self._first_expiry_ms),
         ]
 
     def abort_timed_out(self) -> None:
         """Abort what has been open for longer than its producer allowed; the producer is fenced by the epoch."""
-        now_ms = self._clock.now_ms()
         for home in self._homes.values():
             for transactional_id in tuple(home.open_ids):
                 entry = home.entries[transactional_id]
+                now_ms = self._clock.now_for(entry.txn.start_ms, Domain.TRANSACTIONS)
                 if home.is_current and rules.is_timed_out(entry.txn, entry.pending, now_ms):
                     log_events.info("transaction timed out", transactional_id=transactional_id)
                     self._abort(home, entry, lambda failed: None)
 
     def remove_expired(self) -> None:
         """Forget ids that have been idle for ``transactional.id.expiration.ms``, with a tombstone each."""
-        now_ms = self._clock.now_ms()
         expiration_ms = self._config.transactional_id_expiration_ms
         for home in self._homes.values():
             for transactional_id, entry in tuple(home.entries.items()):
+                now_ms = self._clock.now_for(entry.txn.last_update_ms, Domain.IDS)
                 if home.is_current and rules.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
-                    self._expire(home, transactional_id, entry, now_ms)
+                    self._expire(home, transactional_id, entry, self._clock.now_ms())
+
+    def _first_timeout_ms(self) -> int | None:
+        """When the first of the open transactions times out, as things are."""
+        waits = (
+            txn.start_ms + txn.timeout_ms + 1 - self._clock.now_for(txn.start_ms, Domain.TRANSACTIONS)
+            for home in self._homes.values()
+            for txn in (home.entries[open_id].txn for open_id in home.open_ids)
+        )
+        return self._in(min(waits, default=None), Domain.TRANSACTIONS)
+
+    def _first_expiry_ms(self) -> int | None:
+        """When the first id may be forgotten, as things are."""
+        waits = (
+            entry.txn.last_update_ms
+            + self._config.transactional_id_expiration_ms
+            - self._clock.now_for(entry.txn.last_update_ms, Domain.IDS)
+            for home in self._homes.values()
+            for entry in home.entries.values()
+        )
+        return self._in(min(waits, default=None), Domain.IDS)
+
+    def _in(self, wait_ms: int | None, domain: Domain) -> int | None:
+        return None if wait_ms is None else self._clock.now_ms(domain) + wait_ms
 
     @staticmethod
     def _expire(home: Home, transactional_id: str, entry: Entry, now_ms: int) -> None:

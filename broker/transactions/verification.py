@@ -71,7 +71,7 @@ class Verifier:
         if not open_questions:
             then()
         elif adds:
-            deadline_ms = self._clock.now_ms() + wait_ms
+            deadline_ms = self._clock.now_ms(Domain.REQUESTS) + wait_ms
             self._add(transactional_id, open_questions, deadline_ms, then)
         else:
             self._verify(transactional_id, open_questions)
@@ -90,7 +90,7 @@ class Verifier:
             check.epoch,
             check.sequence,
             supports_epoch_bump=adds,
-            now_ms=self._clock.now_ms(),
+            now_ms=self._clock.now_ms(Domain.PRODUCERS),
         )
         return check.guard is not None
 
@@ -109,7 +109,7 @@ class Verifier:
 
         def added(answer: Answer) -> None:
             backoff_ms = self._config.add_partitions_to_txn_retry_backoff_ms
-            may_wait = self._clock.now_ms() + backoff_ms <= deadline_ms
+            may_wait = self._clock.now_ms(Domain.REQUESTS) + backoff_ms <= deadline_ms
             if answer.error is ErrorCode.concurrent_transactions and may_wait:
                 self._clock.call_later_ms(
                     backoff_ms,

@@ -153,12 +153,12 @@ class Compaction(Upkeep):
         finally:
             self._task = None
             if self._candidates:
-                wait_ms = min(self._candidates.values()) - self._clock.now_ms()
+                wait_ms = min(self._candidates.values()) - self._clock.now_ms(Domain.RETENTION)
                 self._arm(max(self._backoff_ms, wait_ms))
 
     def _choose(self) -> tuple[Partition, Compactable] | None:
         """The log with the largest share of dirty bytes, of those that want it (`grabFilthiestCompactedLog`)."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms(Domain.RETENTION)
         chosen: tuple[Partition, Compactable] | None = None
         for partition in [each for each, due_ms in self._candidates.items() if due_ms <= now_ms]:
             try:
@@ -202,7 +202,7 @@ class Compaction(Upkeep):
 
     async def _compact(self, partition: Partition, part: Compactable) -> bool:
         """One pass over one log; whether it came to its end."""
-        began_ms = self._clock.now_ms()
+        began_ms = self._clock.now_ms(Domain.RETENTION)
         self._pace = Pace(self._bytes_per_second)
         self._at_work, self._work_is_gone = partition, False
         self._oldest = partition.log.segments[0]
@@ -218,7 +218,7 @@ class Compaction(Upkeep):
         finally:
             self._at_work = self._oldest = None
         if work is not None:
-            self._report(partition, part, work, self._clock.now_ms() - began_ms)
+            self._report(partition, part, work, self._clock.now_ms(Domain.RETENTION) - began_ms)
         return work is not None
 
     async def _pass(self, partition: Partition, part: Compactable, now_ms: int) -> Pass | None:

@@ -84,7 +84,7 @@ class Flushing(Upkeep):
         self._snapshots: dict[Partition, deque[int]] = {}
         self._snapshot_at: dict[Partition, tuple[Segment, int]] = {}
         self._timers: list[Timer] = []
-        self._round_timer: Timer | None = None
+        self._round_goes_on = False
         self._closed = False
 
     # -- what was on the disk at the start ----------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Flushing(Upkeep):
 
     def written(self, partition: Partition) -> None:
         self._dirty[partition] = None
-        self._arm(partition, self._clock.now_ms())
+        self._arm(partition, self._clock.now_ms(Domain.RETENTION))
 
     def rolled(self, partition: Partition) -> None:
         """A segment was sealed. All before it that is not on the disk goes with it: the recovery point vouches for all."""
@@ -114,7 +114,7 @@ class Flushing(Upkeep):
         if timer is not None:
             timer.cancel()
         if partition.unflushed:
-            self._arm(partition, self._clock.now_ms())
+            self._arm(partition, self._clock.now_ms(Domain.RETENTION))
 
     def gone(self, partition: Partition) -> None:
         self._dirty.pop(partition, None)
@@ -145,7 +145,7 @@ class Flushing(Upkeep):
         flush_ms = partition.log.config.flush_ms
         if flush_ms == NEVER or partition in self._deadlines or self._closed:
             return
-        delay_ms = max(since_ms + flush_ms - self._clock.now_ms(), 0)
+        delay_ms = max(since_ms + flush_ms - self._clock.now_ms(Domain.RETENTION), 0)
         due = partial(self._deadline, partition)
         self._deadlines[partition] = self._clock.call_later_ms(delay_ms, due, Domain.RETENTION)
 
@@ -172,7 +172,7 @@ class Flushing(Upkeep):
         try:
             if whole:
                 self._take_snapshot(partition, log)
-            return _Sync(partition, Flush(log, whole=whole), self._clock.now_ms())
+            return _Sync(partition, Flush(log, whole=whole), self._clock.now_ms(Domain.RETENTION))
         except StorageError as error:
             partition.go_offline(error)
             return None
@@ -242,7 +242,15 @@ class Flushing(Upkeep):
         """Begin with the rounds. Without them (``odradek.background.flush.interval.ms=0``) Kafka's intervals count."""
         config = self._config
         if config.background_flush_interval_ms > 0:
-            self._next_round()
+            self._timers = [
+                Periodic(
+                    self._clock,
+                    config.background_flush_interval_ms,
+                    self._begin_round,
+                    Domain.RETENTION,
+                    lambda: 0 if self._has_work else None,
+                )
+            ]
             return
         self._timers = [
             Periodic(self._clock, interval_ms, partial(self._write, names, lambda: None), Domain.RETENTION)
@@ -252,17 +260,22 @@ class Flushing(Upkeep):
             )
         ]
 
-    def _next_round(self) -> None:
-        if not self._closed:
-            interval_ms = self._config.background_flush_interval_ms
-            self._round_timer = self._clock.call_later_ms(interval_ms, self._begin_round, Domain.RETENTION)
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._dirty) or any(checkpoint.changed for checkpoint in self._checkpoints.values())
 
     def _begin_round(self) -> None:
+        if self._round_goes_on:
+            return  # a slow disk: the next one takes what is left
+        self._round_goes_on = True
         self._round, self._dirty = self._dirty, {}
         self._go_on()
 
+    def _end_round(self) -> None:
+        self._round_goes_on = False
+
     def _go_on(self) -> None:
-        """The next partitions of this round, or its end: the checkpoints, and a while later the next one."""
+        """The next partitions of this round, or its end: the checkpoints."""
         if self._closed:
             return
         syncs: list[_Sync] = []
@@ -277,7 +290,7 @@ class Flushing(Upkeep):
         if syncs:
             self._start(syncs, self._go_on)
         else:
-            self._write(tuple(self._checkpoints), self._next_round)
+            self._write(tuple(self._checkpoints), self._end_round)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
@@ -331,9 +344,8 @@ class Flushing(Upkeep):
 
     def _stop(self) -> None:
         self._closed = True
-        for timer in (*self._timers, *self._deadlines.values(), self._round_timer):
-            if timer is not None:
-                timer.cancel()
+        for timer in (*self._timers, *self._deadlines.values()):
+            timer.cancel()
         self._deadlines.clear()
 
     def write_all(self, partitions: Iterable[Partition]) -> None:

@@ -62,6 +62,12 @@ class _Queue:
     def drop(self, partition: Partition) -> None:
         self._due.pop(partition, None)  # what is left in the heap is passed over in its time
 
+    def next_due_ms(self) -> int | None:
+        """When there will be somebody to look at; None if that is never, as things are."""
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
     def take(self) -> Partition | None:
         """The next one that is due in this check."""
         while self._heap and self._heap[0][0] <= self.until_ms:
@@ -102,7 +108,8 @@ class Retention(Upkeep):
         self._check(self._plain)
 
     def _periodic(self, interval_ms: int, queue: _Queue) -> Timer:
-        return Periodic(self._clock, interval_ms, partial(self._check, queue), Domain.RETENTION)
+        check = partial(self._check, queue)
+        return Periodic(self._clock, interval_ms, check, Domain.RETENTION, queue.next_due_ms)
 
     def _later(self, delay_ms: float, work: Callable[[], object]) -> None:
         def due() -> None:
@@ -165,7 +172,7 @@ class Retention(Upkeep):
     # -- a check ------------------------------------------------------------------------------------------------
 
     def _check(self, queue: _Queue) -> None:
-        queue.until_ms = self._clock.now_ms()
+        queue.until_ms = self._clock.now_ms(Domain.RETENTION)
         if self._turn_timer is None:
             self._turn()
 
@@ -194,7 +201,7 @@ class Retention(Upkeep):
             self._at_work = None
             return 0
         config = partition.log.config
-        deletions = _ageing(partition).expired(config, self._clock.now_ms(), segments_max)
+        deletions = _ageing(partition).expired(config, self._clock.now_ms(Domain.RETENTION), segments_max)
         deleted = sum(deletion.segments for deletion in deletions)
         if deleted:
             self._delete(partition, deletions, deleted)
@@ -219,7 +226,7 @@ class Retention(Upkeep):
         due_ms = NOW if limited and partition.unflushed else _ageing(partition).due_ms(config)
         if due_ms is not None:
             # What cannot go yet though its time has come waits for the next check, not for this one's end.
-            self._schedule(partition, max(due_ms, self._clock.now_ms() + 1))
+            self._schedule(partition, max(due_ms, self._clock.now_ms(Domain.RETENTION) + 1))
 
     def _finish(self, partition: Partition) -> None:
         """All that had to go is out of the log: say so, and remove the files after ``file.delete.delay.ms``."""

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.api import NO_RESPONSE, Api, CloseConnection, Handler
-from broker.clock import Domain
+from broker.clock import Domain, Unmoved
 from broker.connection import (
     BACKLOG_BYTES_MAX,
     LANDING_BYTES,
@@ -52,7 +52,7 @@ LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092)
 NODE = cast(Node, SimpleNamespace(hooks=Hooks()))
 
 
-class FakeClock:
+class FakeClock(Unmoved):
     """Time that stands still until ``advance``."""
 
     def __init__(self) -> None:

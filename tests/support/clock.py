@@ -6,7 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from broker.clock import Domain
+from broker.clock import Domain, Unmoved
 
 NOW_MS = 1_700_000_000_000
 
@@ -24,7 +24,7 @@ class FakeTimer:
         self.cancelled = True
 
 
-class FakeClock:
+class FakeClock(Unmoved):
     """`broker.clock.Clock` by hand: `advance` fires what comes due on the way, in order, each at its own time."""
 
     def __init__(self, now_ms: int = NOW_MS) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from broker.clock import Domain
+from broker.clock import Domain, Unmoved
 from broker.context import RequestContext
 from broker.fetch_sessions import FetchSessions
 from broker.metadata.image import Broker, Endpoint, PartitionState, Topic
@@ -37,7 +37,7 @@ class Timer:
         self.cancelled = True
 
 
-class FakeClock:
+class FakeClock(Unmoved):
     """Time stands still until a test moves it."""
 
     def __init__(self) -> None:

@@ -16,6 +16,10 @@ RETENTION_MS = 1_000
 NONE = -1
 
 
+def at(now_ms):
+    return lambda written_ms: now_ms
+
+
 class Log:
     """Offsets and the offset of the next record."""
 
@@ -257,28 +261,28 @@ def empty_group(since_ms: int, kind: str | None) -> ClassicGroup:
 def test_when_an_offset_expires(log: Log, group: ClassicGroup, committed_ms: int, expires_ms: int | None):
     log.commit(5, commit_timestamp_ms=committed_ms)
     if expires_ms is None:
-        assert log.offsets.expired(group, 10**12, RETENTION_MS) == ([], False)
+        assert log.offsets.expired(group, at(10**12), RETENTION_MS) == ([], False)
     else:
-        assert log.offsets.expired(group, expires_ms - 1, RETENTION_MS) == ([], False)
-        assert log.offsets.expired(group, expires_ms, RETENTION_MS) == ([("t", 0)], True)
+        assert log.offsets.expired(group, at(expires_ms - 1), RETENTION_MS) == ([], False)
+        assert log.offsets.expired(group, at(expires_ms), RETENTION_MS) == ([("t", 0)], True)
 
 
 @pytest.mark.parametrize("group", [empty_group(5_000, "consumer"), empty_group(-1, None), stable_group()])
 def test_an_old_commit_says_itself_when_it_expires(log: Log, group: ClassicGroup):
     log.commit(5, commit_timestamp_ms=0, expire_timestamp_ms=70_000)
-    assert log.offsets.expired(group, 69_999, RETENTION_MS)[0] == []
-    assert log.offsets.expired(group, 70_000, RETENTION_MS)[0] == [("t", 0)]
+    assert log.offsets.expired(group, at(69_999), RETENTION_MS)[0] == []
+    assert log.offsets.expired(group, at(70_000), RETENTION_MS)[0] == [("t", 0)]
 
 
 def test_an_unstable_offset_does_not_expire(log: Log):
     log.commit(5)
     log.commit(6, partition=1)
     log.commit(7, producer=1)
-    assert log.offsets.expired(empty_group(0, None), 10**12, RETENTION_MS) == ([("t", 1)], False)
+    assert log.offsets.expired(empty_group(0, None), at(10**12), RETENTION_MS) == ([("t", 1)], False)
 
 
 def test_nothing_is_left_of_a_group_without_offsets_unless_a_transaction_is_open(log: Log):
     group = empty_group(0, "consumer")
-    assert log.offsets.expired(group, 0, RETENTION_MS) == ([], True)
+    assert log.offsets.expired(group, at(0), RETENTION_MS) == ([], True)
     log.commit(7, producer=1)
-    assert log.offsets.expired(group, 0, RETENTION_MS) == ([], False)
+    assert log.offsets.expired(group, at(0), RETENTION_MS) == ([], False)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.api import APIS, discover
-from broker.clock import Domain
+from broker.clock import Domain, Unmoved
 from broker.context import RequestContext
 from broker.groups.coordinator import GroupCoordinator
 from broker.metadata.image import PartitionState, Topic
@@ -52,7 +52,7 @@ class FakeTimer:
         self.cancelled = True
 
 
-class FakeClock:
+class FakeClock(Unmoved):
     """Time stands still until a test moves it; then timers fire in their order."""
 
     def __init__(self) -> None:

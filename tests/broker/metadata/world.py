@@ -9,7 +9,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from broker.clock import Domain
+from broker.clock import Domain, Unmoved
 from broker.config import broker_config
 from broker.context import RequestContext
 from broker.metadata import Broker, ClusterMetadata, Endpoint, MetadataListener, PartitionState, Topic
@@ -20,7 +20,7 @@ NOW_MS = 1_700_000_000_000
 LISTENER = Listener("PLAINTEXT", "0.0.0.0", 9092, "broker.example", 19092)
 
 
-class FixedClock:
+class FixedClock(Unmoved):
     """Time stands still; the metadata sets no timers."""
 
     def now_ms(self, domain: Domain | None = None) -> int:

@@ -1,0 +1,45 @@
+"""Lengths of time as people write them: ``7d``, ``36h``, ``90s``, ``500ms``, ``1d12h``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+UNITS_MS: Final = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+DURATION_MS_MAX: Final = 36_525 * UNITS_MS["d"]
+"""A century: times stay such as every client can read."""
+
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+
+
+class BadDuration(ValueError):
+    """Not a length of time; the text is a sentence for whoever wrote it."""
+
+
+def parse_duration_ms(text: str) -> int:
+    """
+    >>> parse_duration_ms("1d12h")
+    129600000
+    """
+    compact = text.replace(" ", "").lower()
+    parts = _PART.findall(compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        units = ", ".join(UNITS_MS)
+        raise BadDuration(f"{text!r} is no duration: write a number and a unit ({units}), as in 7d or 1h30m")
+    return checked_duration_ms(round(sum(float(number) * UNITS_MS[unit] for number, unit in parts)))
+
+
+def checked_duration_ms(duration_ms: int) -> int:
+    """The same duration, if time may be moved on by so much."""
+    if duration_ms < 0:
+        raise BadDuration(f"time cannot go back by {-duration_ms} ms: the broker's clock only moves on")
+    if duration_ms > DURATION_MS_MAX:
+        raise BadDuration(f"{duration_ms} ms is more than a century ({DURATION_MS_MAX} ms)")
+    return duration_ms

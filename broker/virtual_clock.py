@@ -1,0 +1,337 @@
+"""Time that can be moved on, one kind of it at a time.
+
+Until the first ``advance`` it is the clock beneath it (`SystemClock`, as a rule). ``docs/time.md`` is for those who use it.
+
+    clock = VirtualClock()
+    await clock.advance(parse_duration_ms("7d"))                      # transactions and ids
+    await clock.advance(60_000, parse_domains(["groups"]))
+
+Each domain has an offset to real time, which only grows. What was due in the time that is passed over happens in its order,
+and sees the time at which it was due: the clock goes from one instant to the next, and before it goes on the loop drains.
+
+*To drain* is to run the loop until what an instant has set off is over: ``DRAIN_TURNS`` turns of the loop, then all work in
+threads that was under way (``wait_for``), and again, until a drain has found none. What other processes do is not waited
+for: a client's next request comes when it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from heapq import heapify, heappop, heappush
+from math import ceil
+from typing import Any, Final, NamedTuple
+
+from broker.clock import Clock, Domain, SystemClock, Timer, periodic_of
+from broker.durations import checked_duration_ms
+from broker.logging import get_logger
+
+ALL: Final = "all"
+ALL_DOMAINS: Final = frozenset(Domain)
+DEFAULT_DOMAINS: Final = frozenset({Domain.TRANSACTIONS, Domain.IDS})
+
+DRAIN_TURNS: Final = 10
+"""An append wakes a parked request in the next turn, that answers in the one after; the longest chains have about six."""
+DRAIN_S_MAX: Final = 30.0
+"""A disk that takes longer for one piece of work does not hold time up any more."""
+ADVANCES_REMEMBERED: Final = 1000
+
+log = get_logger()
+
+
+class UnknownDomain(ValueError):
+    """No such kind of time; the text is a sentence for whoever named it."""
+
+
+def parse_domains(names: Iterable[str]) -> frozenset[Domain]:
+    """The domains of ``--only``; without a name, those that are moved by default."""
+    found: set[Domain] = set()
+    for name in names:
+        try:
+            found |= ALL_DOMAINS if name == ALL else {Domain(name)}
+        except ValueError:
+            known = ", ".join([*(domain.value for domain in Domain), ALL])
+            raise UnknownDomain(f"{name!r} is no kind of time: name some of {known}") from None
+    return frozenset(found) or DEFAULT_DOMAINS
+
+
+class VirtualTimer:
+    """A timer of a `VirtualClock`. It is a callable, for the timer of the clock beneath that fires it in real time."""
+
+    __slots__ = ("_pending", "arrival", "base", "callback", "due_ms")
+
+    def __init__(
+        self,
+        pending: dict[VirtualTimer, None],
+        due_ms: float,
+        arrival: int,
+        callback: Callable[[], object],
+    ) -> None:
+        self._pending = pending
+        self.due_ms = due_ms
+        """By the now of its domain."""
+        self.arrival = arrival
+        self.callback = callback
+        self.base: Timer | None = None
+
+    def arm(self, base: Timer) -> None:
+        """Let the clock beneath fire it, and not at the time that was thought before."""
+        if self.base is not None:
+            self.base.cancel()
+        self.base = base
+
+    def cancel(self) -> None:
+        if self in self._pending:
+            del self._pending[self]
+        if self.base is not None:
+            self.base.cancel()
+            self.base = None
+
+    def __call__(self) -> None:
+        """Fire, in real time."""
+        del self._pending[self]
+        self.base = None  # it refers to us: none of such cycles should wait for the collector
+        self.callback()
+
+    def fire_now(self) -> None:
+        """Fire because time was moved to where it is due. What it raises is the loop's to report, as always."""
+        self.cancel()
+        try:
+            self.callback()
+        except Exception as error:
+            context = {"message": "exception in a timer", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    @property
+    def is_pending(self) -> bool:
+        return self in self._pending
+
+    def idle_until_ms(self) -> float:
+        """Up to when firing would do nothing, as things are; never earlier than ``due_ms``, infinite for never."""
+        work = periodic_of(self.callback)
+        if work is None or work.idle_until_ms is None:
+            return self.due_ms
+        idle_until_ms = work.idle_until_ms()
+        if idle_until_ms is None:
+            return float("inf")
+        return self._round_at(idle_until_ms, work.interval_ms)
+
+    def skip_to(self, now_ms: float) -> None:
+        """Pass the rounds before ``now_ms`` over: there was nothing to do in them."""
+        work = periodic_of(self.callback)
+        assert work is not None
+        self.due_ms = self._round_at(now_ms, work.interval_ms)
+
+    def _round_at(self, at_ms: float, interval_ms: float) -> float:
+        """The first round that is not before ``at_ms``."""
+        return self.due_ms + max(0, ceil((at_ms - self.due_ms) / interval_ms)) * interval_ms
+
+
+class _Advance(NamedTuple):
+    """One advance as it is remembered: times as they are written, and of each domain, at its beginning and its end."""
+
+    began_written_ms: int
+    ended_written_ms: int
+    began_ms: dict[Domain, int]
+    ended_ms: dict[Domain, int]
+
+
+class _Course:
+    """An advance under way: the timers of the domains that move, by when they are due in real time if nothing moved."""
+
+    def __init__(self, clock: VirtualClock, by_ms: int, domains: Collection[Domain]) -> None:
+        self.by_ms = by_ms
+        self.moved_ms = 0
+        self.offsets = {domain: clock.offset_ms(domain) for domain in domains}
+        self._heap: list[tuple[float, int, Domain, VirtualTimer]] = []
+        self._repeating: dict[VirtualTimer, Domain] = {}
+        for domain in domains:
+            for timer in clock.timers(domain):
+                self.add(domain, timer)
+        heapify(self._heap)
+
+    def add(self, domain: Domain, timer: VirtualTimer) -> None:
+        if periodic_of(timer.callback) is not None:
+            self._repeating[timer] = domain
+        else:
+            heappush(self._heap, (timer.due_ms - self.offsets[domain], timer.arrival, domain, timer))
+
+    def next_due_ms(self) -> float:
+        """When the next timer with something to do fires, in real time if nothing moved; infinite if there is none."""
+        while self._heap and not self._heap[0][3].is_pending:
+            heappop(self._heap)
+        due = [self._heap[0][0]] if self._heap else []
+        for timer, domain in list(self._repeating.items()):
+            if timer.is_pending:
+                due.append(timer.idle_until_ms() - self.offsets[domain])
+            else:
+                del self._repeating[timer]
+        return min(due, default=float("inf"))
+
+    def take(self, until_ms: float) -> list[VirtualTimer]:
+        """The timers of one instant, in the order in which they were set; idle rounds before it are passed over."""
+        found = []
+        while self._heap and self._heap[0][0] <= until_ms:
+            found.append(heappop(self._heap)[3])
+        for timer, domain in list(self._repeating.items()):
+            at_ms = until_ms + self.offsets[domain]
+            if timer.is_pending and timer.idle_until_ms() <= at_ms:
+                del self._repeating[timer]
+                found.append(timer)
+            else:
+                timer.skip_to(at_ms)
+        return sorted(found, key=lambda timer: timer.arrival)
+
+    def pass_over(self, until_ms: float) -> None:
+        """The end: rounds that were idle up to here do not come after it."""
+        for timer, domain in self._repeating.items():
+            if timer.is_pending:
+                timer.skip_to(until_ms + self.offsets[domain])
+
+
+class VirtualClock:
+    """`broker.clock.Clock` that can be moved on. One serves all nodes of a broker."""
+
+    def __init__(self, real: Clock | None = None) -> None:
+        self._real: Clock = real or SystemClock()
+        self._offsets_ms = dict.fromkeys(Domain, 0)
+        self._largest_ms = 0
+        self._timers: dict[Domain, dict[VirtualTimer, None]] = {domain: {} for domain in Domain}
+        self._arrivals = 0
+        self._course: _Course | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._under_way: set[asyncio.Future[Any]] = set()
+        self._advances: list[_Advance] = []
+
+    # -- the clock ----------------------------------------------------------------------------------------------
+
+    def now_ms(self, domain: Domain | None = None) -> int:
+        offset_ms = self._largest_ms if domain is None else self._offsets_ms[domain]
+        return self._real.now_ms() + offset_ms
+
+    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> VirtualTimer:
+        if delay_ms < 0:
+            delay_ms = 0
+        due_ms = self._real.now_ms() + self._offsets_ms[domain] + delay_ms
+        self._arrivals = arrival = self._arrivals + 1
+        pending = self._timers[domain]
+        timer = VirtualTimer(pending, due_ms, arrival, callback)
+        timer.base = self._real.call_later_ms(delay_ms, timer, domain)
+        pending[timer] = None
+        if self._course is not None and domain in self._course.offsets:
+            self._course.add(domain, timer)
+        return timer
+
+    def now_for(self, written_ms: int, domain: Domain) -> int:
+        if not self._advances:
+            return self._real.now_ms()
+        return written_ms + self.now_ms(domain) - self._seen(written_ms, domain)
+
+    def _seen(self, written_ms: int, domain: Domain) -> int:
+        """The now of a domain when this was the time that is written."""
+        index = bisect_right(self._advances, written_ms, key=lambda advance: advance.began_written_ms) - 1
+        if index < 0:
+            first = self._advances[0]
+            return written_ms + first.began_ms[domain] - first.began_written_ms
+        advance = self._advances[index]
+        began_ms, ended_ms = advance.began_ms[domain], advance.ended_ms[domain]
+        if written_ms >= advance.ended_written_ms:
+            return written_ms + ended_ms - advance.ended_written_ms
+        # On the way: the domain moved with what is written, or it stood still.
+        part = (written_ms - advance.began_written_ms) / (advance.ended_written_ms - advance.began_written_ms)
+        return began_ms + round((ended_ms - began_ms) * part)
+
+    def wait_for(self, work: Awaitable[object]) -> None:
+        future = asyncio.ensure_future(work)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def offset_ms(self, domain: Domain) -> int:
+        return self._offsets_ms[domain]
+
+    def timers(self, domain: Domain) -> list[VirtualTimer]:
+        """Those that have not fired, in the order in which they were set."""
+        return list(self._timers[domain])
+
+    def offsets(self) -> dict[str, int]:
+        """How far each domain is ahead of real time, in milliseconds."""
+        return {domain.value: offset_ms for domain, offset_ms in self._offsets_ms.items()}
+
+    def pending(self) -> dict[str, int | None]:
+        """In how many milliseconds of its domain the next timer fires; None where there is none."""
+        return {
+            domain.value: min(
+                (ceil(max(0, timer.due_ms - self.now_ms(domain))) for timer in timers), default=None
+            )
+            for domain, timers in self._timers.items()
+        }
+
+    # -- moving -------------------------------------------------------------------------------------------------
+
+    async def advance(self, by_ms: int, domains: Collection[Domain] | None = None) -> None:
+        """Move these domains (by default transactions and ids) on; ``BadDuration`` if it is negative or too much.
+
+        Returns when all that was due on the way has happened and the loop has drained. A second call waits for the first.
+        """
+        checked_duration_ms(by_ms)
+        async with self._one_at_a_time:
+            course = self._course = _Course(self, by_ms, frozenset(domains or DEFAULT_DOMAINS))
+            began_ms = {domain: self.now_ms(domain) for domain in Domain}
+            began_written_ms = self.now_ms()
+            try:
+                await self._drain()
+                await self._run(course)
+            finally:
+                # Also when it was given up on the way: what is left keeps real time from where it got to.
+                self._course = None
+                self._remember(began_written_ms, began_ms)
+                self._arm_again(course)
+
+    async def _run(self, course: _Course) -> None:
+        end_ms = self._real.now_ms() + course.by_ms
+        while (due_ms := course.next_due_ms()) <= end_ms:
+            instant_ms = ceil(due_ms)
+            self._move(course, instant_ms - self._real.now_ms())
+            # Long work is cut into turns by timers without delay: all of it belongs to this instant.
+            while timers := course.take(instant_ms):
+                for timer in timers:
+                    if timer.is_pending:  # one of the same instant may have cancelled it
+                        timer.fire_now()
+                await asyncio.sleep(0)
+            await self._drain()
+        self._move(course, course.by_ms)
+        await self._drain()
+
+    def _move(self, course: _Course, moved_ms: int) -> None:
+        """It never goes back: what was due while the loop drained is a little late, as on any clock."""
+        course.moved_ms = min(max(course.moved_ms, moved_ms), course.by_ms)
+        for domain, offset_ms in course.offsets.items():
+            self._offsets_ms[domain] = offset_ms + course.moved_ms
+        self._largest_ms = max(self._offsets_ms.values())
+
+    def _remember(self, began_written_ms: int, began_ms: dict[Domain, int]) -> None:
+        ended_ms = {domain: self.now_ms(domain) for domain in Domain}
+        self._advances.append(_Advance(began_written_ms, self.now_ms(), began_ms, ended_ms))
+        del self._advances[:-ADVANCES_REMEMBERED]
+
+    def _arm_again(self, course: _Course) -> None:
+        course.pass_over(self._real.now_ms() + course.moved_ms)
+        for domain in course.offsets:
+            now_ms = self.now_ms(domain)
+            for timer in self.timers(domain):
+                timer.arm(self._real.call_later_ms(timer.due_ms - now_ms, timer, domain))
+
+    async def _drain(self) -> None:
+        """Let what an instant has set off come to its end (see above)."""
+        while True:
+            for _ in range(DRAIN_TURNS):
+                await asyncio.sleep(0)
+            if not self._under_way:
+                return
+            _, late = await asyncio.wait(set(self._under_way), timeout=DRAIN_S_MAX)
+            if late:
+                log.warning("time moves on before work in threads is done", pieces=len(late))
+                self._under_way -= late

@@ -1,0 +1,371 @@
+"""Time that is moved on: what fires, in which order, at which time, and what is waited for in between."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.clock import Domain, Periodic, SystemClock
+from broker.durations import BadDuration
+from broker.virtual_clock import (
+    ALL_DOMAINS,
+    DEFAULT_DOMAINS,
+    UnknownDomain,
+    VirtualClock,
+    parse_domains,
+)
+from tests.support.clock import NOW_MS, FakeClock
+
+DAY_MS = 86_400_000
+TRANSACTIONS, IDS, GROUPS, RETENTION = Domain.TRANSACTIONS, Domain.IDS, Domain.GROUPS, Domain.RETENTION
+
+
+class Bench:
+    """A virtual clock on a clock that stands still, and what has fired: (name, now of its domain)."""
+
+    def __init__(self) -> None:
+        self.real = FakeClock()
+        self.clock = VirtualClock(self.real)
+        self.fired: list[tuple[str, int]] = []
+
+    def set(self, name: str, delay_ms: float, domain: Domain = TRANSACTIONS):
+        return self.clock.call_later_ms(delay_ms, lambda: self.note(name, domain), domain)
+
+    def note(self, name: str, domain: Domain = TRANSACTIONS) -> None:
+        self.fired.append((name, self.clock.now_ms(domain) - NOW_MS))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# -- which domains ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([], DEFAULT_DOMAINS),
+        (["transactions"], {TRANSACTIONS}),
+        (["ids", "groups"], {IDS, GROUPS}),
+        (["all"], ALL_DOMAINS),
+        (["groups", "all"], ALL_DOMAINS),
+        (["connections"], {Domain.CONNECTIONS}),
+    ],
+)
+def test_domains_are_named(names, expected):
+    assert parse_domains(names) == expected
+
+
+def test_a_domain_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(
+        UnknownDomain, match=r"'sessions' is no kind of time: name some of transactions, .*all"
+    ):
+        parse_domains(["groups", "sessions"])
+
+
+@pytest.mark.parametrize("domains", [None, {GROUPS}, {RETENTION, IDS}, ALL_DOMAINS])
+async def test_only_the_domains_that_are_named_move_and_what_is_written_takes_the_furthest(bench, domains):
+    await bench.clock.advance(DAY_MS, domains)
+    moved = domains or DEFAULT_DOMAINS
+    for domain in Domain:
+        expected_ms = DAY_MS if domain in moved else 0
+        assert bench.clock.now_ms(domain) == NOW_MS + expected_ms
+        assert bench.clock.offsets()[domain.value] == expected_ms
+    assert bench.clock.now_ms() == NOW_MS + DAY_MS
+
+
+async def test_until_it_is_moved_it_is_the_clock_beneath(bench):
+    bench.set("a", 10)
+    bench.real.advance(9)
+    assert bench.fired == []
+    bench.real.advance(1)
+    assert bench.fired == [("a", 10)]
+    assert bench.clock.timers(TRANSACTIONS) == []
+
+
+async def test_it_never_goes_back(bench):
+    with pytest.raises(BadDuration, match="cannot go back"):
+        await bench.clock.advance(-1)
+    with pytest.raises(BadDuration, match="century"):
+        await bench.clock.advance(10**15)
+    assert bench.clock.now_ms() == NOW_MS
+
+
+# -- what fires -------------------------------------------------------------------------------------------------
+
+
+async def test_timers_fire_in_due_order_each_at_its_own_time(bench):
+    for name, delay_ms in (("c", 300), ("a", 100), ("b", 200), ("late", 1001)):
+        bench.set(name, delay_ms)
+    await bench.clock.advance(1000)
+    assert bench.fired == [("a", 100), ("b", 200), ("c", 300)]
+    assert bench.clock.now_ms(TRANSACTIONS) == NOW_MS + 1000
+
+
+async def test_what_is_left_of_a_timer_passes_in_real_time(bench):
+    bench.set("a", 1000)
+    await bench.clock.advance(900)
+    bench.real.advance(99)
+    assert bench.fired == []
+    bench.real.advance(1)
+    assert bench.fired == [("a", 1000)]
+
+
+async def test_timers_of_other_domains_stay_on_real_time(bench):
+    bench.set("session", 1000, GROUPS)
+    await bench.clock.advance(DAY_MS)
+    bench.real.advance(999)
+    assert bench.fired == []
+    bench.real.advance(1)
+    assert bench.fired == [("session", 1000)]
+
+
+async def test_timers_that_a_timer_sets_fire_on_the_way(bench):
+    def again() -> None:
+        bench.note("tick")
+        bench.clock.call_later_ms(40, again, TRANSACTIONS)
+
+    bench.clock.call_later_ms(40, again, TRANSACTIONS)
+    await bench.clock.advance(100)
+    assert bench.fired == [("tick", 40), ("tick", 80)]
+
+
+async def test_one_of_the_same_instant_can_still_be_cancelled(bench):
+    second = []
+    bench.clock.call_later_ms(10, lambda: second[0].cancel(), TRANSACTIONS)
+    second.append(bench.set("b", 10))
+    bench.set("c", 10)
+    await bench.clock.advance(10)
+    assert bench.fired == [("c", 10)]
+
+
+async def test_a_timer_fires_once_however_time_comes_to_it(bench):
+    bench.set("a", 10)
+    await bench.clock.advance(10)
+    bench.real.advance(100)
+    await bench.clock.advance(100)
+    assert bench.fired == [("a", 10)]
+
+
+async def test_a_timer_that_fails_is_reported_and_the_rest_goes_on(bench):
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    failure = RuntimeError("broken")
+
+    def fail() -> None:
+        raise failure
+
+    bench.clock.call_later_ms(5, fail, TRANSACTIONS)
+    bench.set("a", 10)
+    await bench.clock.advance(10)
+    assert reported == [failure]
+    assert bench.fired == [("a", 10)]
+
+
+async def test_two_advances_at_once_come_one_after_the_other(bench):
+    for name, delay_ms in (("a", 10), ("b", 15), ("c", 25)):
+        bench.set(name, delay_ms)
+    await asyncio.gather(bench.clock.advance(10), bench.clock.advance(20))
+    assert bench.fired == [("a", 10), ("b", 15), ("c", 25)]
+    assert bench.clock.now_ms() == NOW_MS + 30
+
+
+async def test_an_advance_that_is_given_up_stays_where_it_got_to(bench):
+    task = asyncio.ensure_future(bench.clock.advance(100))
+    bench.clock.call_later_ms(40, task.cancel, TRANSACTIONS)
+    bench.set("b", 50)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert bench.clock.now_ms() == NOW_MS + 40
+    assert bench.fired == []
+    bench.real.advance(10)
+    assert bench.fired == [("b", 50)]
+
+
+async def test_what_is_due_next_is_told_by_domain(bench):
+    bench.set("a", 1000)
+    bench.set("b", 400, IDS)
+    await bench.clock.advance(300)
+    assert bench.clock.pending() == dict.fromkeys((domain.value for domain in Domain), None) | {
+        "transactions": 700,
+        "ids": 100,
+    }
+
+
+class Set(NamedTuple):
+    """A timer: when it is due, of what, and what it sets in its turn."""
+
+    delay_ms: int
+    domain: Domain
+    then: tuple[tuple[int, Domain], ...]
+
+
+DOMAINS = st.sampled_from([TRANSACTIONS, IDS, GROUPS])
+TIMERS = st.builds(
+    Set, st.integers(0, 100), DOMAINS, st.lists(st.tuples(st.integers(0, 60), DOMAINS), max_size=2).map(tuple)
+)
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["advance", "real"]),
+        st.integers(0, 80),
+        st.sets(DOMAINS, min_size=1).map(frozenset),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TIMERS, max_size=8), MOVES)
+def test_whatever_is_set_and_moved_every_timer_fires_once_at_its_time_and_in_order(timers, moves):
+    asyncio.run(_check_order(timers, moves))
+
+
+async def _check_order(timers, moves) -> None:
+    bench = Bench()
+    clock = bench.clock
+    due: dict[int, tuple[float, Domain]] = {}
+    fired: list[int] = []
+
+    def add(delay_ms: int, domain: Domain, then) -> None:
+        number = len(due)
+        due[number] = (clock.now_ms(domain) + delay_ms, domain)
+
+        def fire() -> None:
+            assert clock.now_ms(domain) == due[number][0], "each sees the time at which it was due"
+            fired.append(number)
+            for more_ms, other in then:
+                add(more_ms, other, ())
+
+        clock.call_later_ms(delay_ms, fire, domain)
+
+    for timer in timers:
+        add(*timer)
+    for how, by_ms, domains in moves:
+        before, began_ms = len(fired), {domain: clock.now_ms(domain) for domain in Domain}
+        if how == "advance":
+            await clock.advance(by_ms, domains)
+        else:
+            bench.real.advance(by_ms)
+        assert not [
+            n for n, (due_ms, domain) in due.items() if due_ms < clock.now_ms(domain) and n not in fired
+        ]
+        # By how far into this move: that is one order for all domains that move.
+        into_ms = [due[number][0] - began_ms[due[number][1]] for number in fired[before:]]
+        assert into_ms == sorted(into_ms)
+    assert len(set(fired)) == len(fired)
+
+
+# -- rounds in which nothing happens ----------------------------------------------------------------------------
+
+
+async def test_rounds_without_anything_to_do_are_passed_over_and_keep_their_step(bench):
+    wanted: list[float | None] = [None]
+    Periodic(bench.clock, 100, lambda: bench.note("round"), TRANSACTIONS, lambda: wanted[0])
+    await bench.clock.advance(1_030)
+    assert bench.fired == []
+    wanted[0] = NOW_MS + 1_250
+    await bench.clock.advance(370)
+    assert bench.fired == [("round", 1_300), ("round", 1_400)]
+    wanted[0] = None
+    bench.real.advance(100)
+    assert bench.fired[2:] == [("round", 1_500)], "in real time it costs nothing to look"
+
+
+async def test_what_happens_on_the_way_can_give_a_round_something_to_do(bench):
+    wanted: list[float | None] = [None]
+    Periodic(bench.clock, 100, lambda: bench.note("round"), TRANSACTIONS, lambda: wanted[0])
+
+    def begin() -> None:
+        wanted[0] = bench.clock.now_ms(TRANSACTIONS) + 30
+
+    bench.clock.call_later_ms(480, begin, TRANSACTIONS)
+    await bench.clock.advance(650)
+    assert bench.fired == [("round", 600)]
+
+
+# -- draining ---------------------------------------------------------------------------------------------------
+
+
+async def test_between_two_instants_the_loop_drains(bench):
+    async def chain() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        bench.note("end of a")
+
+    tasks = []
+    bench.clock.call_later_ms(10, lambda: tasks.append(asyncio.ensure_future(chain())), TRANSACTIONS)
+    bench.set("b", 11)
+    await bench.clock.advance(20)
+    assert bench.fired == [("end of a", 10), ("b", 11)]
+
+
+async def test_time_stands_still_while_a_thread_is_at_work_and_what_it_sets_off_runs(bench):
+    loop, may_end = asyncio.get_running_loop(), threading.Event()
+
+    def begin() -> None:
+        work = loop.run_in_executor(None, may_end.wait)
+        bench.clock.wait_for(work)
+        work.add_done_callback(lambda _: bench.note("done"))
+        loop.call_later(0.02, may_end.set)
+
+    bench.clock.call_later_ms(10, begin, TRANSACTIONS)
+    bench.set("b", 11)
+    await bench.clock.advance(20)
+    assert bench.fired == [("done", 10), ("b", 11)]
+
+
+async def test_work_that_is_cut_into_turns_belongs_to_its_instant(bench):
+    def turn(left: int) -> None:
+        bench.note(f"{left} left")
+        if left:
+            bench.clock.call_later_ms(0, lambda: turn(left - 1), TRANSACTIONS)
+
+    bench.clock.call_later_ms(10, lambda: turn(2), TRANSACTIONS)
+    bench.set("b", 11)
+    await bench.clock.advance(20)
+    assert bench.fired == [("2 left", 10), ("1 left", 10), ("0 left", 10), ("b", 11)]
+
+
+# -- how long ago something was written -------------------------------------------------------------------------
+
+
+async def test_what_is_written_ahead_of_a_domain_ages_with_the_domain(bench):
+    """Retention was moved on by a week; a transaction that begins then must not stay open for that week."""
+    clock = bench.clock
+    await clock.advance(7 * DAY_MS, {RETENTION})
+    start_ms = clock.now_ms()
+    assert clock.now_for(start_ms, TRANSACTIONS) == start_ms
+    bench.real.advance(60_000)
+    assert clock.now_for(start_ms, TRANSACTIONS) == start_ms + 60_000
+    await clock.advance(DAY_MS, {TRANSACTIONS})
+    assert clock.now_for(start_ms, TRANSACTIONS) == start_ms + 60_000 + DAY_MS
+    assert clock.now_for(start_ms, IDS) == start_ms + 60_000
+
+
+async def test_what_was_written_before_an_advance_of_another_domain_ages_by_real_time_only(bench):
+    start_ms = bench.clock.now_ms()
+    bench.real.advance(1_000)
+    await bench.clock.advance(7 * DAY_MS, {RETENTION})
+    bench.real.advance(1_000)
+    assert bench.clock.now_for(start_ms, TRANSACTIONS) == start_ms + 2_000
+    assert bench.clock.now_for(start_ms, RETENTION) == start_ms + 2_000 + 7 * DAY_MS
+
+
+@pytest.mark.parametrize(("domain", "age_ms"), [(IDS, DAY_MS // 2), (GROUPS, 0)])
+async def test_what_is_written_on_the_way_ages_from_there(bench, domain, age_ms):
+    written = []
+    bench.clock.call_later_ms(DAY_MS // 2, lambda: written.append(bench.clock.now_ms()), IDS)
+    await bench.clock.advance(DAY_MS)
+    assert bench.clock.now_for(written[0], domain) - written[0] == age_ms
+
+
+async def test_the_machines_clock_sees_everything_as_it_is():
+    clock = SystemClock()
+    assert abs(clock.now_for(5, GROUPS) - clock.now_ms()) < 1_000
