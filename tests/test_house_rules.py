@@ -20,7 +20,7 @@ CLOCKS = {
     "broker/clock.py": "the clock that everything else is given",
     "broker/upkeep/pace.py": "rests in its thread, so that the loop has its turns",
     "broker/loop_lag.py": "measures the loop itself",
-    "broker/runtime.py": "says how long the start took",
+    "broker/cluster.py": "says how long the start took",
 }
 # Tests that deal with other processes have to live in their time.
 REAL_TIME_TESTS = (

@@ -20,6 +20,7 @@ from broker.partition import Partition
 from broker.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
 from broker.transactions.after_crash import report_lost_decisions
+from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
 from broker.transactions.home import Entry, Home, load
 from broker.transactions.markers import Completion, MarkerWriter, completion_of
 from broker.transactions.state import (
@@ -431,12 +432,20 @@ class TransactionCoordinator:
             # Only now: a power cut may have taken a part of what was not synced, and every log has been opened.
             known = [entry.txn for home in self._homes.values() for entry in home.entries.values()]
             report_lost_decisions(known, self._replicas)
-        config, clock = self._config, self._clock
+        config, clock, homes = self._config, self._clock, self._homes
         abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        expiration_ms = config.transactional_id_expiration_ms
+
+        def timeout_ms() -> int | None:
+            return first_timeout_ms(homes.values(), clock)
+
+        def expiry_ms() -> int | None:
+            return first_expiry_ms(homes.values(), clock, expiration_ms)
+
         self._timers = [
-            Periodic(clock, abort_ms, self.abort_timed_out, Domain.TRANSACTIONS, self._first_timeout_ms),
-            Periodic(clock, remove_ms, self.remove_expired, Domain.IDS, self._first_expiry_ms),
+            Periodic(clock, abort_ms, self.abort_timed_out, Domain.TRANSACTIONS, timeout_ms),
+            Periodic(clock, remove_ms, self.remove_expired, Domain.IDS, expiry_ms),
         ]
 
     def abort_timed_out(self) -> None:
@@ -457,29 +466,6 @@ class TransactionCoordinator:
                 now_ms = self._clock.now_for(entry.txn.last_update_ms, Domain.IDS)
                 if home.is_current and rules.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
                     self._expire(home, transactional_id, entry, self._clock.now_ms())
-
-    def _first_timeout_ms(self) -> int | None:
-        """When the first of the open transactions times out, as things are."""
-        waits = (
-            txn.start_ms + txn.timeout_ms + 1 - self._clock.now_for(txn.start_ms, Domain.TRANSACTIONS)
-            for home in self._homes.values()
-            for txn in (home.entries[open_id].txn for open_id in home.open_ids)
-        )
-        return self._in(min(waits, default=None), Domain.TRANSACTIONS)
-
-    def _first_expiry_ms(self) -> int | None:
-        """When the first id may be forgotten, as things are."""
-        waits = (
-            entry.txn.last_update_ms
-            + self._config.transactional_id_expiration_ms
-            - self._clock.now_for(entry.txn.last_update_ms, Domain.IDS)
-            for home in self._homes.values()
-            for entry in home.entries.values()
-        )
-        return self._in(min(waits, default=None), Domain.IDS)
-
-    def _in(self, wait_ms: int | None, domain: Domain) -> int | None:
-        return None if wait_ms is None else self._clock.now_ms(domain) + wait_ms
 
     @staticmethod
     def _expire(home: Home, transactional_id: str, entry: Entry, now_ms: int) -> None:

@@ -1,0 +1,143 @@
+"""Weeks of time-outs in no real time (rows B1 and B4), and what lives beside them undisturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scenarios.conftest import NewProducer
+from tests.support.clients import (
+    COMPLETE_ABORT,
+    ONGOING,
+    PREPARE_ABORT,
+    Refused,
+    aiokafka,
+    eventually,
+    statuses,
+    transaction_log,
+    values,
+)
+from tests.support.in_process import InProcess
+
+WEEK_MS = 7 * 86_400_000
+NO_TIME_S = 20
+"""What a story may take of real time, on a machine that does other things as well."""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., InProcess]]:
+    with contextlib.ExitStack() as stack:
+
+        def make(*arguments: str, **options: Any) -> InProcess:
+            return stack.enter_context(InProcess(tmp_path, "--topic", "orders:1", *arguments, **options))
+
+        yield make
+
+
+def transact(producer: Any, value: str) -> None:
+    producer.begin()
+    producer.send("orders", [value])
+    producer.commit()
+
+
+def test_an_id_that_was_idle_for_a_week_is_forgotten(start, client: str, new_producer: NewProducer):
+    """B1, with Kafka's own setting of seven days."""
+    broker = start()
+    producer = new_producer(broker.bootstrap, "orders")
+    producer.init()
+    transact(producer, "before")
+    began = time.monotonic()
+    broker.advance("6d")
+    assert transaction_log(broker.bootstrap, "orders")[-1] is not None
+    broker.advance("1d2h")
+    assert transaction_log(broker.bootstrap, "orders")[-1] is None, "a tombstone"
+    assert time.monotonic() - began < NO_TIME_S
+
+    with pytest.raises(Refused):
+        transact(producer, "from one that is forgotten")
+    new_producer(broker.bootstrap, "orders").init()
+    *_, latest = transaction_log(broker.bootstrap, "orders")
+    assert latest is not None
+    assert latest.last_update_ms > int(time.time() * 1000) + WEEK_MS, "what is written has the virtual time"
+    assert values(broker.bootstrap, "orders") == ["before"]
+
+
+@pytest.mark.parametrize("moved_before", [[], ["retention"]], ids=["plain", "retention a week ahead"])
+def test_a_transaction_that_is_open_for_too_long_is_aborted(
+    start, client: str, new_producer: NewProducer, moved_before: list[str]
+):
+    """B4, with Kafka's own time-out of a minute."""
+    broker = start()
+    if moved_before:
+        broker.advance("7d", moved_before)
+    producer = new_producer(broker.bootstrap, "orders")
+    producer.init()
+    producer.begin()
+    producer.send("orders", ["left open"])
+    broker.advance("59s")
+    assert statuses(broker.bootstrap, "orders")[-1] == ONGOING
+    broker.advance("15s")
+    assert statuses(broker.bootstrap, "orders")[-2:] == [PREPARE_ABORT, COMPLETE_ABORT]
+    with pytest.raises(Refused):
+        producer.commit()
+    assert values(broker.bootstrap, "orders") == []
+
+
+async def test_a_week_passes_and_a_live_group_loses_neither_member_nor_record(start):
+    broker = start(settings={"log.retention.hours": 24, "log.retention.check.interval.ms": 100})
+    seen: list[bytes] = []
+
+    async def read(consumer: Any) -> None:
+        while True:
+            seen.append((await consumer.getone()).value)
+
+    consumer = aiokafka.AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=broker.bootstrap,
+        group_id="readers",
+        auto_offset_reset="earliest",
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=200,
+        isolation_level="read_committed",
+    )
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="orders")
+    async with producer, consumer:
+        reading = asyncio.ensure_future(read(consumer))
+        async with producer.transaction():
+            await producer.send_and_wait("orders", b"before")
+        await _until(lambda: seen == [b"before"])
+        await consumer.commit()
+        before = await _members(broker)
+        for day in range(7):
+            await asyncio.to_thread(broker.advance, "24h")
+            async with producer.transaction():
+                await producer.send_and_wait("orders", b"day %d" % day)
+        await _until(lambda: len(seen) == 8)
+        assert seen == [b"before", *(b"day %d" % day for day in range(7))]
+        await consumer.commit()
+        assert await _members(broker) == before, "the same member in the same generation"
+        reading.cancel()
+        await asyncio.wait([reading])
+    everything = await asyncio.to_thread(values, broker.bootstrap, "orders")
+    assert len(everything) == 8, "nothing of the log is gone"
+
+
+async def _members(broker: InProcess) -> object:
+    """The groups as their coordinators know them: generations, states, members."""
+
+    async def look() -> object:
+        return [
+            each["groups"] for each in broker.cluster.first.node.groups.memory().values() if each["groups"]
+        ]
+
+    return await asyncio.to_thread(broker.run, look())
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    await asyncio.to_thread(eventually, condition)

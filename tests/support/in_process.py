@@ -1,0 +1,63 @@
+"""A broker in this process, on a loop and a thread of its own: for stories that need its virtual clock in hand.
+
+    with InProcess(tmp_path, "--topic", "orders:1") as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        broker.advance("7d")
+
+Whoever only needs a broker takes `tests.support.broker`, where it is a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from broker.cluster import Cluster
+from broker.durations import parse_duration_ms
+from broker.options import parse
+from broker.virtual_clock import VirtualClock, parse_domains
+
+T = TypeVar("T")
+DEADLINE_S = 60
+
+
+class InProcess:
+    """`cluster` belongs to its loop: reach it by ``run``."""
+
+    def __init__(self, path: Path, *arguments: str, settings: dict[str, Any] | None = None) -> None:
+        assigned = [f"--set={name}={value}" for name, value in (settings or {}).items()]
+        self._settings = parse(["--port", "0", "--data-dir", str(path / "data"), *assigned, *arguments], {})
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="broker")
+
+    def __enter__(self) -> InProcess:
+        self._thread.start()
+        self.run(self._start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.run(self.cluster.stop())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(DEADLINE_S)
+            self._loop.close()
+
+    async def _start(self) -> None:
+        self.clock = VirtualClock()
+        self.cluster = Cluster(self._settings, self.clock)
+        await self.cluster.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(DEADLINE_S)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.cluster.first.listeners[0].port}"
+
+    def advance(self, duration: str, only: Iterable[str] = ()) -> None:
+        """Move time on; returns when all that was due has happened."""
+        self.run(self.clock.advance(parse_duration_ms(duration), parse_domains(only)))
