@@ -6,6 +6,7 @@ from tests.differential.stories import connection as connection
 from tests.differential.stories import coordinators as coordinators
 from tests.differential.stories import end_txn as end_txn
 from tests.differential.stories import feature_level as feature_level
+from tests.differential.stories import features as features
 from tests.differential.stories import fetch as fetch
 from tests.differential.stories import groups as groups
 from tests.differential.stories import inspection as inspection

@@ -1,0 +1,82 @@
+"""UpdateFeatures (KIP-584): finalize a feature at another level, for the cluster as a whole.
+
+v1 has the kind of upgrade and asks without doing (KIP-778); v2 answers for the request only, since all of it is done or
+nothing (KIP-1022).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.api import api
+from broker.metadata import Refused
+from broker.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
+from protocol.errors import ErrorCode
+from protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+LAST_VERSION_WITH_RESULTS: Final = 1
+
+
+@api(key=57, versions=range(3))
+async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    if not context.authorize("ALTER", "CLUSTER", "kafka-cluster"):
+        return UpdateFeaturesResponse(error_code=ErrorCode.cluster_authorization_failed)
+    # Of a feature that is named twice the last level counts, as in Kafka's map.
+    wanted = {update.feature: update for update in request.feature_updates}
+    try:
+        for update in wanted.values():
+            _check(update, context)
+        if not request.validate_only and wanted:
+            levels = {name: update.max_version_level for name, update in wanted.items()}
+            await context.node.metadata.update_features(levels)
+    except Refused as refusal:
+        message = (
+            f"The update failed for all features since the following feature had an error: {refusal.message}"
+        )
+        return UpdateFeaturesResponse(error_code=refusal.error, error_message=message)
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_message="NONE")
+        for update in request.feature_updates
+    ]
+    with_results = context.api_version <= LAST_VERSION_WITH_RESULTS
+    return UpdateFeaturesResponse(results=results if with_results else ())
+
+
+def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
+    """``FeatureControlManager.updateFeature``, in its order."""
+    name, level = update.feature, update.max_version_level
+    kind = update.upgrade_type  # v0's allow_downgrade is read by nobody, in Kafka too
+    current = context.node.metadata.features.get(name, 0)
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _refused(name, level, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _refused(name, level, "A feature version cannot be less than 0.")
+    supported = SUPPORTED_FEATURES.get(name)
+    if supported is None or not supported[0] <= level <= supported[1]:
+        has = "does not support this feature" if supported is None else f"only supports versions {supported}"
+        raise _refused(name, level, f"Local controller {context.node.node_id} {has}")
+    if level < current and kind == UPGRADE:
+        reason = (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+        )
+        raise _refused(name, level, f"{reason}unsafe downgrade.")
+    if level > current and kind != UPGRADE:
+        raise _refused(name, level, "Can't downgrade to a newer version.")
+    if name == METADATA_VERSION and level != current:
+        # One version of the record formats is written here: there is nothing to change to.
+        raise _refused(name, level, "Refusing to change the metadata.version of this broker.")
+
+
+def _refused(name: str, level: int, reason: str) -> Refused:
+    return Refused(
+        ErrorCode.invalid_update_version, f"Invalid update version {level} for feature {name}. {reason}"
+    )
