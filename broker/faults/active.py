@@ -1,0 +1,135 @@
+"""A rule at work: what it counted, and what stands still because of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.clock import Timer
+from broker.faults.json_form import rule_to_json
+from broker.faults.occasions import Occasions
+from broker.faults.rules import FaultError, Rule
+from broker.faults.text import rule_to_text
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A request or a step that stands still, or the bytes of a request whose connection is gone."""
+
+    at: str
+    """The API, or the point."""
+    node_id: int
+    go: Callable[[], object]
+    """Let it happen."""
+    is_alive: Callable[[], bool]
+    """Is there anybody left to whom it would matter?"""
+    since_ms: int
+    connection_id: int | None = None
+    bytes: int = 0
+    detached: bool = False
+    later_matches: int | None = None
+    """Of a reorder: how many go first."""
+    timer: Timer | None = None
+    after: Held | None = None
+    """A step on the same log that was held before: this one happens after it, whatever is released first."""
+    behind: list[Held] = field(default_factory=list)
+    """Those that wait for this one."""
+    is_done: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        place = {} if self.connection_id is None else {"connection": self.connection_id}
+        return {
+            "at": self.at,
+            "node": self.node_id,
+            **place,
+            "detached": self.detached,
+            "since_ms": self.since_ms,
+        }
+
+
+@dataclass(slots=True, eq=False)
+class Active:
+    """One rule that was added."""
+
+    id: int
+    rule: Rule
+    expires_at_ms: int | None = None
+    """By the clock's domain ``requests``."""
+    removed: bool = False
+    occasions: Occasions = field(init=False)
+    held_things: list[Held] = field(default_factory=list)
+    told_of_no_room: bool = False
+    expiry: Timer | None = None
+    waiting: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
+    """Those who wait for so many hits."""
+
+    def __post_init__(self) -> None:
+        self.occasions = Occasions(self.rule.when)
+
+    @property
+    def matches(self) -> int:
+        """How often something came by that the rule looks for; not counted any more once it is spent."""
+        return self.occasions.matches
+
+    @property
+    def hits(self) -> int:
+        return self.occasions.hits
+
+    @property
+    def spent(self) -> bool:
+        """It takes hold of nothing any more. It stays listed, with its counts and what it holds, until removed."""
+        return self.occasions.spent
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """What stands still because of it, the oldest first."""
+        return tuple(each for each in self.held_things if each.is_alive())
+
+    @property
+    def looks(self) -> bool:
+        """Must it see what comes by?"""
+        return not self.removed and (not self.spent or self.has_reordered)
+
+    @property
+    def has_reordered(self) -> bool:
+        return any(each.later_matches is not None for each in self.held_things)
+
+    def occurs(self) -> bool:
+        """Something matches now: is it a hit? Who waits for it hears of it on the loop's next turn."""
+        hit = self.occasions.occurs()
+        if hit:
+            self._tell(lambda count: count <= self.hits, None)
+        return hit
+
+    def end(self) -> None:
+        """It is removed."""
+        self.removed = True
+        if self.expiry is not None:
+            self.expiry.cancel()
+        self._tell(lambda count: True, FaultError(f"rule {self.id} was removed after {self.hits} hits"))
+
+    def _tell(self, concerns: Callable[[int], bool], error: Exception | None) -> None:
+        left = []
+        for count, future in self.waiting:
+            if not concerns(count):
+                left.append((count, future))
+            elif not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+        self.waiting = left
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "rule": rule_to_json(self.rule),
+            "text": rule_to_text(self.rule),
+            "matches": self.matches,
+            "hits": self.hits,
+            "spent": self.spent,
+            "expires_at_ms": self.expires_at_ms,
+            "held": [each.to_json() for each in self.held],
+        }

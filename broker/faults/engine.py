@@ -1,0 +1,160 @@
+"""The rules of one broker at work: they hang on its calls, its steps and its links while there are any.
+
+Rules are asked in the order in which they were added, and the first one that takes hold decides; those behind it do not see
+what it took. Without a rule nothing hangs anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from broker.clock import Clock, Domain
+from broker.crash import kill_this_process
+from broker.faults import states
+from broker.faults.active import Active
+from broker.faults.at_calls import CallRules
+from broker.faults.at_points import PointRules
+from broker.faults.holding import Holding, Running
+from broker.faults.powers import Powers
+from broker.faults.rules import FaultError, Rule
+from broker.hooks import Hooks
+
+RULES_MAX: Final = 256
+
+
+class Faults:
+    """See above. One per broker; all methods are called on its loop."""
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        clock: Clock,
+        *,
+        kill_node: Callable[[int], object] | None = None,
+        running: Running | None = None,
+        crash: Callable[[str], object] = kill_this_process,
+    ) -> None:
+        """``kill_node(id)`` kills a node at once; ``running(id)`` is the node while it runs, None if it does not."""
+        self.hooks = hooks
+        self.clock = clock
+        self._kill_node = kill_node
+        self._holding = Holding(clock, running, self._hang)
+        powers = Powers(self._holding, kill_node, crash, self._hang)
+        self._rules: dict[int, Active] = {}
+        self._next_id = 1
+        self._calls = CallRules(powers)
+        self._points = PointRules(powers)
+        self._hangs_on_calls = False
+
+    def add(self, rule: Rule) -> Active:
+        """Let a rule take hold from now on. ``FaultError`` if there are too many, or this broker cannot do it."""
+        if len(self._rules) >= RULES_MAX:
+            raise FaultError(f"there are {RULES_MAX} rules already; remove some")
+        if rule.action.do == "kill" and self._kill_node is None:
+            raise FaultError("kill: this broker has no node that could be killed alone; there is crash")
+        active = Active(self._next_id, rule)
+        self._next_id += 1
+        self._rules[active.id] = active
+        if rule.when.expires_ms is not None:
+            active.expires_at_ms = self.clock.now_ms(Domain.REQUESTS) + rule.when.expires_ms
+            active.expiry = self.clock.call_later_ms(
+                rule.when.expires_ms, lambda: self.remove(active.id), Domain.REQUESTS
+            )
+        states.set_up(self.hooks.links, rule)
+        self._hang()
+        return active
+
+    def list(self) -> tuple[Active, ...]:
+        """All that were added and not removed, in that order."""
+        return tuple(self._rules.values())
+
+    def get(self, rule_id: int) -> Active:
+        """``FaultError`` if there is none of this id."""
+        if rule_id not in self._rules:
+            there = ", ".join(map(str, self._rules)) or "none"
+            raise FaultError(f"there is no rule {rule_id}; there is {there}")
+        return self._rules[rule_id]
+
+    def remove(self, rule_id: int) -> Active:
+        """It takes hold no more. What it holds or delays goes on; the bytes that it detached are dropped."""
+        active = self.get(rule_id)
+        del self._rules[rule_id]
+        active.end()
+        states.take_down(self.hooks.links, active.rule)
+        self._hang()
+        for held in tuple(active.held_things):
+            if held.detached:
+                self._holding.drop(held)
+            elif not held.is_done:
+                self._holding.let_go(held)
+        return active
+
+    def clear(self) -> int:
+        """Remove all rules. The answer is how many there were."""
+        count = len(self._rules)
+        for rule_id in tuple(self._rules):
+            with contextlib.suppress(FaultError):  # releasing one may end another
+                self.remove(rule_id)
+        return count
+
+    def release(self, rule_id: int, count: int | None = None) -> int:
+        """Let the oldest ``count`` held or detached things of a rule happen, or all; the answer is how many did.
+
+        The rule stays, and holds what comes next.
+        """
+        active = self.get(rule_id)
+        if count is not None and count < 1:
+            raise FaultError(f"count: {count} is below 1")
+        released = 0
+        for held in active.held[:count]:
+            if not held.is_done:
+                self._holding.let_go(held)
+                released += 1
+        return released
+
+    async def reached(self, rule_id: int, hits: int = 1, timeout_ms: int | None = None) -> Active:
+        """Wait until a rule has so many hits.
+
+        ``TimeoutError`` if that does not come about in time, ``FaultError`` if the rule is removed before.
+        """
+        active = self.get(rule_id)
+        if active.hits >= hits:
+            return active
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waits = (hits, future)
+        active.waiting.append(waits)
+        timer = None
+        if timeout_ms is not None:
+            too_late = TimeoutError(
+                f"rule {rule_id} has {active.hits} hits, not {hits}, after {timeout_ms} ms"
+            )
+
+            def give_up() -> None:
+                if not future.done():
+                    future.set_exception(too_late)
+
+            timer = self.clock.call_later_ms(timeout_ms, give_up, Domain.REQUESTS)
+        try:
+            await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if waits in active.waiting:
+                active.waiting.remove(waits)
+        return active
+
+    def _hang(self) -> None:
+        """Hang exactly where some rule still looks."""
+        looking = [active for active in self._rules.values() if active.looks]
+        self._calls.look(looking)
+        self._points.look(looking)
+        if self._calls.looks != self._hangs_on_calls:
+            self._hangs_on_calls = self._calls.looks
+            if self._hangs_on_calls:
+                self.hooks.hang_calls(self._calls)
+            else:
+                self.hooks.unhang_calls(self._calls)
+        self.hooks.points = self._points if self._points.looks else None

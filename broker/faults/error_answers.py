@@ -1,0 +1,161 @@
+"""The answer that says an error and nothing else, for any API and version, as Kafka's ``getErrorResponse`` builds it.
+
+A code stands at the top where the version has a place for it there, and in every entry that the request has: the answer to
+a Produce names each of its partitions with the code, the answer to a FindCoordinator each of its keys. Which entry of an
+answer belongs to which of a request follows from the shapes of both; where Kafka does otherwise, a table says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from protocol.errors import ErrorCode
+from protocol.messages.index import APIS
+from protocol.versions import WireField, at_version
+
+if TYPE_CHECKING:
+    from broker.hooks import Call
+
+PRODUCE: Final = 0
+
+_CODES: Final = ("error_code", "partition_error_code")
+_TOP_LEVEL_ONLY: Final = {
+    ("add_partitions_to_txn", 4),
+    ("fetch", 13),
+    ("leave_group", 0),
+    ("offset_delete", 0),
+    ("offset_fetch", 2),
+    ("list_partition_reassignments", 0),
+}
+"""From this version on the entries stay away, if the version has a place for the code at the top."""
+
+_KEYS: Final = {
+    "group_id",
+    "index",
+    "key",
+    "name",
+    "partition",
+    "partition_id",
+    "partition_index",
+    "producer_id",
+    "resource_name",
+    "resource_type",
+    "topic",
+    "topic_id",
+    "transactional_id",
+}
+"""Fields by which an entry says what it is about."""
+_PARTITION_NUMBERS: Final = ("partition", "partition_id", "partition_index", "index")
+
+# What says "nothing" beside an error, where that is not what the schema has for it by default.
+_NOTHING: Final[dict[str, dict[str, Any]]] = {
+    "delete_records": {"low_watermark": -1},
+    "fetch": {"high_watermark": -1, "records": b""},
+    "find_coordinator": {"node_id": -1, "port": -1},
+    "init_producer_id": {"producer_id": -1, "producer_epoch": -1},
+    "join_group": {"generation_id": -1},
+    "list_offsets": {"timestamp": -1, "offset": -1},
+    "offset_fetch": {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""},
+    "offset_for_leader_epoch": {"leader_epoch": -1, "end_offset": -1},
+    "produce": {"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
+}
+
+
+def wants_no_answer(call: Call) -> bool:
+    """A Produce with acks=0: Kafka closes its connection, the only way to say that something is wrong."""
+    return call.context.api_key == PRODUCE and call.request.acks == 0
+
+
+def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> Any:
+    """The response to ``request`` that says ``code``, ready for the encoder of that version."""
+    api = APIS[api_key][0]
+    response = at_version(api_key, version, "response")
+    values = _nothing(api, response)
+    at_top = _code_of(response)
+    if at_top is not None:
+        values[at_top] = code
+    if api == "fetch":
+        values["session_id"] = request.session_id
+    if at_top is None or not _says_it_at_the_top_only(api, version):
+        asked, answered = _entries_of(at_version(api_key, version, "request")), _answered_in(response)
+        if asked is not None and answered is not None:
+            values[answered.name] = _entries(api, getattr(request, asked.name) or (), asked, answered, code)
+    if api == "api_versions" and code is ErrorCode.unsupported_version:
+        from broker.apis.api_versions import unsupported_version_response
+
+        return unsupported_version_response()
+    return response.__union__(**values)
+
+
+def _says_it_at_the_top_only(api: str, version: int) -> bool:
+    return any(api == name and version >= since for name, since in _TOP_LEVEL_ONLY)
+
+
+def _nothing(api: str, struct: Any) -> dict[str, Any]:
+    """The fields of a struct whose default says too much, or cannot be said in this version."""
+    said = _NOTHING.get(api, {})
+    values = {wire.name: said[wire.name] for wire in struct.__wire__ if wire.name in said}
+    for wire in struct.__wire__:
+        if wire.kind == "string" and not wire.is_array and not wire.nullable and wire.default is None:
+            values[wire.name] = ""
+    return values
+
+
+def _code_of(struct: Any) -> str | None:
+    return next((wire.name for wire in struct.__wire__ if wire.name in _CODES), None)
+
+
+def _entries_of(struct: Any) -> WireField | None:
+    """The field that holds what a request is about, or what of a topic."""
+    return next((wire for wire in struct.__wire__ if wire.is_array), None)
+
+
+def _answered_in(struct: Any) -> WireField | None:
+    """The field of a response whose entries, or theirs, carry codes."""
+    return next(
+        (wire for wire in struct.__wire__ if wire.is_array and wire.nested and _carries_code(wire.nested)),
+        None,
+    )
+
+
+def _carries_code(struct: Any) -> bool:
+    return _code_of(struct) is not None or _answered_in(struct) is not None
+
+
+def _entries(
+    api: str, values: Iterable[Any], asked: WireField, answered: WireField, code: ErrorCode
+) -> list[Any]:
+    return [_entry(api, each, asked.nested, answered.nested, code) for each in values]
+
+
+def _entry(api: str, value: Any, asked: Any, answered: Any, code: ErrorCode) -> Any:
+    values = _nothing(api, answered)
+    values |= _key(value, answered)
+    name = _code_of(answered)
+    if name is not None:
+        values[name] = code
+    else:
+        inner, inner_answered = _entries_of(asked), _answered_in(answered)
+        assert inner is not None, "what is answered entry by entry is asked so"
+        assert inner_answered is not None, "what carries no code has entries that do"
+        values[inner_answered.name] = _entries(api, getattr(value, inner.name), inner, inner_answered, code)
+    return answered.__union__(**values)
+
+
+def _key(value: Any, struct: Any) -> dict[str, Any]:
+    """What the entry of the answer is about, taken from that of the request: a name, a number, or a struct with both."""
+    keys = [wire.name for wire in struct.__wire__ if wire.name in _KEYS]
+    if isinstance(value, str):
+        return {
+            next(name for name in keys if name not in ("topic_id", "producer_id", "resource_type")): value
+        }
+    if isinstance(value, int):
+        return {next(name for name in keys if name in _PARTITION_NUMBERS): value}
+    values = {}
+    for name in keys:
+        if name in _PARTITION_NUMBERS:
+            values[name] = next(getattr(value, each) for each in _PARTITION_NUMBERS if hasattr(value, each))
+        elif hasattr(value, name):
+            values[name] = getattr(value, name)
+    return values
