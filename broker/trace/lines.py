@@ -136,7 +136,9 @@ def _places(part: Any, topic: str | None = None, *, bare: bool = True) -> Iterat
             yield from _places(value, inner, bare=bare)
 
 
-_NO_PLACES: Final = frozenset({"brokers", "node_endpoints", "coordinators", "members", "api_keys", "configs", "protocols"})
+_NO_PLACES: Final = frozenset(
+    {"brokers", "node_endpoints", "coordinators", "members", "api_keys", "configs", "protocols"}
+)
 
 
 def _topic_of(part: Decoded) -> str | None:

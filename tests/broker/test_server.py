@@ -30,6 +30,8 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 FETCH, HEARTBEAT = 1, 12
 HERE = Endpoint("PLAINTEXT", "127.0.0.1", 0)
+from tests.support.turns import until
+
 NODE = cast(Node, SimpleNamespace(hooks=Hooks()))
 Scenario = Callable[[], Awaitable[object]]
 Run = Callable[[Scenario], object]
@@ -108,12 +110,6 @@ async def serving(handlers: dict[int, Handler], limits: Limits | None = None) ->
 
 async def turns(count: int) -> None:
     for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let the loop turn until something has happened; the scenario as a whole is bounded."""
-    for _ in iter(lambda: bool(condition()), True):
         await asyncio.sleep(0)
 
 

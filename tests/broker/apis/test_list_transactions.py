@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +118,10 @@ def test_a_pattern_that_re2_does_not_take(world, pattern):
 
 
 def test_no_pattern_keeps_the_broker_busy(world):
+    """By backtracking this would take longer than any test may."""
     name = "a" * 2_000 + "!"
     world.init(name)
-    began = time.perf_counter()
     assert names(world, transactional_id_pattern="(a|a?)+(a*)*b") == set()
-    assert time.perf_counter() - began < 1.0
 
 
 def test_filters_are_joined_by_and(world):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.options import parse
 from broker.runtime import State
+from tests.support.turns import until
 
 
 @asynccontextmanager
@@ -30,14 +31,6 @@ async def running(data_dir: Path, *arguments: str, nodes: int = 3) -> AsyncItera
 
 def bootstrap(cluster: Cluster) -> str:
     return ",".join(f"127.0.0.1:{node.listeners[0].port}" for node in cluster.nodes.values())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if holds():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came to that")
 
 
 def leaders(cluster: Cluster, topic: str) -> list[int]:
@@ -117,7 +110,8 @@ async def test_a_kill_writes_nothing(tmp_path: Path) -> None:
         before = _contents(directory)
         cluster.kill_node(2)
         await until(lambda: cluster.metadata.brokers[2].fenced)
-        await asyncio.sleep(0.05)
+        for _ in range(100):
+            await asyncio.sleep(0)
         assert _contents(directory) == before
         assert not (directory / ".kafka_cleanshutdown").exists()
 
