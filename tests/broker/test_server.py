@@ -27,11 +27,10 @@ from protocol.codec import client_codec
 from protocol.frame import request_header
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.support.turns import until
 
 FETCH, HEARTBEAT = 1, 12
 HERE = Endpoint("PLAINTEXT", "127.0.0.1", 0)
-from tests.support.turns import until
-
 NODE = cast(Node, SimpleNamespace(hooks=Hooks()))
 Scenario = Callable[[], Awaitable[object]]
 Run = Callable[[Scenario], object]
