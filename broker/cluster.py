@@ -38,7 +38,7 @@ from broker.metadata.image import Broker
 from broker.node import Node
 from broker.replicas import Replicas
 from broker.runtime import NodeRuntime, State
-from broker.server import BindError
+from broker.server import Bind, BindError
 from broker.virtual_clock import VirtualClock
 from storage.directory import DirectoryInUse
 from storage.files import DESCRIPTORS, StorageError
@@ -85,6 +85,7 @@ class Cluster:
         clock: VirtualClock | None = None,
         random: Random | None = None,
         hooks: Hooks | None = None,
+        bind: Bind | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or VirtualClock()
@@ -93,6 +94,7 @@ class Cluster:
         self.nodes: dict[int, NodeRuntime] = {}
         """All of them, also those that are stopped or killed."""
         self.lag = LoopLag(asyncio.get_running_loop())
+        self._bind = bind
         self._began = time.perf_counter()
         self._configs = {config.node_id: config for config in settings.nodes}
         self._directories: dict[int, Path] = {}
@@ -164,6 +166,7 @@ class Cluster:
             random=self.random,
             hooks=self.hooks,
             peer_replicas=self._replicas_of,
+            bind=self._bind,
             on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,
         )
         self.nodes[config.node_id] = runtime

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from broker.api import discover
 from broker.clock import Clock
@@ -27,7 +28,7 @@ from broker.node import Listener, Node
 from broker.node_clock import NodeClock
 from broker.replicas import Replicas
 from broker.routes import Routes
-from broker.server import Connections, Limits, Server
+from broker.server import Bind, Connections, Limits, Server
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.verification import Verifier
 from broker.upkeep.compaction import Compaction
@@ -67,6 +68,7 @@ class NodeRuntime:
         random: Random,
         hooks: Hooks,
         peer_replicas: Callable[[int], Replicas | None],
+        bind: Bind | None = None,
         on_failed_replica: Callable[[int, str, int], None] | None = None,
     ) -> None:
         self.config = config
@@ -80,7 +82,7 @@ class NodeRuntime:
         self._peer_replicas = peer_replicas
         self._on_failed_replica = on_failed_replica
         self._directory: LogDirectory | None = None
-        self._server = Server(config.socket_listen_backlog_size)
+        self._server = Server(config.socket_listen_backlog_size, bind)
 
     # -- the steps of a start, in their order -------------------------------------------------------------------
 
@@ -124,7 +126,9 @@ class NodeRuntime:
             replicas.add_upkeep(Compaction(directory, config, clock, replicas.in_background))
         if self._on_failed_replica is not None:
             replicas.add_upkeep(Failover(partial(self._on_failed_replica, config.node_id)))
-        groups = GroupCoordinator(config, clock, metadata, replicas)
+        groups = GroupCoordinator(
+            config, clock, metadata, replicas, lambda: UUID(int=random.getrandbits(128), version=4)
+        )
         transactions = TransactionCoordinator(config, clock, metadata, replicas, groups)
         return Node(
             node_id=config.node_id,

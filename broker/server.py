@@ -11,7 +11,7 @@ import contextlib
 import errno
 import socket
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,9 @@ IDLE_TICK_MS_MIN: Final = 10
 CLOSE_GRACE_S: Final = 0.3
 
 log = get_logger()
+
+
+Bind = Callable[[Endpoint], Sequence[socket.socket]]
 
 
 class BindError(Exception):
@@ -77,7 +80,7 @@ class Connections:
         self.requests = 0
         self.accepted = 0
         self.clock = clock
-        self._open: set[Connection] = set()
+        self._open: dict[Connection, None] = {}  # in the order of their coming
         self._per_ip: Counter[str] = Counter()
         self._timer: Timer | None = None
         self._all_gone: asyncio.Future[None] | None = None
@@ -89,7 +92,7 @@ class Connections:
         """Register a new connection. The answer is why it must go at once; None to let it stay."""
         self.accepted += 1
         connection.connection_id = self.accepted
-        self._open.add(connection)
+        self._open[connection] = None
         self._per_ip[connection.host] += 1
         if self._all_gone is not None:
             return "the broker is stopping"
@@ -102,7 +105,7 @@ class Connections:
     def forget(self, connection: Connection) -> None:
         if connection not in self._open:
             return
-        self._open.remove(connection)
+        del self._open[connection]
         self._per_ip[connection.host] -= 1
         if not self._per_ip[connection.host]:
             del self._per_ip[connection.host]
@@ -150,7 +153,9 @@ class Connections:
 class Server:
     """The listening sockets of one node."""
 
-    def __init__(self, backlog: int) -> None:
+    def __init__(self, backlog: int, bind: Bind | None = None) -> None:
+        """``bind`` makes what the loop's ``create_server`` takes: sockets, if nothing else is said."""
+        self._bind = bind or _bind
         self.listeners: list[Listener] = []
         self._backlog = backlog
         self._sockets: list[tuple[socket.socket, Listener]] = []
@@ -160,7 +165,7 @@ class Server:
         """Bind every listener's port. A port 0 is chosen here, and advertised where no other port is."""
         by_name = {endpoint.name: endpoint for endpoint in advertised}
         for endpoint in endpoints:
-            sockets = _bind(endpoint)
+            sockets = self._bind(endpoint)
             port = sockets[0].getsockname()[1]
             public = by_name.get(endpoint.name, endpoint)
             listener = Listener(endpoint.name, endpoint.host, port, public.host, public.port or port)
