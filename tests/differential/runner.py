@@ -18,11 +18,13 @@ RECORDED = Path(__file__).parent / "recorded"
 COMMON = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
 TIMEOUTS = COMMON | {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 SWITCHED_OFF = COMMON | {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
+UNVERIFIED = COMMON | {"transaction.partition.verification.enable": "false"}
 KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": "100"}
 PROFILES: dict[str, dict[str, Any]] = {
     "main": {"feature": 2, "properties": TIMEOUTS, "ours": {}},
     "order": {"feature": 2, "properties": COMMON, "ours": KAFKAS_ORDER},
     "tv1": {"feature": 1, "properties": TIMEOUTS, "ours": {}},
+    "unverified": {"feature": 1, "properties": UNVERIFIED, "ours": {}},
     "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
 }
 Transcript = list[dict[str, Any]]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from tests.differential.stories.transactional import Producer
 from tests.differential.stories.write_txn_markers import marker
-from tests.differential.story import Body, Story, Topic, story
+from tests.differential.story import RETRY_SECONDS, Body, Story, Topic, story
 
 STATES = ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"]
 
@@ -96,10 +97,12 @@ def timed_out(s: Story) -> None:
 
 
 def wait_until(s: Story, p: Producer, state: str) -> None:
-    for _ in range(2000):
+    deadline = time.monotonic() + RETRY_SECONDS
+    while time.monotonic() < deadline:
         answer = s.quiet("describe_transactions", 0, transactional_ids=[p.tx])
         if answer["transaction_states"][0]["transaction_state"] == state:
             return
+        time.sleep(0.01)
 
 
 @story("inspection")

@@ -1,0 +1,85 @@
+"""What lingered in the network: a marker that comes when the next transaction has begun, a batch that comes after its
+transaction's marker. The old protocol lets both in; verification keeps the batch out; the new one refuses both by epoch.
+"""
+
+from __future__ import annotations
+
+from tests.differential.stories.transactional import Producer
+from tests.differential.stories.write_txn_markers import marker
+from tests.differential.story import Story, Topic, story
+
+
+def look(s: Story, t: Topic, note: str) -> None:
+    s.fetch(t, isolation_level=1, note=note)
+    s.ask("describe_producers", 0, topics=[{"name": t.name, "partition_indexes": [0]}], note=note)
+
+
+def late_marker(s: Story, *, new: bool) -> None:
+    t, p = s.topic(), Producer(s, "tx")
+    p.start(t, new)
+    coordinated = {"v": 2, "transaction_version": 2} if new else {"v": 1}
+    epoch = p.epoch + 1 if new else p.epoch
+    p.end(True, new)
+    p.start(t, new, 0 if new else 1)
+    marker(s, t, "late", p.pid, epoch, **coordinated)
+    look(s, t, "after the late one")
+    p.send(t, 1 if new else 2, new, note="the other half")
+    p.end(False, new)
+    look(s, t, "ended")
+
+
+def late_batch(s: Story, *, new: bool, v: int | None = None) -> None:
+    t, p = s.topic(), Producer(s, f"tx{v or ''}")
+    p.start(t, new)
+    epoch = p.epoch
+    p.end(False, new)
+    p.send(t, 1, new, v, epoch=epoch, note="late")
+    s.produce(t, s.batch(1), note="somebody else")
+    look(s, t, "after the late one")
+    marker(s, t, "abort by hand", p.pid, epoch, 1, commit=False)
+    look(s, t, "repaired")
+
+
+@story("late")
+def marker_of_a_new_one(s: Story) -> None:
+    late_marker(s, new=True)
+
+
+@story("late")
+def marker_of_an_old_one(s: Story) -> None:
+    late_marker(s, new=False)
+
+
+@story("late", "tv1")
+def marker_at_level_1(s: Story) -> None:
+    late_marker(s, new=False)
+
+
+@story("late")
+def batch_of_a_new_one(s: Story) -> None:
+    late_batch(s, new=True)
+
+
+@story("late")
+def batch_of_an_old_one(s: Story) -> None:
+    for v in (10, 11):
+        late_batch(s, new=False, v=v)
+
+
+@story("late", "tv1")
+def batch_at_level_1(s: Story) -> None:
+    for v in (10, 11):
+        late_batch(s, new=False, v=v)
+
+
+@story("late", "unverified")
+def batch_that_nobody_verifies(s: Story) -> None:
+    """A hanging transaction."""
+    for v in (10, 11):
+        late_batch(s, new=False, v=v)
+
+
+@story("late", "unverified")
+def batch_of_a_new_one_that_nobody_verifies(s: Story) -> None:
+    """The new protocol does not ask whether it may, it adds: that setting says nothing of it."""
+    late_batch(s, new=True)

@@ -1,0 +1,81 @@
+"""D4 and D5. What lingers in the network: a marker, a batch. Wrong with the old protocol, refused in the new one."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.scenarios.levels import LEVELS, NONE, at_level, by_hand, leave_a_batch_behind
+from tests.support.broker import StartBroker
+from tests.support.by_hand import last_stable_offset
+from tests.support.clients import ConfluentProducer, values
+from tests.support.readers import reader
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_marker_that_comes_late(level: str, start_broker: StartBroker):
+    """D4: the coordinator sent it twice, and the second one arrives when the next transaction has begun.
+
+    Up to level 1 it ends that one, and half of what is then aborted has been seen. Level 2: each transaction has an epoch of
+    its own, and the marker is refused by it.
+    """
+    broker = at_level(start_broker, level)
+    producer = by_hand(broker, "orders", level)
+    assert producer.send("orders", ["first"]) == NONE
+    late = producer.marker("orders", committed=True)
+    assert producer.end(committed=True) == NONE
+
+    with reader("confluent", broker.bootstrap, "orders") as reading:
+        assert reading.read(1) == ["first"]
+        assert producer.send("orders", ["half of the second"]) == NONE
+        error = late.arrive()
+        if level == "2":
+            assert error == ErrorCode.invalid_producer_epoch
+        else:
+            assert error == NONE
+            assert reading.read(1) == ["half of the second"]
+
+        assert producer.send("orders", ["the other half"]) == NONE
+        assert producer.end(committed=False) == NONE
+        ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
+        assert reading.read(1) == ["behind it"]
+    seen = ["first", "behind it"] if level == "2" else ["first", "half of the second", "behind it"]
+    assert values(broker.bootstrap, "orders") == seen
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_batch_that_comes_late(level: str, start_broker: StartBroker):
+    """D5, and nobody is asked whether its transaction is open: up to level 1 it hangs for ever, and all readers with it."""
+    broker = at_level(start_broker, level, transaction__partition__verification__enable="false")
+    _, error = leave_a_batch_behind(broker, level)
+    ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
+    where = (broker.host, broker.port, "orders")
+    if level == "2":
+        assert error == ErrorCode.invalid_producer_epoch
+        assert values(broker.bootstrap, "orders") == ["behind it"]
+        return
+    # Two records of the producer and the marker between them.
+    assert error == NONE
+    assert last_stable_offset(*where) == 2
+    with reader("confluent", broker.bootstrap, "orders") as reading:
+        assert reading.read(1, within_s=0.5) == []
+    assert values(broker.bootstrap, "orders", "read_uncommitted") == ["in time", "too late", "behind it"]
+
+
+@pytest.mark.parametrize(
+    ("level", "refusal"),
+    [
+        ("0", ErrorCode.transaction_abortable),
+        ("1", ErrorCode.transaction_abortable),
+        ("2", ErrorCode.invalid_producer_epoch),
+    ],
+)
+def test_a_batch_that_comes_late_is_refused_where_the_coordinator_is_asked(
+    level: str, refusal: ErrorCode, start_broker: StartBroker
+):
+    """D5 as it is by default: the leader asks before it takes a transaction's first batch (KIP-890)."""
+    broker = at_level(start_broker, level)
+    _, error = leave_a_batch_behind(broker, level)
+    assert error == refusal
+    ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
+    assert values(broker.bootstrap, "orders") == ["behind it"]
