@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from broker.fetch_sessions import FetchSessions
     from broker.groups.coordinator import GroupCoordinator
     from broker.metadata.cluster import ClusterMetadata
+    from broker.peers import Peers
     from broker.replicas import Replicas
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.verification import Verifier
@@ -45,3 +46,5 @@ class Node:
     rack: str | None = None
     hooks: Hooks = field(default_factory=Hooks)
     """Shared by all nodes of the broker."""
+    peers: Peers | None = None
+    """How this node speaks to the others; None where there are none."""

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from broker.api import discover
 from broker.clock import Clock
@@ -26,6 +25,7 @@ from broker.logging import get_logger
 from broker.metadata import ClusterMetadata, Endpoint
 from broker.node import Listener, Node
 from broker.node_clock import NodeClock
+from broker.peers import Peers
 from broker.replicas import Replicas
 from broker.routes import Routes
 from broker.server import Bind, Connections, Limits, Server
@@ -126,10 +126,12 @@ class NodeRuntime:
             replicas.add_upkeep(Compaction(directory, config, clock, replicas.in_background))
         if self._on_failed_replica is not None:
             replicas.add_upkeep(Failover(partial(self._on_failed_replica, config.node_id)))
-        groups = GroupCoordinator(
-            config, clock, metadata, replicas, lambda: UUID(int=random.getrandbits(128), version=4)
+        hooks = self._hooks
+        peers = Peers(config.node_id, config, clock, metadata, hooks)
+        groups = GroupCoordinator(config, clock, metadata, replicas, random=random, hooks=hooks)
+        transactions = TransactionCoordinator(
+            config, clock, metadata, replicas, groups, hooks=hooks, peers=peers
         )
-        transactions = TransactionCoordinator(config, clock, metadata, replicas, groups)
         return Node(
             node_id=config.node_id,
             config=config,
@@ -141,9 +143,10 @@ class NodeRuntime:
             fetch_sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots, lambda: random.randint(1, SESSION_ID_MAX)
             ),
-            verifier=Verifier(config, clock, transactions),
+            verifier=Verifier(config, clock, transactions, peers),
             rack=config.broker_rack,
-            hooks=self._hooks,
+            hooks=hooks,
+            peers=peers,
         )
 
     # -- ways to end --------------------------------------------------------------------------------------------
@@ -156,6 +159,8 @@ class NodeRuntime:
         self._forget_metadata()
         self.node.transactions.close()
         self.node.groups.close()
+        if self.node.peers is not None:
+            self.node.peers.close()
         return await self.node.replicas.close(clean=True)
 
     def _forget_metadata(self) -> None:
@@ -180,8 +185,10 @@ class NodeRuntime:
         self._forget_metadata()
         self._server.stop_accepting()
         self.connections.reset()
-        self.node.transactions.close()
-        self.node.groups.close()
+        self.node.transactions.abandon()
+        self.node.groups.abandon()
+        if self.node.peers is not None:
+            self.node.peers.abandon()
         self.node.replicas.abandon()
         assert self._directory is not None
         self._directory.close(clean=False)

@@ -7,8 +7,10 @@ import uuid
 from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Final
 
+from broker.append_errors import CLIENT_ERRORS
 from broker.clock import Clock, Domain, Timer
 from broker.deferred import Deferred
 from broker.groups import classic, commits
@@ -17,6 +19,7 @@ from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
 from broker.groups.offsets import Spot
 from broker.groups.shard import Producer, Shard
+from broker.hooks import Hooks, Passage
 from broker.logging import get_logger
 from broker.metadata.listeners import MetadataListener
 from broker.partition import Partition
@@ -42,6 +45,10 @@ MS_PER_MINUTE: Final = 60_000
 log = get_logger()
 
 
+def _uuid_by(chance: Random) -> uuid.UUID:
+    return uuid.UUID(int=chance.getrandbits(128), version=4)
+
+
 class GroupCoordinator(MetadataListener):
     """Keeps the groups whose partition of ``__consumer_offsets`` this node leads."""
 
@@ -51,13 +58,19 @@ class GroupCoordinator(MetadataListener):
         clock: Clock,
         metadata: ClusterMetadata,
         replicas: Replicas,
-        new_uuid: Callable[[], object] = uuid.uuid4,
+        new_uuid: Callable[[], object] | None = None,
+        *,
+        random: Random | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
+        """``new_uuid`` makes what is unique in the ids of members; without it that comes from ``random``."""
         self._config = config
         self._clock = clock
         self._metadata = metadata
         self._replicas = replicas
-        self._new_uuid = new_uuid
+        self._new_uuid = new_uuid or partial(_uuid_by, random or Random())
+        self._hooks = hooks or Hooks()
+        self._ended = False
         self._shards: dict[int, Shard] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._expiry: Timer | None = None
@@ -69,7 +82,8 @@ class GroupCoordinator(MetadataListener):
         """Load what this node leads, and look for expired offsets from time to time."""
         topic = self._metadata.topic(CONSUMER_OFFSETS)
         for state in topic.partitions if topic is not None else ():
-            self.load(state.index)
+            if state.leader == self._replicas.node_id:
+                self.load(state.index)
         self._arm_expiry()
 
     def load(self, index: int) -> asyncio.Task[None] | None:
@@ -78,13 +92,25 @@ class GroupCoordinator(MetadataListener):
         if not isinstance(partition, Partition):
             return None
         self.unload(index)
-        shard = self._shards[index] = Shard(partition, lambda: self._config, self._clock)
+        shard = Shard(partition, lambda: self._config, self._clock, self._hooks)
+        self._shards[index] = shard
+        passage = Passage("coordinator.load", partition.leader_id, CONSUMER_OFFSETS, index)
+        self._hooks.at_point(passage, partial(self._read, index, shard), partial(self._refused, index, shard))
+        return self._loads.get(index)
+
+    def _read(self, index: int, shard: Shard) -> None:
+        if self._shards.get(index) is not shard:
+            return  # held up until somebody else led the partition
         steps = shard.load()
         if next(steps, "loaded") == "loaded" or next(steps, "loaded") == "loaded":
             self._loaded(shard)
-            return None
-        task = self._loads[index] = asyncio.get_running_loop().create_task(self._load_on(index, shard, steps))
-        return task
+        else:
+            self._loads[index] = asyncio.get_running_loop().create_task(self._load_on(index, shard, steps))
+
+    @staticmethod
+    def _refused(index: int, shard: Shard, error: ErrorCode) -> None:
+        shard.refusal = CLIENT_ERRORS.get(error, error)
+        log.warning("offsets partition not loaded", partition=index, error=error.name)
 
     async def _load_on(self, index: int, shard: Shard, steps: Iterator[None]) -> None:
         for _ in steps:
@@ -113,11 +139,27 @@ class GroupCoordinator(MetadataListener):
         """The node stops: nobody is kept waiting, and no timer is left."""
         if self._expiry is not None:
             self._expiry.cancel()
+        self._ended = True
         for index in tuple(self._shards):
             self.unload(index)
 
+    def abandon(self) -> None:
+        """The node is killed: nobody is told, nothing is written, and no timer of it does anything any more."""
+        self._ended = True
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for task in self._loads.values():
+            task.cancel()
+        for shard in self._shards.values():
+            shard.abandon()
+        self._loads.clear()
+        self._shards.clear()
+
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        if topic.name == CONSUMER_OFFSETS and partition.index in self._shards:
+        """This node leads the groups of a partition from now on, or does so no more."""
+        if topic.name != CONSUMER_OFFSETS or self._ended:
+            return
+        if partition.leader == self._replicas.node_id or partition.index in self._shards:
             self._shard_at(partition.index)
 
     def on_topic_deleted(self, topic: Topic) -> None:
@@ -141,7 +183,9 @@ class GroupCoordinator(MetadataListener):
         return self._shard_at(self.partition_for(group_id))
 
     def _shard_at(self, index: int) -> Shard | ErrorCode:
-        """The shard, ready to work. One that this node has come to lead is loaded when it is first asked for."""
+        """The shard, ready to work. One that this node has come to lead is loaded now, if it is not yet."""
+        if self._ended:
+            return ErrorCode.not_coordinator
         partition = self._replicas.leader(CONSUMER_OFFSETS, index)
         if not isinstance(partition, Partition):
             self.unload(index)
@@ -150,7 +194,7 @@ class GroupCoordinator(MetadataListener):
         if shard is None or shard.partition is not partition or not shard.is_current:
             self.load(index)
             shard = self._shards[index]
-        return ErrorCode.coordinator_load_in_progress if shard.loading else shard
+        return shard.refusal if shard.loading else shard
 
     def _open_shards(self) -> list[Shard]:
         return [shard for shard in self._shards.values() if not shard.loading]

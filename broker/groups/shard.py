@@ -20,6 +20,7 @@ from broker.groups import classic
 from broker.groups.effects import Answer, Append, Arm, Assigned, Cancel, Effect, Timer
 from broker.groups.group import ClassicGroup, Rules, State
 from broker.groups.memory import Memory
+from broker.hooks import Hooks, Passage
 from broker.logging import get_logger
 from broker.partition import Partition
 from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch
@@ -86,20 +87,33 @@ class _Commit:
 class Shard:
     """The coordinator of the groups of one partition."""
 
-    def __init__(self, partition: Partition, config: Callable[[], BrokerConfig], clock: Clock) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        hooks: Hooks | None = None,
+    ) -> None:
         self.partition = partition
+        self._hooks = hooks or Hooks()
         self._leadership = (partition.leader_id, partition.leader_epoch)
         self.clock = clock
         self.config = config
         self.loading = True
+        self.refusal = ErrorCode.coordinator_load_in_progress
+        """What is answered while ``loading``."""
         self.memory = Memory(self._rules())
         self._timers: dict[tuple[str, Timer], ClockTimer] = {}
         self._commits: dict[_Commit, None] = {}
+        self._abandoned = False
 
     @property
     def is_current(self) -> bool:
         """Does this node still lead the partition, in the epoch in which it was loaded?"""
-        return (self.partition.leader_id, self.partition.leader_epoch) == self._leadership
+        return (
+            not self._abandoned
+            and (self.partition.leader_id, self.partition.leader_epoch) == self._leadership
+        )
 
     def _rules(self) -> Rules:
         config = self.config()
@@ -165,6 +179,18 @@ class Shard:
         assert not self._timers
         assert not self._commits
 
+    def abandon(self) -> None:
+        """The node is killed: what waits is forgotten, and nobody is told."""
+        self.loading = True
+        self._abandoned = True
+        for timer in (*self._timers.values(), *(commit.timer for commit in self._commits)):
+            if timer is not None:
+                timer.cancel()
+        for commit in self._commits:
+            commit.done = True
+        self._timers.clear()
+        self._commits.clear()
+
     # -- writing ------------------------------------------------------------------------------------------------
 
     def write(
@@ -176,11 +202,47 @@ class Shard:
         patient: bool = False,
     ) -> None:
         """Append one batch and take it into memory; ``committed`` is called once, with an error meant for clients."""
-        error, end_offset = self._append(records, producer)
-        if error is not ErrorCode.none:
-            committed(CLIENT_ERRORS.get(error, error))
+
+        def append(committed: Callable[[ErrorCode], None]) -> None:
+            error, end_offset = self._append(records, producer)
+            if error is not ErrorCode.none:
+                committed(CLIENT_ERRORS.get(error, error))
+            else:
+                self.when_committed(end_offset, committed, patient=patient)
+
+        self._at_append(records[0].key, append, committed)
+
+    def _at_append(
+        self,
+        key: Key,
+        append: Callable[[Callable[[ErrorCode], None]], None],
+        committed: Callable[[ErrorCode], None],
+    ) -> None:
+        """Append, unless a rule holds it up or has it fail (`broker.hooks`).
+
+        What is held is not in memory yet, and whoever waits for it is told when the leadership goes.
+        """
+        if self._hooks.points is None:
+            append(committed)
             return
-        self.when_committed(end_offset, committed, patient=patient)
+        held = _Commit(committed)
+        held.then = partial(self._finished, held, committed)
+        self._commits[held] = None
+
+        def go_on() -> None:
+            if not held.done:
+                held.done = True
+                self._commits.pop(held)
+                append(committed)
+
+        passage = Passage(
+            "group.append",
+            self._leadership[0],
+            self.partition.topic,
+            self.partition.index,
+            group_id=getattr(key, "group", None),
+        )
+        self._hooks.at_point(passage, go_on, held.finish)
 
     def _append(self, records: Sequence[LogRecord], producer: Producer) -> tuple[ErrorCode, int]:
         """The only way into the log: (error, offset after the last record)."""
@@ -222,6 +284,12 @@ class Shard:
 
     def write_tombstones(self, keys: Sequence[Key], committed: Callable[[ErrorCode], None]) -> None:
         """Delete what these keys stand for, in as many batches as it takes; the last one is waited for."""
+        if keys:
+            self._at_append(keys[0], partial(self._write_tombstones, keys), committed)
+        else:
+            committed(ErrorCode.none)
+
+    def _write_tombstones(self, keys: Sequence[Key], committed: Callable[[ErrorCode], None]) -> None:
         room = self.partition.log.config.max_message_bytes - HEADER_BYTES
         pieces: list[list[LogRecord]] = [[]]
         size = 0

@@ -7,22 +7,26 @@ whole EndTxn (PrepareX, markers, CompleteX, answer) is one function call without
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.crash import crash_point
+from broker.hooks import Hooks
 from broker.logging import get_logger
-from broker.partition import Partition
+from broker.metadata.listeners import MetadataListener
 from broker.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
 from broker.transactions.after_crash import report_lost_decisions
 from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
-from broker.transactions.home import Entry, Home, load
-from broker.transactions.markers import Completion, MarkerWriter, completion_of
+from broker.transactions.fresh_ids import with_fresh_id
+from broker.transactions.home import Entry, Home
+from broker.transactions.homes import Homes
+from broker.transactions.markers import RETRY_BACKOFF_MS, MarkerWriter, completion_of
+from broker.transactions.points import COMPLETE_APPEND, PREPARE_APPEND, at_append
+from broker.transactions.remote_markers import Completion
 from broker.transactions.state import (
     AbortFirst,
     Answer,
@@ -34,12 +38,13 @@ from broker.transactions.state import (
 )
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
-from storage.files import StorageError
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.groups.coordinator import GroupCoordinator
     from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.image import PartitionState, Topic
+    from broker.peers import Peers
     from broker.replicas import Replicas
 
 log_events = get_logger()
@@ -48,7 +53,7 @@ Done = Callable[[Answer], object]
 ORDER_OF_KAFKA = "kafka"
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(MetadataListener):
     """Owns the ids whose partition of ``__transaction_state`` this node leads."""
 
     def __init__(
@@ -58,14 +63,30 @@ class TransactionCoordinator:
         metadata: ClusterMetadata,
         replicas: Replicas,
         groups: GroupCoordinator,
+        *,
+        hooks: Hooks | None = None,
+        peers: Peers | None = None,
     ) -> None:
+        """Without ``peers`` this node speaks to no other: markers for their partitions wait."""
         self._config = config
         self._clock = clock
         self._metadata = metadata
         self._replicas = replicas
-        self._homes: dict[int, Home] = {}
-        self._markers = MarkerWriter(replicas, groups, clock, self._all_markers_written)
+        self._hooks = hooks or Hooks()
+        self._homes = Homes(replicas, clock, self._hooks, self._resume)
+        self._markers = MarkerWriter(
+            replicas,
+            groups,
+            clock,
+            self._all_markers_written,
+            metadata=metadata,
+            hooks=self._hooks,
+            peers=peers,
+        )
+        self._with_fresh_id = partial(with_fresh_id, metadata, config.node_id)
         self._timers: list[Timer] = []
+        self._closed = False
+        metadata.subscribe(self)
 
     # -- who owns an id -----------------------------------------------------------------------------------------
 
@@ -74,41 +95,29 @@ class TransactionCoordinator:
         topic = self._metadata.topic(TRANSACTION_STATE)
         return None if topic is None else partition_for(transactional_id, len(topic.partitions))
 
-    def _home_of(self, transactional_id: str) -> Home | ErrorCode:
+    def node_for(self, transactional_id: str) -> int | None:
+        """The node that coordinates an id; None while there is none, or no topic."""
         index = self.partition_for(transactional_id)
-        return ErrorCode.not_coordinator if index is None else self._home(index)
-
-    def _home(self, index: int) -> Home | ErrorCode:
-        """The memory of one partition; read from the log when this node has come to lead it."""
-        home = self._homes.get(index)
-        partition = self._replicas.leader(TRANSACTION_STATE, index)
-        if not isinstance(partition, Partition):
-            self._homes.pop(index, None)
-            return ErrorCode.not_coordinator
-        if home is None or home.partition is not partition or not home.is_current:
-            try:
-                home = self._homes[index] = load(partition)
-            except StorageError as error:
-                partition.go_offline(error)
-                return ErrorCode.not_coordinator
-            self._resume(home)
-        return home
+        topic = self._metadata.topic(TRANSACTION_STATE)
+        state = topic.partition(index) if topic is not None and index is not None else None
+        return None if state is None or state.leader < 0 else state.leader
 
     def _find(self, transactional_id: str) -> tuple[Home, Entry | None] | ErrorCode:
-        home = self._home_of(transactional_id)
+        index = self.partition_for(transactional_id)
+        home = ErrorCode.not_coordinator if index is None else self._homes.find(index)
         return home if isinstance(home, ErrorCode) else (home, home.entries.get(transactional_id))
 
     def _resume(self, home: Home) -> None:
         """Finish what was decided before this node took over: all markers again, duplicates are harmless."""
-        for entry in list(home.entries.values()):
-            if entry.txn.state in rules.PREPARED:
-                log_events.info(
-                    "finishing a decided transaction",
-                    transactional_id=entry.txn.transactional_id,
-                    state=entry.txn.state.name,
-                    partitions=len(entry.txn.partitions),
-                )
-                self._markers.start(self._begin_completion(home, entry))
+        decided = [entry for entry in home.entries.values() if entry.txn.state in rules.PREPARED]
+        for entry in decided:
+            log_events.info(
+                "finishing a decided transaction",
+                transactional_id=entry.txn.transactional_id,
+                state=entry.txn.state.name,
+                partitions=len(entry.txn.partitions),
+            )
+        self._markers.start(*(self._begin_completion(home, entry) for entry in decided))
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -264,16 +273,16 @@ class TransactionCoordinator:
     def find(self, transactional_id: str) -> Entry | ErrorCode:
         """What is known of an id; TRANSACTIONAL_ID_NOT_FOUND, or why this node cannot say."""
         found = self._find(transactional_id)
-        if isinstance(found, ErrorCode):
-            return found
-        return found[1] or ErrorCode.transactional_id_not_found
+        return found if isinstance(found, ErrorCode) else found[1] or ErrorCode.transactional_id_not_found
 
     def all_entries(self) -> list[Entry] | ErrorCode:
         """Every id whose partition is led here; an error while one of these is being read."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         entries: list[Entry] = []
         for state in topic.partitions if topic is not None else ():
-            home = self._home(state.index)
+            if state.leader != self._replicas.node_id:
+                continue
+            home = self._homes.find(state.index)
             if home is ErrorCode.coordinator_load_in_progress:
                 return home
             if isinstance(home, Home):
@@ -297,8 +306,12 @@ class TransactionCoordinator:
         transition: Transition,
         done: Done,
         then: Callable[[], object] | None = None,
+        point: str | None = None,
     ) -> None:
-        """Append a state; install it when it is committed, then go on with ``then``, or answer."""
+        """Append a state; install it when it is committed, then go on with ``then``, or answer.
+
+        ``point``: the name by which a rule may hold the append up, or refuse it.
+        """
         entry.pending = transition.after.state
 
         def appended(error: ErrorCode) -> None:
@@ -312,7 +325,18 @@ class TransactionCoordinator:
             else:
                 done(transition.answer)
 
-        home.append(transition.after, self._value_version, self._clock.now_ms(), appended)
+        self._append(home, transition.after, point, appended)
+
+    def _append(
+        self, home: Home, txn: Transaction, point: str | None, appended: Callable[[ErrorCode], object]
+    ) -> None:
+        def go_on() -> None:
+            home.append(txn, self._value_version, self._clock.now_ms(), appended)
+
+        if point is None:
+            go_on()
+        else:
+            at_append(self._hooks, point, home, txn.transactional_id, go_on, appended)
 
     def _prepare(self, home: Home, entry: Entry, transition: Transition, done: Done) -> None:
         """The decision of a transaction: once PrepareX is committed it can only be carried out."""
@@ -331,7 +355,7 @@ class TransactionCoordinator:
             done(transition.answer)
 
         crash_point("txn.prepare.before")
-        self._write(home, entry, transition, done, decided)
+        self._write(home, entry, transition, done, decided, PREPARE_APPEND)
 
     @staticmethod
     def _begin_completion(home: Home, entry: Entry) -> Completion:
@@ -343,6 +367,8 @@ class TransactionCoordinator:
 
     def _all_markers_written(self, completion: Completion) -> None:
         home, entry = completion.home, completion.entry
+        if not completion.is_wanted:
+            return
         after = rules.complete(entry.txn, self._clock.now_ms())
 
         def appended(error: ErrorCode) -> None:
@@ -351,15 +377,12 @@ class TransactionCoordinator:
                 home.install(entry, after)
                 crash_point("txn.complete.after")
             elif error is ErrorCode.coordinator_not_available:
-                self._clock.call_later_ms(
-                    self._config.request_timeout_ms,
-                    partial(self._all_markers_written, completion),
-                    Domain.TRANSACTIONS,
-                )
+                again = partial(self._all_markers_written, completion)
+                self._clock.call_later_ms(RETRY_BACKOFF_MS, again, Domain.REQUESTS)
             # else: somebody else owns the partition now and finishes the transaction from its log
 
         crash_point("txn.complete.before")
-        home.append(after, self._value_version, self._clock.now_ms(), appended)
+        self._append(home, after, COMPLETE_APPEND, appended)
 
     def _abort(
         self,
@@ -395,76 +418,59 @@ class TransactionCoordinator:
 
         self._prepare(home, entry, transition, prepared)
 
-    def _with_fresh_id(
-        self,
-        use: Callable[[int], object],
-        failed: Callable[[Answer], object],
-        then: Callable[[], object] | None = None,
-    ) -> None:
-        """Get a producer id (at once, or after its block is durable) and go on."""
-
-        def got(producer_id: int) -> None:
-            use(producer_id)
-            if then is not None:
-                then()
-
-        allocated: int | Awaitable[int] = self._metadata.allocate_producer_id(self._config.node_id)
-        if isinstance(allocated, int):
-            got(allocated)
-            return
-
-        def arrived(future: asyncio.Future[int]) -> None:
-            if future.cancelled() or future.exception() is not None:
-                failed(Answer(ErrorCode.coordinator_load_in_progress))
-            else:
-                got(future.result())
-
-        asyncio.ensure_future(allocated).add_done_callback(arrived)
-
     # -- time and restarts --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Load every partition that is led here, finish decided transactions, start the timers."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         for state in topic.partitions if topic is not None else ():
-            self._home(state.index)
+            if state.leader == self._replicas.node_id:
+                self._homes.find(state.index, at_once=True)
         if not self._replicas.directory.was_clean:
             # Only now: a power cut may have taken a part of what was not synced, and every log has been opened.
-            known = [entry.txn for home in self._homes.values() for entry in home.entries.values()]
+            known = [entry.txn for home in self._homes.open() for entry in home.entries.values()]
             report_lost_decisions(known, self._replicas)
         config, clock, homes = self._config, self._clock, self._homes
         abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
-        expiration_ms = config.transactional_id_expiration_ms
 
-        def timeout_ms() -> int | None:
-            return first_timeout_ms(homes.values(), clock)
+        def first_timeout() -> int | None:
+            return first_timeout_ms(homes.open(), clock)
 
-        def expiry_ms() -> int | None:
-            return first_expiry_ms(homes.values(), clock, expiration_ms)
+        def first_expiry() -> int | None:
+            return first_expiry_ms(homes.open(), clock, config.transactional_id_expiration_ms)
 
         self._timers = [
-            Periodic(clock, abort_ms, self.abort_timed_out, Domain.TRANSACTIONS, timeout_ms),
-            Periodic(clock, remove_ms, self.remove_expired, Domain.IDS, expiry_ms),
+            Periodic(clock, abort_ms, self.abort_timed_out, Domain.TRANSACTIONS, first_timeout),
+            Periodic(clock, remove_ms, self.remove_expired, Domain.IDS, first_expiry),
         ]
+
+    def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
+        """This node leads the ids of a partition from now on, or does so no more."""
+        if topic.name == TRANSACTION_STATE and not self._closed:
+            self._homes.follow(partition.index, partition.leader)
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        if topic.name == TRANSACTION_STATE:
+            self._homes.unload_all()
 
     def abort_timed_out(self) -> None:
         """Abort what has been open for longer than its producer allowed; the producer is fenced by the epoch."""
-        for home in self._homes.values():
+        for home in self._homes.open():
             for transactional_id in tuple(home.open_ids):
                 entry = home.entries[transactional_id]
                 now_ms = self._clock.now_for(entry.txn.start_ms, Domain.TRANSACTIONS)
-                if home.is_current and rules.is_timed_out(entry.txn, entry.pending, now_ms):
+                if rules.is_timed_out(entry.txn, entry.pending, now_ms):
                     log_events.info("transaction timed out", transactional_id=transactional_id)
                     self._abort(home, entry, lambda failed: None)
 
     def remove_expired(self) -> None:
         """Forget ids that have been idle for ``transactional.id.expiration.ms``, with a tombstone each."""
         expiration_ms = self._config.transactional_id_expiration_ms
-        for home in self._homes.values():
+        for home in self._homes.open():
             for transactional_id, entry in tuple(home.entries.items()):
                 now_ms = self._clock.now_for(entry.txn.last_update_ms, Domain.IDS)
-                if home.is_current and rules.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
+                if rules.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
                     self._expire(home, transactional_id, entry, self._clock.now_ms())
 
     @staticmethod
@@ -479,8 +485,14 @@ class TransactionCoordinator:
         home.forget(transactional_id, now_ms, appended)
 
     def close(self) -> None:
+        """The node stops, or is gone: no timer and nothing that waits does anything any more."""
+        self._closed = True
         for timer in self._timers:
             timer.cancel()
+        self._homes.abandon()
+        self._markers.abandon()
+
+    abandon = close
 
     def memory(self) -> dict[int, dict[str, Transaction]]:
         """The committed state of all ids, by partition of the topic."""

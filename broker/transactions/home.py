@@ -5,8 +5,9 @@ The memory is a view of the log: it is built by reading it and changes only afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker.append_errors import CLIENT_ERRORS
 from broker.logging import get_logger
@@ -23,6 +24,9 @@ _APPEND_ERRORS = {
     **CLIENT_ERRORS,
     ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
 }
+
+LOAD_TURN_RECORDS: Final = 500
+"""How much of a log is replayed before other work gets its turn."""
 
 
 @dataclass(slots=True)
@@ -42,12 +46,17 @@ class Entry:
         return self.txn.partitions if self.remaining is None else self.remaining
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Home:
     """The ids of one partition, while this node leads it."""
 
     partition: Partition
     coordinator_epoch: int
+    leader_id: int
+    refusal: ErrorCode | None = ErrorCode.coordinator_load_in_progress
+    """What everybody is told until the log has been read."""
+    is_closed: bool = False
+    """Another has taken its place, or the node is gone: nothing that waits here may do anything any more."""
     entries: dict[str, Entry] = field(default_factory=dict)
     open_ids: set[str] = field(default_factory=set)
     """Ids with an open transaction: all that the timeout job looks at."""
@@ -55,7 +64,8 @@ class Home:
     @property
     def is_current(self) -> bool:
         """Does this node still lead the partition, in the same epoch?"""
-        return self.partition.leader_epoch == self.coordinator_epoch and self.partition.leader_id >= 0
+        leadership = (self.partition.leader_id, self.partition.leader_epoch)
+        return not self.is_closed and leadership == (self.leader_id, self.coordinator_epoch)
 
     def install(self, entry: Entry, txn: Transaction) -> None:
         """The append is committed: this is the state now."""
@@ -76,15 +86,18 @@ class Home:
         self._append(tombstone_batch(transactional_id, now_ms), then)
 
     def _append(self, records: bytes, then: Callable[[ErrorCode], object]) -> None:
+        if not self.is_current:
+            then(ErrorCode.not_coordinator)  # it was decided while this node led, and held up since
+            return
         result = self.partition.append_internal(records)
         if result.error is not ErrorCode.none:
-            then(_APPEND_ERRORS.get(result.error, result.error))
+            then(client_error(result.error))
             return
 
         def committed(error: ErrorCode) -> None:
             if error is ErrorCode.none and not self.is_current:
                 error = ErrorCode.not_coordinator
-            then(_APPEND_ERRORS.get(error, error))
+            then(client_error(error))
 
         self.partition.on_committed(result.last_offset + 1, committed)
 
@@ -93,15 +106,32 @@ class Home:
         return {transactional_id: entry.txn for transactional_id, entry in self.entries.items()}
 
 
-def load(partition: Partition) -> Home:
-    """Read a partition of the topic from its start to its end: of each id the last record counts."""
-    home = Home(partition, partition.leader_epoch)
-    for batch in partition.log.batches():
-        if batch.is_control:
-            continue
-        for record in batch.records():
-            _replay(home, record.key, record.value)
-    return home
+def client_error(error: ErrorCode) -> ErrorCode:
+    """What a failed append means to a client."""
+    return _APPEND_ERRORS.get(error, error)
+
+
+def reading(home: Home) -> Iterator[None]:
+    """Read a partition of the topic from its start to its end, a piece at each step: of each id the last record counts.
+
+    To the end, not to the high watermark: what a new leader has, it will commit.
+    """
+    log = home.partition.log
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        before, replayed = offset, 0
+        for batch in log.batches(offset):
+            if not batch.is_control and batch.last_offset >= offset:
+                for record in batch.records():
+                    _replay(home, record.key, record.value)
+            offset = max(offset, batch.next_offset)
+            replayed += batch.record_count
+            if replayed >= LOAD_TURN_RECORDS:
+                break
+        if offset == before:
+            return
+        if offset < log.log_end_offset:
+            yield
 
 
 def _replay(home: Home, key: bytes | None, value: bytes | None) -> None:

@@ -1,51 +1,44 @@
 """From PrepareX to CompleteX: a marker in every partition of the transaction.
 
 First one try in the turn of the commit itself, for partitions that this node leads, so that the producer's next transaction
-does not meet the old one unfinished. What is left goes on by itself, with back-off, until it is done or somebody newer
-owns the id.
+does not meet the old one unfinished; those of other nodes are sent in the same turn (`remote_markers`). What is left goes on
+by itself, with back-off, until it is done or somebody newer owns the id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
 from broker.crash import crash_point
+from broker.hooks import Hooks, Passage
 from broker.logging import get_logger
 from broker.partition import AppendResult, Partition
 from broker.topics import CONSUMER_OFFSETS
 from broker.transactions.home import Entry, Home
+from broker.transactions.remote_markers import Completion, RemoteMarkers
 from broker.transactions.state import State, TopicPartition
 from protocol.batch import EndTxnMarker
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.peers import Peers
     from broker.replicas import Replicas
 
 log_events = get_logger()
 
 MARKERS_PER_TURN = 64
 RETRY_BACKOFF_MS = 100
+POINT = "txn.marker"
 
 # The partition's producers know a newer owner of the id: this completion is not ours to finish.
 _OWNED_BY_ANOTHER = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced)
-
-
-@dataclass(slots=True)
-class Completion:
-    """A decided transaction and the partitions that have no marker yet."""
-
-    home: Home
-    entry: Entry
-    producer_id: int
-    epoch: int
-    marker: EndTxnMarker
-    transaction_version: int
-    remaining: set[TopicPartition] = field(default_factory=set)
-    cancelled: bool = False
+# A partition that can have no marker needs none.
+_NOT_FOR_MARKERS = (ErrorCode.unsupported_for_message_format, ErrorCode.unsupported_version)
 
 
 def completion_of(home: Home, entry: Entry) -> Completion:
@@ -63,43 +56,104 @@ def completion_of(home: Home, entry: Entry) -> Completion:
 
 
 class MarkerWriter:
-    """Writes markers and says when a transaction has all of them."""
+    """Writes markers, or has them written, and says when a transaction has all of them."""
 
     def __init__(
-        self, replicas: Replicas, groups: GroupCoordinator, clock: Clock, done: Callable[[Completion], None]
+        self,
+        replicas: Replicas,
+        groups: GroupCoordinator,
+        clock: Clock,
+        done: Callable[[Completion], None],
+        *,
+        metadata: ClusterMetadata,
+        hooks: Hooks,
+        peers: Peers | None,
     ) -> None:
         self._replicas = replicas
         self._groups = groups
         self._clock = clock
         self._done = done
+        self._metadata = metadata
+        self._hooks = hooks
+        self._peers = peers
+        self._remote = RemoteMarkers(peers.node_id, peers, self._told) if peers is not None else None
 
-    def start(self, completion: Completion) -> None:
-        """Try every partition once, at most ``MARKERS_PER_TURN`` of them now."""
-        if not completion.remaining:
-            self._done(completion)
-            return
-        self._write_some(completion, sorted(completion.remaining))
+    def start(self, *completions: Completion) -> None:
+        """Try every partition once: now, unless somebody watches each marker. Then whoever waits is answered first."""
+        if self._is_watched:
+            self._clock.call_later_ms(0, partial(self._begin, completions), Domain.TRANSACTIONS)
+        else:
+            self._begin(completions)
 
-    def _write_some(self, completion: Completion, partitions: list[TopicPartition]) -> None:
-        for partition in partitions[:MARKERS_PER_TURN]:
-            if not self._is_wanted(completion):
+    @property
+    def _is_watched(self) -> bool:
+        return self._hooks.points is not None and self._hooks.points.watches(POINT)
+
+    def _begin(self, completions: Sequence[Completion]) -> None:
+        for completion in completions:
+            if completion.remaining:
+                self._try(completion, completion.remaining)
+            elif completion.is_wanted:
+                self._done(completion)
+
+    def _try(self, completion: Completion, keys: Collection[TopicPartition]) -> None:
+        """Other nodes work while this one writes what it leads, so many partitions in one turn."""
+        ordered = sorted(keys)
+        for key in ordered:
+            if self._node_for(key) is not None:
+                self._step(completion, key)
+        self.flush()
+        self._write_some(completion, [key for key in ordered if self._node_for(key) is None])
+
+    def _write_some(self, completion: Completion, keys: list[TopicPartition]) -> None:
+        for key in keys[:MARKERS_PER_TURN]:
+            if not completion.is_wanted:
                 return
-            self._write(completion, partition)
-        rest = partitions[MARKERS_PER_TURN:]
+            self._step(completion, key)
+        rest = keys[MARKERS_PER_TURN:]
         if rest:
-            self._clock.call_later_ms(0, lambda: self._write_some(completion, rest), Domain.TRANSACTIONS)
+            self._clock.call_later_ms(0, partial(self._write_some, completion, rest), Domain.TRANSACTIONS)
 
-    @staticmethod
-    def _is_wanted(completion: Completion) -> bool:
-        return not completion.cancelled and completion.home.is_current
+    def _step(self, completion: Completion, key: TopicPartition) -> None:
+        """One marker, unless a rule stands in its way."""
+        if not self._is_watched:
+            self._write(completion, key)
+            return
+
+        def go_on() -> None:
+            self._write(completion, key)
+            self.flush()
+
+        passage = Passage(
+            POINT, self._replicas.node_id, *key, transactional_id=completion.entry.txn.transactional_id
+        )
+        self._hooks.at_point(passage, go_on, partial(self._refused, completion, key))
+
+    def _node_for(self, key: TopicPartition) -> int | None:
+        """The other node that leads a partition; None: this one, or there is none to send to."""
+        topic = self._metadata.topic(key[0])
+        state = topic.partition(key[1]) if topic is not None else None
+        if state is None or state.leader == self._replicas.node_id or self._peers is None:
+            return None
+        return state.leader if self._peers.is_alive(state.leader) else None
+
+    def _exists(self, key: TopicPartition) -> bool:
+        topic = self._metadata.topic(key[0])
+        return topic is not None and topic.partition(key[1]) is not None
 
     def _write(self, completion: Completion, key: TopicPartition) -> None:
-        partition = self._replicas.leader(*key)
-        if partition is ErrorCode.unknown_topic_or_partition:
+        if not completion.is_wanted or key not in completion.remaining:
+            return
+        if not self._exists(key):
             self._written(completion, key)  # the topic was deleted: nobody will read there
             return
+        node_id = self._node_for(key)
+        if node_id is not None and self._remote is not None:
+            self._remote.add(node_id, completion, key)
+            return
+        partition = self._replicas.leader(*key)
         if not isinstance(partition, Partition):
-            self._retry(completion, key)
+            self._retry(completion, (key,))
             return
 
         def committed(error: ErrorCode, offset: int) -> None:
@@ -118,30 +172,64 @@ class MarkerWriter:
             committed,
         )
 
+    def flush(self) -> None:
+        """Send what was collected for other nodes."""
+        if self._remote is not None:
+            self._remote.flush()
+
+    def _told(self, completion: Completion, errors: dict[TopicPartition, ErrorCode]) -> None:
+        """Another node has answered, or has not."""
+        again = []
+        for key, error in errors.items():
+            if error is ErrorCode.none:
+                self._written(completion, key)
+            elif self._is_repeated(completion, key, error):
+                again.append(key)
+        if again:
+            self._retry(completion, again)
+
     def _written(self, completion: Completion, key: TopicPartition) -> None:
+        if key not in completion.remaining:
+            return
         completion.remaining.discard(key)
-        if not completion.remaining and self._is_wanted(completion):
+        if not completion.remaining and completion.is_wanted:
             self._done(completion)
 
     def _refused(self, completion: Completion, key: TopicPartition, error: ErrorCode) -> None:
-        if error in _OWNED_BY_ANOTHER:
-            completion.cancelled = True
-            log_events.warning(
-                "markers given up: a newer owner has written here",
-                transactional_id=completion.entry.txn.transactional_id,
-                topic=key[0],
-                partition=key[1],
-                error=error.name,
-            )
-            return
-        self._retry(completion, key)
+        if self._is_repeated(completion, key, error):
+            self._retry(completion, (key,))
 
-    def _retry(self, completion: Completion, key: TopicPartition) -> None:
-        def again() -> None:
-            if self._is_wanted(completion):
-                self._write(completion, key)
+    def _is_repeated(self, completion: Completion, key: TopicPartition, error: ErrorCode) -> bool:
+        """Whether a marker that was not written is to be written later."""
+        if not completion.is_wanted:
+            return False
+        if error in _NOT_FOR_MARKERS:
+            self._written(completion, key)
+            return False
+        if error not in _OWNED_BY_ANOTHER:
+            return True
+        completion.cancelled = True
+        log_events.warning(
+            "markers given up: a newer owner has written here",
+            transactional_id=completion.entry.txn.transactional_id,
+            topic=key[0],
+            partition=key[1],
+            error=error.name,
+        )
+        return False
 
-        self._clock.call_later_ms(RETRY_BACKOFF_MS, again, Domain.TRANSACTIONS)
+    def _retry(self, completion: Completion, keys: Collection[TopicPartition]) -> None:
+        """Later, and wherever the partitions are led then."""
+        again = partial(self._again, completion, keys)
+        self._clock.call_later_ms(RETRY_BACKOFF_MS, again, Domain.REQUESTS)
+
+    def _again(self, completion: Completion, keys: Collection[TopicPartition]) -> None:
+        if completion.is_wanted:
+            self._try(completion, keys)
+
+    def abandon(self) -> None:
+        if self._remote is not None:
+            self._remote.clear()
 
 
 def write_marker(

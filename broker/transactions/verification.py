@@ -1,7 +1,8 @@
 """Is the transaction that a batch belongs to really open? The partition's leader asks the coordinator (KIP-890).
 
 Old clients have added the partition before: it is verified. Clients of transaction version 2 have not: it is added here,
-on their first batch. Either way the append must present the guard that was made before the question, so that a marker
+on their first batch. A coordinator on this node answers in the same turn, one on another node is asked over the network
+(`remote_coordinators`). Either way the append must present the guard that was made before the question, so that a marker
 written in between refuses it.
 """
 
@@ -9,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
 from broker.partition import Partition
+from broker.transactions.remote_coordinators import Errors, Question, RemoteCoordinators
 from broker.transactions.state import Answer, TopicPartition
 from protocol.errors import ErrorCode
 from storage.producers import VerificationGuard
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.peers import Peers
     from broker.transactions.coordinator import TransactionCoordinator
 
 CLIENT_VERSION_2 = 2
@@ -44,10 +48,18 @@ class Check:
 class Verifier:
     """Asks the coordinator about partitions, on behalf of the partitions' leader."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, transactions: TransactionCoordinator) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        transactions: TransactionCoordinator,
+        peers: Peers | None = None,
+    ) -> None:
         self._config = config
         self._clock = clock
         self._transactions = transactions
+        self._peers = peers
+        self._remote = RemoteCoordinators(peers) if peers is not None else None
 
     def run(
         self,
@@ -58,7 +70,8 @@ class Verifier:
         wait_ms: int,
         then: Callable[[], object],
     ) -> None:
-        """Fill in guard and error of each check, then call ``then``: in this turn unless ``wait_ms`` is needed.
+        """Fill in guard and error of each check, then call ``then``: in this turn, unless the coordinator is on another
+        node or ``wait_ms`` is needed.
 
         ``adds``: the client relies on the implicit add. ``wait_ms``: how long an add may be tried again while the
         producer's previous transaction is being completed.
@@ -74,8 +87,7 @@ class Verifier:
             deadline_ms = self._clock.now_ms(Domain.REQUESTS) + wait_ms
             self._add(transactional_id, open_questions, deadline_ms, then)
         else:
-            self._verify(transactional_id, open_questions)
-            then()
+            self._verify(transactional_id, open_questions, then)
 
     def _is_asked(self, check: Check, *, adds: bool) -> bool:
         if not adds and not self._config.transaction_partition_verification_enable:
@@ -94,38 +106,55 @@ class Verifier:
         )
         return check.guard is not None
 
-    def _verify(self, transactional_id: str, checks: Sequence[Check]) -> None:
-        first = checks[0]
-        errors = self._transactions.verify_partitions(
-            transactional_id, first.producer_id, first.epoch, [check.key for check in checks]
-        )
-        for check in checks:
-            check.error = errors[check.key]
+    def _verify(self, transactional_id: str, checks: Sequence[Check], then: Callable[[], object]) -> None:
+        def answered(errors: Errors) -> None:
+            for check in checks:
+                check.error = errors[check.key]
+            then()
+
+        self._ask(transactional_id, checks, answered, verifies=True)
 
     def _add(
         self, transactional_id: str, checks: Sequence[Check], deadline_ms: int, then: Callable[[], object]
     ) -> None:
-        first = checks[0]
-
-        def added(answer: Answer) -> None:
+        def added(errors: Errors) -> None:
             backoff_ms = self._config.add_partitions_to_txn_retry_backoff_ms
             may_wait = self._clock.now_ms(Domain.REQUESTS) + backoff_ms <= deadline_ms
-            if answer.error is ErrorCode.concurrent_transactions and may_wait:
-                self._clock.call_later_ms(
-                    backoff_ms,
-                    lambda: self._add(transactional_id, checks, deadline_ms, then),
-                    Domain.REQUESTS,
-                )
+            if ErrorCode.concurrent_transactions in errors.values() and may_wait:
+                again = partial(self._add, transactional_id, checks, deadline_ms, then)
+                self._clock.call_later_ms(backoff_ms, again, Domain.REQUESTS)
                 return
             for check in checks:
-                check.error = answer.error
+                check.error = errors[check.key]
             then()
 
-        self._transactions.add_partitions(
-            transactional_id,
-            first.producer_id,
-            first.epoch,
-            [check.key for check in checks],
-            CLIENT_VERSION_2,
-            added,
-        )
+        self._ask(transactional_id, checks, added, verifies=False)
+
+    def _ask(
+        self,
+        transactional_id: str,
+        checks: Sequence[Check],
+        answered: Callable[[Errors], object],
+        *,
+        verifies: bool,
+    ) -> None:
+        """Put the question to whoever coordinates the id."""
+        keys = [check.key for check in checks]
+        producer_id, epoch = checks[0].producer_id, checks[0].epoch
+        node_id = self._transactions.node_for(transactional_id)
+        if self._remote is not None and self._peers is not None and node_id != self._peers.node_id:
+            question = Question(transactional_id, producer_id, epoch, keys, verifies, answered)
+            if node_id is None or not self._peers.is_alive(node_id):
+                question.answer(ErrorCode.coordinator_not_available)
+            else:
+                self._remote.ask(node_id, question)
+        elif verifies:
+            answered(self._transactions.verify_partitions(transactional_id, producer_id, epoch, keys))
+        else:
+
+            def added(answer: Answer) -> None:
+                answered(dict.fromkeys(keys, answer.error))
+
+            self._transactions.add_partitions(
+                transactional_id, producer_id, epoch, keys, CLIENT_VERSION_2, added
+            )

@@ -1,5 +1,7 @@
 """A node in memory: real logs, coordinators and handlers; a fake clock and fake cluster metadata; no socket, no loop.
 
+`peers` stands for the network between this node and `OTHER_NODE_ID` (see `tests.support.peers`); without it there is none.
+
 world = World(tmp_path)
 world.create("orders", partitions=2)
 producer_id, epoch = world.init("tx")
@@ -29,6 +31,7 @@ from broker.context import RequestContext
 from broker.fetch_sessions import FetchSessions
 from broker.groups.commits import OffsetToCommit
 from broker.groups.coordinator import GroupCoordinator
+from broker.hooks import Hooks
 from broker.metadata.image import Broker, Endpoint, PartitionState, Topic
 from broker.metadata.listeners import MetadataListener
 from broker.node import Listener, Node
@@ -167,8 +170,11 @@ class World:
         settings: Settings | None = None,
         state_partitions: int = 3,
         seed: int = 0,
+        peers: Any = None,
     ) -> None:
         self.path = path
+        self.hooks = Hooks()
+        self.peers = peers
         self.config = broker_config({**NEVER_ROLL, **(settings or {})})
         self.clock = FakeClock()
         self.cluster = Cluster(self.config, transaction_version)
@@ -183,8 +189,11 @@ class World:
         self.directory = LogDirectory(self.path)
         metadata: Any = self.cluster
         replicas = Replicas(NODE_ID, self.directory, self.config, self.clock, metadata, self.random)
-        groups = GroupCoordinator(self.config, self.clock, metadata, replicas)
-        transactions = TransactionCoordinator(self.config, self.clock, metadata, replicas, groups)
+        hooks, peers = self.hooks, self.peers
+        groups = GroupCoordinator(self.config, self.clock, metadata, replicas, hooks=hooks)
+        transactions = TransactionCoordinator(
+            self.config, self.clock, metadata, replicas, groups, hooks=hooks, peers=peers
+        )
         self.node = Node(
             node_id=NODE_ID,
             config=self.config,
@@ -194,7 +203,9 @@ class World:
             transactions=transactions,
             groups=groups,
             fetch_sessions=FetchSessions(10, lambda: 1),
-            verifier=Verifier(self.config, self.clock, transactions),
+            verifier=Verifier(self.config, self.clock, transactions, peers),
+            hooks=hooks,
+            peers=peers,
         )
 
     def crash(self) -> None:
@@ -223,9 +234,15 @@ class World:
         node.transactions.close()
         self.clock.forget_timers()
         node.transactions = TransactionCoordinator(
-            self.config, self.clock, node.metadata, node.replicas, node.groups
+            self.config,
+            self.clock,
+            node.metadata,
+            node.replicas,
+            node.groups,
+            hooks=self.hooks,
+            peers=self.peers,
         )
-        node.verifier = Verifier(self.config, self.clock, node.transactions)
+        node.verifier = Verifier(self.config, self.clock, node.transactions, self.peers)
 
     # -- topics -------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ import pytest
 from broker.apis.list_transactions import list_transactions
 from protocol.errors import ErrorCode
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from tests.support.world import OTHER_NODE_ID, TRANSACTION_STATE, World
+from tests.support.points import Gate
+from tests.support.world import NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
 OK = ErrorCode.none
 
@@ -136,14 +137,14 @@ def test_only_what_is_coordinated_here(world):
     assert names(world) == set()
 
 
-def test_nothing_is_told_while_a_partition_is_being_read(world, monkeypatch):
-    home_of = world.node.transactions._home
-    loading = ErrorCode.coordinator_load_in_progress
-    monkeypatch.setattr(
-        world.node.transactions, "_home", lambda index: loading if index == 2 else home_of(index)
-    )
+def test_nothing_is_told_while_a_partition_is_being_read(world):
+    world.hooks.points = gate = Gate("coordinator.load")
+    world.cluster.move(TRANSACTION_STATE, 2, NODE_ID)
     answer = ask(world)
+    loading = ErrorCode.coordinator_load_in_progress
     assert (answer.error_code, list(answer.transaction_states)) == (loading, [])
+    gate.release()
+    assert ask(world).error_code == ErrorCode.none
 
 
 def test_before_anybody_has_begun(tmp_path):

@@ -357,7 +357,8 @@ async def test_loading_ends_with_the_leadership(world: World, monkeypatch: pytes
 
 async def test_a_partition_is_loaded_when_it_is_first_needed():
     world = World(offsets_partitions=4)
-    world.groups.close()
+    for index in range(4):
+        world.groups.unload(index)
     world.commit(5)
     assert list(world.groups.memory()) == [partition_for("g", 4)]
 

@@ -171,6 +171,8 @@ class FakeMetadata:
 
 
 class FakeReplicas:
+    node_id = NODE_ID
+
     def __init__(self, partitions: dict[int, MemoryPartition]) -> None:
         self.partitions = partitions
 

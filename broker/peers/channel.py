@@ -1,0 +1,286 @@
+"""One connection from this node to another, and the requests that are on it.
+
+A request is answered by its response, or by None: the connection could not be made, has gone, or brought nothing within
+``request.timeout.ms``. What the other side did with such a request is not known, as with any network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from struct import Struct
+from typing import Any, Final, cast
+
+from broker.clock import Clock, Domain, Timer
+from broker.connection import reset_transport
+from broker.logging import get_logger
+from broker.peers.lane import Lane
+from protocol.codec import MalformedRequest, client_codec
+from protocol.frame import request_header, response_body_offset
+
+REQUESTS_PENDING_MAX: Final = 1024
+"""Sent and unanswered, or waiting for the connection: beyond that a request fails at once."""
+RECONNECT_BACKOFF_MS: Final = 50
+"""Kafka's, of its channels between brokers."""
+RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
+SIZE: Final = Struct(">i")
+
+Answered = Callable[[Any], object]
+"""Hears the response, or None if there will be none."""
+ProtocolFactory = Callable[[], asyncio.Protocol]
+Connect = Callable[[str, int, ProtocolFactory], Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]]
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a channel is told about the link that it runs on; each is asked anew at every use."""
+
+    address: Callable[[], tuple[str, int] | None]
+    is_cut: Callable[[], bool]
+    """Nothing gets to the other side."""
+    is_deaf: Callable[[], bool]
+    """Nothing comes back from it."""
+    delay_ms: Callable[[], int]
+    delay_back_ms: Callable[[], int]
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    api_key: int
+    api_version: int
+    frame: bytes
+    then: Answered
+    timer: Timer | None = None
+
+
+class Channel:
+    """Connects when there is something to send, and again when that failed, after a pause."""
+
+    def __init__(
+        self, client_id: str, clock: Clock, connect: Connect, line: Line, request_timeout_ms: int
+    ) -> None:
+        self.client_id = client_id
+        self._clock = clock
+        self._connect = connect
+        self._line = line
+        self._request_timeout_ms = request_timeout_ms
+        self._out = Lane(clock, line.delay_ms)
+        self._back = Lane(clock, line.delay_back_ms)
+        self._wire: _Wire | None = None
+        self._opening: _Wire | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._pause: Timer | None = None
+        self._queue: deque[int] = deque()
+        """The correlation ids that wait for a connection."""
+        self._pending: dict[int, _Pending] = {}
+        self._next_id = 0
+        self._ended = False
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def send(self, api_key: int, api_version: int, request: Any, then: Answered) -> None:
+        """Ask; ``then`` hears the response or None, never before this call has returned."""
+        if self._ended:
+            return
+        if len(self._pending) >= REQUESTS_PENDING_MAX or self._line.is_cut():
+            asyncio.get_running_loop().call_soon(self._tell, then, None)
+            return
+        correlation_id = self._next_id
+        self._next_id = (correlation_id + 1) & 0x7FFFFFFF
+        body = client_codec(api_key, api_version).encode(request)
+        data = b"".join((request_header(api_key, api_version, correlation_id, self.client_id), *body))
+        pending = _Pending(api_key, api_version, SIZE.pack(len(data)) + data, then)
+        pending.timer = self._clock.call_later_ms(
+            self._request_timeout_ms, partial(self._timed_out, correlation_id), Domain.REQUESTS
+        )
+        self._pending[correlation_id] = pending
+        if self._wire is not None:
+            self._out.put(partial(self._write, self._wire, pending.frame))
+        else:
+            self._queue.append(correlation_id)
+            self._begin_to_connect()
+
+    def _tell(self, then: Answered, response: Any) -> None:
+        if not self._ended:
+            then(response)
+
+    def _write(self, wire: _Wire, frame: bytes) -> None:
+        if wire is self._wire and wire.transport is not None:
+            wire.transport.write(frame)
+
+    def _timed_out(self, correlation_id: int) -> None:
+        """Whatever else is on the connection stands behind this one: Kafka gives up all of it."""
+        if correlation_id in self._pending:
+            log.info("no answer from another node", client_id=self.client_id)
+            self.drop()
+
+    # -- the connection -----------------------------------------------------------------------------------------
+
+    def _begin_to_connect(self) -> None:
+        if self._connecting is None and self._pause is None:
+            self._connecting = asyncio.ensure_future(self._open())
+
+    async def _open(self) -> None:
+        wire = self._opening = _Wire(self)
+        try:
+            address = self._line.address()
+            if address is None or self._line.is_cut() or self._line.is_deaf():
+                raise ConnectionError("no way to the other node")
+            await self._connect(*address, lambda: wire)
+            if self._line.is_cut() or self._line.is_deaf():
+                wire.reset()
+                raise ConnectionError("the link was cut")
+        except (OSError, UnicodeError) as error:
+            log.debug("other node not reached", client_id=self.client_id, reason=str(error))
+            self._connecting = self._opening = None
+            self._not_reached()
+            return
+        self._connecting = self._opening = None
+        if self._ended or wire.transport is None:
+            wire.reset()
+            self._not_reached()
+            return
+        self._wire = wire
+        waiting, self._queue = self._queue, deque()
+        for correlation_id in waiting:
+            if correlation_id in self._pending:
+                self._out.put(partial(self._write, wire, self._pending[correlation_id].frame))
+
+    def _not_reached(self) -> None:
+        if self._ended:
+            return
+        self._pause = self._clock.call_later_ms(RECONNECT_BACKOFF_MS, self._pause_over, Domain.REQUESTS)
+        self._fail_all()
+
+    def _pause_over(self) -> None:
+        self._pause = None
+        if self._queue:
+            self._begin_to_connect()
+
+    def lost(self, wire: _Wire) -> None:
+        """The connection has gone."""
+        if wire is self._wire:
+            self._forget_wire()
+            self._fail_all()
+
+    def drop(self) -> None:
+        """Reset the connection; everything that waits for an answer fails."""
+        if self._wire is not None:
+            self._wire.reset()
+            self._forget_wire()
+        self._fail_all()
+
+    def check_link(self) -> None:
+        """The links have changed: a connection on one that was cut is no more."""
+        if (self._wire is not None or self._pending) and self._line.is_cut():
+            self.drop()
+
+    def _forget_wire(self) -> None:
+        self._wire = None
+        self._out.clear()
+        self._back.clear()
+
+    def _fail_all(self) -> None:
+        failed = list(self._pending.values())
+        self._pending.clear()
+        self._queue.clear()
+        for pending in failed:
+            if pending.timer is not None:
+                pending.timer.cancel()
+        for pending in failed:
+            self._tell(pending.then, None)
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def received(self, wire: _Wire, frame: bytes) -> None:
+        if wire is not self._wire:
+            return
+        if self._line.is_deaf():
+            self.drop()  # it was done over there, and nobody here will know
+        else:
+            self._back.put(partial(self._answered, wire, frame))
+
+    def _answered(self, wire: _Wire, frame: bytes) -> None:
+        if wire is not self._wire:
+            return
+        pending = self._pending.pop(SIZE.unpack_from(frame)[0], None) if len(frame) >= SIZE.size else None
+        if pending is None:
+            log.warning("answer to nothing that was asked", client_id=self.client_id)
+            self.drop()
+            return
+        if pending.timer is not None:
+            pending.timer.cancel()
+        key, version = pending.api_key, pending.api_version
+        try:
+            response = client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
+        except MalformedRequest as error:
+            log.warning("answer of another node not read", client_id=self.client_id, reason=str(error))
+            self._tell(pending.then, None)
+            self.drop()
+            return
+        self._tell(pending.then, response)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def end(self, *, resets: bool) -> None:
+        """Nobody is told anything any more. ``resets``: the other side sees the end of a process."""
+        self._ended = True
+        for timer in (self._pause, *(pending.timer for pending in self._pending.values())):
+            if timer is not None:
+                timer.cancel()
+        self._pending.clear()
+        self._queue.clear()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        wires = (self._wire, self._opening)
+        self._forget_wire()
+        for wire in wires:
+            if wire is not None:
+                wire.reset() if resets else wire.close()
+
+
+class _Wire(asyncio.Protocol):
+    """One TCP connection of a channel: cuts frames from the stream."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._received = bytearray()
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self._channel.lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= SIZE.size:
+            (size,) = SIZE.unpack_from(self._received)
+            if not 0 <= size <= RESPONSE_BYTES_MAX:
+                self._channel.drop()
+                return
+            end = SIZE.size + size
+            if len(self._received) < end:
+                return
+            frame = bytes(self._received[SIZE.size : end])
+            del self._received[:end]
+            self._channel.received(self, frame)
+
+    def reset(self) -> None:
+        transport, self.transport = self.transport, None
+        if transport is not None:
+            with contextlib.suppress(OSError):
+                reset_transport(transport)
+
+    def close(self) -> None:
+        transport, self.transport = self.transport, None
+        if transport is not None:
+            transport.close()

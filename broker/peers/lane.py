@@ -1,0 +1,46 @@
+"""One direction of a link: what is put in comes out in the same order, later while the link is slow."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from broker.clock import Clock, Domain, Timer
+
+
+class Lane:
+    """Costs one call while the link is not slow; ``delay_ms`` is asked for each thing that goes in."""
+
+    __slots__ = ("_clock", "_delay_ms", "_last_due_ms", "_steps", "_timers")
+
+    def __init__(self, clock: Clock, delay_ms: Callable[[], int]) -> None:
+        self._clock = clock
+        self._delay_ms = delay_ms
+        self._steps: deque[Callable[[], object]] = deque()
+        self._timers: deque[Timer] = deque()
+        self._last_due_ms = 0
+
+    def put(self, step: Callable[[], object]) -> None:
+        """Run ``step`` once the link has carried it: now, if it takes no time and nothing is on its way."""
+        delay_ms = self._delay_ms()
+        if not delay_ms and not self._steps:
+            step()
+            return
+        now_ms = self._clock.now_ms(Domain.REQUESTS)
+        # What goes in later never comes out earlier, also when the link has become faster meanwhile.
+        due_ms = max(now_ms + delay_ms, self._last_due_ms)
+        self._last_due_ms = due_ms
+        self._steps.append(step)
+        self._timers.append(self._clock.call_later_ms(due_ms - now_ms, self._arrived, Domain.REQUESTS))
+
+    def _arrived(self) -> None:
+        self._timers.popleft()
+        self._steps.popleft()()
+
+    def clear(self) -> None:
+        """What is on its way is lost."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self._steps.clear()
+        self._last_due_ms = 0

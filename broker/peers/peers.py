@@ -1,0 +1,107 @@
+"""The other nodes, as one node reaches them."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.peers.channel import Answered, Channel, Connect, Line, ProtocolFactory
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.config import BrokerConfig
+    from broker.hooks import Hooks
+    from broker.metadata.cluster import ClusterMetadata
+
+__all__ = ["Answered", "Peers"]
+
+
+class Peers:
+    """The channels of one node: one for each destination and purpose (client id), made at the first request.
+
+    ``connect`` puts another network than TCP underneath: it is called with host, port and a protocol factory, and is
+    awaited for (transport, protocol), as ``loop.create_connection``; it raises OSError where that does.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: ClusterMetadata,
+        hooks: Hooks,
+        connect: Connect | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self._config = config
+        self._clock = clock
+        self._metadata = metadata
+        self._links = hooks.links
+        self._connect = connect or _connect_tcp
+        self._channels: dict[tuple[int, str], Channel] = {}
+        self._links.subscribe(self._links_changed)
+        self._ended = False
+
+    def is_alive(self, node_id: int) -> bool:
+        """Whether the cluster holds a node for alive, and it can be spoken to."""
+        broker = self._metadata.brokers.get(node_id)
+        return broker is not None and not broker.fenced and self._address(node_id) is not None
+
+    def send(
+        self, node_id: int, client_id: str, api_key: int, api_version: int, request: Any, then: Answered
+    ) -> None:
+        """Ask another node; ``then`` hears its response, or None if there is none, and never in this call.
+
+        Requests of one client id to one node are answered in their order. After ``close`` and ``abandon`` nobody hears
+        anything.
+        """
+        if self._ended:
+            return
+        channel = self._channels.get((node_id, client_id))
+        if channel is None:
+            channel = self._channels[node_id, client_id] = self._channel(node_id, client_id)
+        channel.send(api_key, api_version, request, then)
+
+    def _channel(self, node_id: int, client_id: str) -> Channel:
+        own, links = self.node_id, self._links
+        line = Line(
+            address=partial(self._address, node_id),
+            is_cut=partial(links.is_cut, own, node_id),
+            is_deaf=partial(links.is_cut, node_id, own),
+            delay_ms=partial(links.delay_ms, own, node_id),
+            delay_back_ms=partial(links.delay_ms, node_id, own),
+        )
+        return Channel(client_id, self._clock, self._connect, line, self._config.request_timeout_ms)
+
+    def _address(self, node_id: int) -> tuple[str, int] | None:
+        broker = self._metadata.brokers.get(node_id)
+        endpoint = broker.endpoint(self._config.inter_broker_listener_name) if broker is not None else None
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _links_changed(self) -> None:
+        for channel in tuple(self._channels.values()):
+            channel.check_link()
+
+    def close(self) -> None:
+        """The node stops: connections are closed, what is unanswered stays so."""
+        self._end(resets=False)
+
+    def abandon(self) -> None:
+        """The node is killed: connections are reset, and no callback of it runs any more."""
+        self._end(resets=True)
+
+    def _end(self, *, resets: bool) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._links.unsubscribe(self._links_changed)
+        for channel in self._channels.values():
+            channel.end(resets=resets)
+        self._channels.clear()
+
+
+async def _connect_tcp(
+    host: str, port: int, protocol_factory: ProtocolFactory
+) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+    return await asyncio.get_running_loop().create_connection(protocol_factory, host, port)

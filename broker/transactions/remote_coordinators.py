@@ -1,0 +1,114 @@
+"""AddPartitionsToTxn to the coordinators on other nodes: may this batch be appended? (KIP-890)
+
+One request under way to each node; what is asked meanwhile goes in the next one, at most one question for each id
+(``AddPartitionsToTxnManager``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.transactions.state import TopicPartition
+from protocol.errors import ErrorCode
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from broker.peers import Peers
+
+API_KEY: Final = 24
+API_VERSION: Final = 5
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One transaction's partitions, to be verified or added."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    keys: Sequence[TopicPartition]
+    verifies: bool
+    """Ask only; else the partitions are added."""
+    then: Callable[[Errors], object]
+
+    def answer(self, error: ErrorCode) -> None:
+        self.then(dict.fromkeys(self.keys, error))
+
+
+class RemoteCoordinators:
+    """Asks on behalf of the partitions that this node leads."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._client_id = f"AddPartitionsManager-client-{peers.node_id}"
+        self._peers = peers
+        self._waiting: dict[int, dict[str, Question]] = {}
+        """Bounded by the requests under way here: each asks once."""
+        self._under_way: set[int] = set()
+
+    def ask(self, node_id: int, question: Question) -> None:
+        """The question's ``then`` hears an error for each partition, later."""
+        waiting = self._waiting.setdefault(node_id, {})
+        other = waiting.get(question.transactional_id)
+        if other is not None:
+            if question.epoch < other.epoch:
+                question.answer(ErrorCode.invalid_producer_epoch)
+                return
+            # In the same epoch the producer has lost its connection and asks again: it may ask the lost one again, too.
+            fenced = other.epoch < question.epoch
+            del waiting[question.transactional_id]
+            other.answer(ErrorCode.invalid_producer_epoch if fenced else ErrorCode.network_exception)
+        waiting[question.transactional_id] = question
+        if node_id not in self._under_way:
+            self._send(node_id)
+
+    def _send(self, node_id: int) -> None:
+        questions = self._waiting.pop(node_id)
+        self._under_way.add(node_id)
+        request = AddPartitionsToTxnRequest(transactions=[_transaction(each) for each in questions.values()])
+        then = partial(self._answered, node_id, questions)
+        self._peers.send(node_id, self._client_id, API_KEY, API_VERSION, request, then)
+
+    def _answered(self, node_id: int, questions: dict[str, Question], response: Any) -> None:
+        self._under_way.discard(node_id)
+        for transactional_id, errors in _errors(questions, response).items():
+            questions[transactional_id].then(errors)
+        if self._waiting.get(node_id) and node_id not in self._under_way:
+            self._send(node_id)
+
+
+def _transaction(question: Question) -> AddPartitionsToTxnTransaction:
+    by_topic: dict[str, list[int]] = {}
+    for name, index in question.keys:
+        by_topic.setdefault(name, []).append(index)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer_id,
+        producer_epoch=question.epoch,
+        verify_only=question.verifies,
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in by_topic.items()],
+    )
+
+
+def _errors(questions: dict[str, Question], response: Any) -> dict[str, Errors]:
+    """What each question is answered with; a coordinator that does not speak of one has not answered it."""
+    whole = ErrorCode.network_exception if response is None else ErrorCode(response.error_code)
+    if whole is ErrorCode.cluster_authorization_failed:
+        whole = ErrorCode.invalid_txn_state  # not the client's business: it was not verified, and that is all
+    unsaid: ErrorCode = ErrorCode.network_exception if whole is ErrorCode.none else whole
+    answers: dict[str, Errors] = {name: dict.fromkeys(each.keys, unsaid) for name, each in questions.items()}
+    if whole is ErrorCode.none:
+        for result in response.results_by_transaction:
+            errors = answers.get(result.transactional_id, {})
+            for topic in result.topic_results:
+                for partition in topic.results_by_partition:
+                    errors[topic.name, partition.partition_index] = ErrorCode(partition.partition_error_code)
+    return answers

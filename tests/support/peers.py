@@ -1,0 +1,58 @@
+"""The network between a `World` and the other nodes, by hand: what is sent lies here until a test answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocol.codec import client_codec, request_codec
+
+
+@dataclass
+class Sent:
+    """A request to another node, as that node reads it."""
+
+    node_id: int
+    client_id: str
+    api_key: int
+    api_version: int
+    request: Any
+    then: Callable[[Any], object]
+
+    def answer(self, response: Any) -> None:
+        """What the other node has written is what this one reads; None is no answer at all."""
+        if response is not None:
+            data = b"".join(request_codec(self.api_key, self.api_version).encode(response))
+            response = client_codec(self.api_key, self.api_version).decode(data)
+        self.then(response)
+
+
+@dataclass
+class FakePeers:
+    """`broker.peers.Peers` of node 1; a node is away while it is in `dead`."""
+
+    node_id: int = 1
+    sent: list[Sent] = field(default_factory=list)
+    dead: set[int] = field(default_factory=set)
+
+    def is_alive(self, node_id: int) -> bool:
+        return node_id not in self.dead
+
+    def send(
+        self,
+        node_id: int,
+        client_id: str,
+        api_key: int,
+        api_version: int,
+        request: Any,
+        then: Callable[[Any], object],
+    ) -> None:
+        data = b"".join(client_codec(api_key, api_version).encode(request))
+        read = request_codec(api_key, api_version).decode(data)
+        self.sent.append(Sent(node_id, client_id, api_key, api_version, read, then))
+
+    def take(self) -> list[Sent]:
+        """What was sent since the last time."""
+        sent, self.sent = self.sent, []
+        return sent
