@@ -276,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
             self.connection_id,
         )
         if shared.hooks.calls is not None and shared.hooks.calls.wants(header.api_key):
-            self._offer(shared.hooks.calls, header, route, frame, context)
+            self._offer(shared.hooks.calls, header, route, frame, request, context)
         else:
             self._handle(route, header.correlation_id, request, context)
 
@@ -304,11 +304,13 @@ class Connection(asyncio.BufferedProtocol):
         header: RequestHeader,
         route: Route,
         frame: bytes | memoryview,
+        request: Any,
         context: RequestContext,
     ) -> None:
         """Somebody hangs on calls: let him see this one, and decide."""
-        kept = bytes(frame)  # he may keep it for longer than the buffer lasts
-        request = route.decode(kept, header.body_offset)
+        kept = bytes(frame)
+        if kept is not frame:  # he may keep it for longer than its buffer lasts
+            request = route.decode(kept, header.body_offset)
         call = Call(self, context, route, header, kept, request, self._shared.clock.now_ms(), hook)
         self._holds |= HELD
         if hook.arrived(call):

@@ -27,6 +27,7 @@ _TOP_LEVEL_ONLY: Final = {
     ("offset_delete", 0),
     ("offset_fetch", 2),
     ("list_partition_reassignments", 0),
+    ("update_features", 0),
 }
 """From this version on the entries stay away, if the version has a place for the code at the top."""
 

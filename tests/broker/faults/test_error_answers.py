@@ -1,0 +1,184 @@
+"""The answer that says an error: for each API and version that is served, where Kafka puts the code, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from broker.api import discover
+from broker.faults.error_answers import error_answer
+from protocol.codec import client_codec, request_codec
+from protocol.errors import ErrorCode
+from protocol.versions import at_version, versions_of
+
+APIS = discover()
+CODE = ErrorCode.coordinator_load_in_progress
+TOP = "error_code"
+
+# By AbstractRequest.getErrorResponse of each API in Kafka 4.3.1: from which version on the code stands where.
+WHERE: dict[str, list[tuple[int, set[str]]]] = {
+    "add_offsets_to_txn": [(0, {TOP})],
+    "add_partitions_to_txn": [
+        (0, {"results_by_topic_v3_and_below.results_by_partition.partition_error_code"}),
+        (4, {TOP}),
+    ],
+    "alter_partition_reassignments": [(0, {TOP, "responses.partitions.error_code"})],
+    "api_versions": [(0, {TOP})],
+    "create_partitions": [(0, {"results.error_code"})],
+    "create_topics": [(2, {"topics.error_code"})],
+    "delete_groups": [(0, {"results.error_code"})],
+    "delete_records": [(0, {"topics.partitions.error_code"})],
+    "delete_topics": [(1, {"responses.error_code"})],
+    "describe_cluster": [(0, {TOP})],
+    "describe_configs": [(1, {"results.error_code"})],
+    "describe_groups": [(0, {"groups.error_code"})],
+    "describe_producers": [(0, {"topics.partitions.error_code"})],
+    "describe_topic_partitions": [(0, {"topics.error_code"})],
+    "describe_transactions": [(0, {"transaction_states.error_code"})],
+    "elect_leaders": [
+        (0, {"replica_election_results.partition_result.error_code"}),
+        (1, {TOP, "replica_election_results.partition_result.error_code"}),
+    ],
+    "end_txn": [(0, {TOP})],
+    "fetch": [
+        (4, {"responses.partitions.error_code"}),
+        (7, {TOP, "responses.partitions.error_code"}),
+        (13, {TOP}),
+    ],
+    "find_coordinator": [(0, {TOP}), (4, {"coordinators.error_code"})],
+    "heartbeat": [(0, {TOP})],
+    "init_producer_id": [(0, {TOP})],
+    "join_group": [(0, {TOP})],
+    "leave_group": [(0, {TOP})],
+    "list_groups": [(0, {TOP})],
+    "list_offsets": [(1, {"topics.partitions.error_code"})],
+    "list_partition_reassignments": [(0, {TOP})],
+    "list_transactions": [(0, {TOP})],
+    "metadata": [(0, {"topics.error_code"}), (13, {TOP, "topics.error_code"})],
+    "offset_commit": [(2, {"topics.partitions.error_code"})],
+    "offset_delete": [(0, {TOP})],
+    "offset_fetch": [
+        (1, {"topics.partitions.error_code"}),
+        (2, {TOP}),
+        (8, {"groups.error_code"}),
+    ],
+    "offset_for_leader_epoch": [(2, {"topics.partitions.error_code"})],
+    "produce": [(3, {"responses.partition_responses.error_code"})],
+    "sync_group": [(0, {TOP})],
+    "txn_offset_commit": [(0, {"topics.partitions.error_code"})],
+    "update_features": [(0, {TOP})],
+    "write_txn_markers": [(1, {"markers.topics.partitions.error_code"})],
+}
+EVERY_VERSION = [(api.name, key, version) for key, api in sorted(APIS.items()) for version in api.versions]
+
+
+def where(name: str, version: int) -> set[str]:
+    return next(paths for since, paths in reversed(WHERE[name]) if version >= since)
+
+
+def sample(struct: Any, number: int = 0) -> Any:
+    """A request with something in every field, and two of everything that there may be several of."""
+    values: dict[str, Any] = {}
+    for wire in struct.__wire__:
+        each = [_value(wire, number), _value(wire, number + 1)]
+        values[wire.name] = each if wire.is_array else each[0]
+    return struct.__union__(**values)
+
+
+def _value(wire: Any, number: int) -> Any:
+    if wire.nested is not None:
+        return sample(wire.nested, 2 * number)
+    if wire.kind in ("string", "uuid", "records", "bytes", "bool"):
+        return {
+            "string": f"{wire.name}-{number}",
+            "uuid": UUID(int=number + 1),
+            "records": b"",
+            "bytes": b"",
+            "bool": True,
+        }[wire.kind]
+    return number
+
+
+def codes(value: Any, path: str = "") -> Iterator[tuple[str, int]]:
+    """All error codes in an entity of kio, with the way to them."""
+    assert is_dataclass(value)
+    for each in fields(value):
+        content = getattr(value, each.name)
+        name = f"{path}.{each.name}".lstrip(".")
+        if isinstance(content, ErrorCode):
+            yield name, content
+        elif isinstance(content, tuple):
+            for item in content:
+                if is_dataclass(item):
+                    yield from codes(item, name)
+
+
+def encoded(key: int, version: int, answer: Any) -> bytes:
+    return b"".join(map(bytes, request_codec(key, version).encode(answer)))
+
+
+@pytest.mark.parametrize(("name", "key", "version"), EVERY_VERSION)
+def test_an_error_stands_where_kafka_puts_it(name: str, key: int, version: int) -> None:
+    request = sample(at_version(key, version, "request"))
+    data = encoded(key, version, error_answer(key, version, request, CODE))
+    kio, size = entity_reader(load_response_schema(key, version))(data, 0)
+    assert size == len(data)
+    found = list(codes(kio))
+    said = {path for path, code in found if code is CODE}
+    assert said == where(name, version)
+    # Where it stands it stands in each entry; nothing else says that all is well.
+    assert [path for path, code in found if code is not CODE and path in said] == []
+    assert client_codec(key, version).decode(data) is not None
+
+
+@pytest.mark.parametrize(("name", "key", "version"), EVERY_VERSION)
+def test_a_request_about_nothing_is_answered_with_what_there_is(name: str, key: int, version: int) -> None:
+    struct = at_version(key, version, "request")
+    empty = {wire.name: None if wire.nullable else () for wire in struct.__wire__ if wire.is_array}
+    data = encoded(key, version, error_answer(key, version, struct.__union__(**empty), CODE))
+    found = dict(codes(entity_reader(load_response_schema(key, version))(data, 0)[0]))
+    assert found == ({TOP: CODE} if TOP in where(name, version) else {})
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "keys"),
+    [
+        (0, 9, ["name-0", "name-2"]),
+        (0, 13, [UUID(int=1), UUID(int=3)]),
+        (10, 4, ["coordinator_keys-0", "coordinator_keys-1"]),
+        (42, 2, ["groups_names-0", "groups_names-1"]),
+        (20, 3, ["topic_names-0", "topic_names-1"]),
+        (27, 1, [0, 2]),
+    ],
+)
+def test_each_entry_says_what_it_is_about(key: int, version: int, keys: list[object]) -> None:
+    request = sample(at_version(key, version, "request"))
+    data = encoded(key, version, error_answer(key, version, request, CODE))
+    text = repr(client_codec(key, version).decode(data))
+    assert all(repr(each) in text for each in keys)
+
+
+def test_a_produce_error_says_nothing_of_offsets() -> None:
+    data = encoded(0, 12, error_answer(0, 12, sample(at_version(0, 12, "request")), CODE))
+    topics = client_codec(0, 12).decode(data).responses
+    partitions = [partition for topic in topics for partition in topic.partition_responses]
+    assert [partition.index for partition in partitions] == [0, 2, 4, 6]
+    assert {(each.base_offset, each.log_append_time_ms, each.log_start_offset) for each in partitions} == {
+        (-1,) * 3
+    }
+
+
+def test_an_api_versions_of_no_version_is_told_of_api_versions() -> None:
+    answer = error_answer(18, 3, sample(at_version(18, 3, "request")), ErrorCode.unsupported_version)
+    assert [each.api_key for each in client_codec(18, 3).decode(encoded(18, 3, answer)).api_keys] == [18]
+
+
+def test_all_versions_of_all_served_apis_are_in_the_table() -> None:
+    assert {api.name for api in APIS.values()} <= set(WHERE)
+    assert all(set(api.versions) <= set(versions_of(key)) for key, api in APIS.items())

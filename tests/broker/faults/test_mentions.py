@@ -1,0 +1,146 @@
+"""What requests are about, in every version: topics by name or id, partitions, groups, transactional ids."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from broker.api import discover
+from broker.context import RequestContext
+from broker.faults.mentions import Mentions, mentions_in, mentions_of
+from broker.faults.rules import Match
+from protocol.codec import client_codec, request_codec
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.versions import at_version
+from tests.broker.faults.test_error_answers import sample
+
+APIS = discover()
+TOPICS = {UUID(int=1): "by-id-0", UUID(int=3): "by-id-1"}
+
+# What each API names: topics with partitions (P) or alone (T), groups (G), transactional ids (X).
+NAMES = {
+    "add_offsets_to_txn": "GX",
+    "add_partitions_to_txn": "PX",
+    "alter_partition_reassignments": "P",
+    "create_partitions": "T",
+    "create_topics": "T",
+    "delete_groups": "G",
+    "delete_records": "P",
+    "delete_topics": "T",
+    "describe_groups": "G",
+    "describe_producers": "P",
+    "describe_topic_partitions": "T",
+    "describe_transactions": "X",
+    "elect_leaders": "P",
+    "end_txn": "X",
+    "fetch": "P",
+    "heartbeat": "G",
+    "init_producer_id": "X",
+    "join_group": "G",
+    "leave_group": "G",
+    "list_offsets": "P",
+    "list_partition_reassignments": "P",
+    "metadata": "T",
+    "offset_commit": "GP",
+    "offset_delete": "GP",
+    "offset_fetch": "GP",
+    "offset_for_leader_epoch": "P",
+    "produce": "PX",
+    "sync_group": "G",
+    "txn_offset_commit": "GPX",
+    "write_txn_markers": "P",
+}
+# Keys of a kind, and resources of a type, have tests of their own.
+EVERY_VERSION = [
+    (api.name, key, version)
+    for key, api in sorted(APIS.items())
+    for version in api.versions
+    if api.name not in ("describe_configs", "find_coordinator")
+]
+
+
+def read(key: int, version: int, request: Any) -> Mentions:
+    """As the broker reads it from the wire."""
+    data = b"".join(map(bytes, client_codec(key, version).encode(request)))
+    return mentions_in(key, request_codec(key, version).decode(data), TOPICS.get)
+
+
+@pytest.mark.parametrize(("name", "key", "version"), EVERY_VERSION)
+def test_a_request_is_asked_for_what_its_api_names(name: str, key: int, version: int) -> None:
+    found = read(key, version, sample(at_version(key, version, "request")))
+    kinds = NAMES.get(name, "")
+    assert bool(found.groups) == ("G" in kinds)
+    assert bool(found.transactional_ids) == ("X" in kinds)
+    assert bool(found.partitions) == ("P" in kinds or "T" in kinds)
+    assert {index is None for _, index in found.partitions} <= {"T" in kinds}
+    if found.partitions:
+        assert len({topic for topic, _ in found.partitions}) >= 2
+    if "P" in kinds:
+        assert len({index for _, index in found.partitions}) >= 2
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_coordinator_is_sought_for_a_group_or_a_transaction(version: int) -> None:
+    for key_type in (0, 1) if version else (0,):
+        request = FindCoordinatorRequest(key="a" if version < 4 else "", key_type=key_type)
+        if version >= 4:
+            request.coordinator_keys = ["a"]
+        found = read(10, version, request)
+        assert (found.groups, found.transactional_ids) == (
+            ({"a"}, set()) if key_type == 0 else (set(), {"a"})
+        )
+
+
+def test_the_config_of_a_topic_is_about_that_topic() -> None:
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name="orders"),
+        DescribeConfigsResource(resource_type=4, resource_name="1"),
+        DescribeConfigsResource(resource_type=32, resource_name="g"),
+    ]
+    found = read(32, 4, DescribeConfigsRequest(resources=resources))
+    assert (found.partitions, found.groups) == ([("orders", None)], {"g"})
+
+
+def test_a_topic_id_that_nobody_knows_is_no_topic() -> None:
+    found = mentions_in(0, sample(at_version(0, 13, "request")), {UUID(int=3): "orders"}.get)
+    assert {topic for topic, _ in found.partitions} == {"orders"}
+
+
+def test_a_fetch_of_a_session_is_about_all_partitions_of_the_session() -> None:
+    wanted = [SimpleNamespace(topic="orders", index=3), SimpleNamespace(topic=None, index=4)]
+    session = SimpleNamespace(partitions=dict(enumerate(wanted)))
+    node = SimpleNamespace(
+        metadata=SimpleNamespace(topic_by_id=lambda topic_id: None),
+        fetch_sessions=SimpleNamespace(by_id={7: session}),
+    )
+    context = cast(RequestContext, SimpleNamespace(node=node, api_key=1))
+    assert mentions_of(FetchRequest(session_id=7, session_epoch=2), context).partitions == [("orders", 3)]
+    assert mentions_of(FetchRequest(session_id=8, session_epoch=2), context).partitions == []
+
+
+@pytest.mark.parametrize(
+    ("match", "met"),
+    [
+        (Match(topic="orders"), True),
+        (Match(topic="o*"), True),
+        (Match(topic="payments"), False),
+        (Match(topic="orders", partition=1), True),
+        (Match(topic="orders", partition=2), False),
+        (Match(partition=2), True),
+        (Match(partition=5), False),
+        (Match(topic="orders", group="*"), False),
+    ],
+)
+def test_one_of_its_partitions_is_enough_but_it_must_be_one(match: Match, met: bool) -> None:
+    """Topic and partition belong together: orders-1 and other-2 are no orders-2."""
+    topics = [
+        ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=1)]),
+        ListOffsetsTopic(name="other", partitions=[ListOffsetsPartition(partition_index=2)]),
+    ]
+    assert read(2, 5, ListOffsetsRequest(topics=topics)).meet(match) == met
