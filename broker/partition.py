@@ -2,6 +2,9 @@
 
 The log knows bytes and offsets; this class knows who leads, what is committed (the high watermark), who waits for it,
 and which producers were checked with their coordinator. Nothing here waits: callers pass callbacks or watch.
+
+Where there are several replicas, `leading` knows the followers, or `following` the leader (`broker.replication`); a
+partition with a single one has neither.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.clock import Clock, Domain
+from broker.held_writes import HeldWrite
+from broker.hooks import Hooks
 from broker.logging import get_logger
 from broker.upkeep.events import Upkeep
-from protocol.batch import EndTxnMarker, RecordBatch, end_txn_marker
+from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, end_txn_marker
 from protocol.errors import ErrorCode
 from storage.epochs import UNDEFINED
 from storage.files import StorageError
@@ -25,9 +30,24 @@ from storage.log import Log, TimestampedOffset
 from storage.producers import Origin, VerificationGuard
 from storage.validation import Invalid, validate
 
+if TYPE_CHECKING:
+    from broker.replication.following import Following
+    from broker.replication.leading import Leading
+
 log_events = get_logger()
 
+NO_HOOKS: Final = Hooks()
+
 Committed = Callable[[ErrorCode], object]
+
+
+class Shortening(NamedTuple):
+    """How a follower's log gives up what its leader does not have."""
+
+    truncate: Callable[[Partition, int], None]
+    """Cut every batch that holds this offset or more, and take the producers back to there."""
+    start_anew: Callable[[Partition, int], None]
+    """Drop everything and begin at this offset."""
 
 
 class AppendResult(NamedTuple):
@@ -85,7 +105,12 @@ class Partition:
         verification_enabled: Callable[[], bool] = lambda: True,
         flush: Callable[[Partition], None] | None = None,
         upkeep: Upkeep | None = None,
+        node_id: int = -1,
+        hooks: Hooks = NO_HOOKS,
+        high_watermark: int | None = None,
+        shortening: Shortening | None = None,
     ) -> None:
+        """``high_watermark`` is what a checkpoint says, where the log's end alone does not tell what is committed."""
         self.topic = topic
         self.index = index
         self.topic_id: uuid.UUID = log.topic_id
@@ -94,7 +119,14 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.replicas = replicas
         self.isr = isr
-        self.high_watermark = log.log_end_offset
+        end_offset = log.log_end_offset
+        self.high_watermark = (
+            end_offset
+            if high_watermark is None
+            else max(min(high_watermark, end_offset), log.log_start_offset)
+        )
+        self.leading: Leading | None = None
+        self.following: Following | None = None
         self.offline: str | None = None
         """Why the files cannot be used, once they cannot."""
         self._clock = clock
@@ -104,6 +136,15 @@ class Partition:
         """Who is told what happens here."""
         self.unflushed = False
         """Something was appended that is not yet fsynced, and `upkeep` was told so."""
+        self.unchecked = False
+        """The high watermark has moved since it was last checkpointed, and `upkeep` was told so."""
+        self._node_id = node_id
+        self._hooks = hooks
+        self._shortening = shortening
+        self._held: dict[HeldWrite, int] = {}
+        """Writes that are done but do not count yet, with their first offsets, which rise."""
+        self._unheld: list[tuple[int, int, Committed]] = []
+        """Who waits for such writes to count."""
         self._watchers: dict[Callable[[], None], None] = {}
         self._waiting: list[tuple[int, int, Committed]] = []
         self._arrivals = count()
@@ -138,7 +179,7 @@ class Partition:
         self, batch: RecordBatch, *, required_acks: int, guard: VerificationGuard | None = None
     ) -> AppendResult:
         """Append what a client sent: every check of Kafka's LogValidator and of the producer state applies."""
-        if required_acks == -1 and not self._has_enough_replicas():
+        if required_acks == -1 and not self.has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
         now_ms = self._clock.now_ms()
         valid = validate(batch, self.log.config, now_ms, self._clock.now_ms(Domain.REQUESTS))
@@ -159,12 +200,19 @@ class Partition:
         return self._append(valid.batch, now_ms, valid.log_append_time_ms)
 
     def append_internal(
-        self, records: bytes, *, guard: VerificationGuard | None = None, verified: bool = False
+        self,
+        records: bytes,
+        *,
+        guard: VerificationGuard | None = None,
+        verified: bool = False,
+        required_acks: int = -1,
     ) -> AppendResult:
         """Append a coordinator's batch to its topic: offsets are assigned, sequences are not checked.
 
         ``verified`` says that the caller has checked the producer's guard in this turn.
         """
+        if required_acks == -1 and not self.has_enough_replicas():
+            return AppendResult(ErrorCode.not_enough_replicas)
         batch = RecordBatch.parse(records)
         if batch.producer_id >= 0 and not verified:
             refused = self._check_producer(batch, Origin.COORDINATOR, guard)
@@ -172,7 +220,8 @@ class Partition:
                 return refused
         return self._append(batch, self._clock.now_ms(), -1)
 
-    def _has_enough_replicas(self) -> bool:
+    def has_enough_replicas(self) -> bool:
+        """Whether as many are in sync as ``min.insync.replicas`` wants; it cannot want more than there are."""
         wanted = min(self.log.config.min_insync_replicas, len(self.replicas))
         return len(self.isr) >= wanted
 
@@ -208,11 +257,16 @@ class Partition:
         if self.offline is not None:
             return AppendResult(ErrorCode.kafka_storage_error)
         try:
+            held = self._at_the_disk() if self._hooks.points is not None else None
             base_offset = self.log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
         except StorageError as error:
             return self.go_offline(error)
+        if held is not None:
+            self._hold(held, base_offset)
         if not self.unflushed:
             self.tell_unflushed()
+        if self.leading is not None:
+            self.leading.appended()
         self.advance_high_watermark()
         last_offset = base_offset + batch.last_offset_delta
         return AppendResult(
@@ -223,7 +277,7 @@ class Partition:
         self, producer_id: int, producer_epoch: int, marker: EndTxnMarker, transaction_version: int
     ) -> AppendResult:
         """End a producer's transaction here (WriteTxnMarkers); fenced by producer epoch and coordinator epoch."""
-        if not self._has_enough_replicas():
+        if not self.has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas)
         if self.offline is not None:
             return AppendResult(ErrorCode.kafka_storage_error)
@@ -239,15 +293,160 @@ class Partition:
             timestamp_ms=now_ms,
         )
         try:
+            held = self._at_the_disk() if self._hooks.points is not None else None
             offset = self.log.append_marker(
                 RecordBatch.parse(data), marker, self.leader_epoch, now_ms, transaction_version
             )
         except StorageError as error:
             return self.go_offline(error)
+        if held is not None:
+            self._hold(held, offset)
         if not self.unflushed:
             self.tell_unflushed()
+        if self.leading is not None:
+            self.leading.appended()
         self.advance_high_watermark()
         return AppendResult(ErrorCode.none, offset, offset, -1, self.log.log_start_offset)
+
+    # -- a disk that is slow or full, by somebody's will --------------------------------------------------------
+
+    def _at_the_disk(self) -> HeldWrite | None:
+        """Pass ``log.write``: None if the write counts as soon as it is done. Raises what a refusal stands for."""
+        held = HeldWrite(self._hooks, self._node_id, self.topic, self.index)
+        if held.refused is not None:
+            raise StorageError(self.log.directory, f"refused with {held.refused.name.upper()}")
+        return None if held.released else held
+
+    def _hold(self, held: HeldWrite, base_offset: int) -> None:
+        self._held[held] = base_offset
+        held.when_decided(lambda: self._decided(held))
+
+    def _decided(self, held: HeldWrite) -> None:
+        if self._held.pop(held, None) is None or self.offline is not None:
+            return  # cut off meanwhile, or nobody's any more
+        if held.refused is not None:
+            reason = f"refused with {held.refused.name.upper()}"
+            self.go_offline(StorageError(self.log.directory, reason))
+            return
+        if self.leading is not None:
+            self.leading.appended()
+        self.advance_high_watermark()
+        if self.following is not None:
+            self.following.pull()
+        end_offset = self.written_end_offset
+        while self._unheld and self._unheld[0][0] <= end_offset:
+            heappop(self._unheld)[2](ErrorCode.none)
+
+    @property
+    def written_end_offset(self) -> int:
+        """Up to where the log has been written, as far as the disk has said so."""
+        return next(iter(self._held.values())) if self._held else self.log.log_end_offset
+
+    @property
+    def confirmed_end_offset(self) -> int:
+        """Up to where a follower has what it may say that it has: written, and fsynced where ``flush.messages`` asks."""
+        end_offset = self.written_end_offset
+        flushed = self.log.flushed_offset
+        if self._flush is not None and self.log.log_end_offset - flushed >= self.log.config.flush_messages:
+            end_offset = min(end_offset, flushed)
+        return end_offset
+
+    def on_written(self, end_offset: int, callback: Committed) -> None:
+        """Call back once the disk has taken all below ``end_offset`` (acks=1): at once, unless a write is held."""
+        if self.written_end_offset >= end_offset:
+            callback(ErrorCode.none)
+        else:
+            heappush(self._unheld, (end_offset, next(self._arrivals), callback))
+
+    # -- following ----------------------------------------------------------------------------------------------
+
+    def append_replicated(self, records: bytes) -> ErrorCode:
+        """Append what the leader has behind our end, as it is."""
+        if self.offline is not None:
+            return ErrorCode.kafka_storage_error
+        base_offset = self.log.log_end_offset
+        try:
+            held = self._at_the_disk() if self._hooks.points is not None else None
+            self.log.append_replicated(records, self._clock.now_ms())
+        except StorageError as error:
+            return self.go_offline(error).error
+        except CorruptBatch as error:
+            log_events.error(
+                "copied batch refused", topic=self.topic, partition=self.index, reason=str(error)
+            )
+            return ErrorCode.corrupt_message
+        if held is not None:
+            self._hold(held, base_offset)
+        if not self.unflushed:
+            self.tell_unflushed()
+        unflushed = self.log.log_end_offset - self.log.flushed_offset
+        if self._flush is not None and unflushed >= self.log.config.flush_messages:
+            self._flush(self)
+        return ErrorCode.none
+
+    def follow(self, high_watermark: int, log_start_offset: int) -> None:
+        """What the leader says is committed and deleted holds here too, as far as this log has it.
+
+        Under a new leader the high watermark may go back: it knows less, until its followers have told it.
+        """
+        high_watermark = min(high_watermark, self.log.log_end_offset)
+        moved = high_watermark != self.high_watermark
+        if moved:
+            self.high_watermark = high_watermark
+            self.log.producers.forget_replicated(high_watermark)
+            self.note_committed()
+        log_start_offset = min(log_start_offset, high_watermark)
+        if log_start_offset > self.log.log_start_offset:
+            self.log.advance_log_start(log_start_offset)
+            self.upkeep.log_start_moved(self)
+            moved = True
+        if moved:
+            self.notify()
+
+    def truncate(self, offset: int) -> None:
+        """Cut off what the leader does not have."""
+        assert self._shortening is not None
+        before = self.log.log_end_offset
+        if offset < before:
+            log_events.info(
+                "log truncated",
+                topic=self.topic,
+                partition=self.index,
+                leader_epoch=self.leader_epoch,
+                from_offset=before,
+                to_offset=offset,
+                high_watermark=self.high_watermark,
+            )
+        self._shorten(self._shortening.truncate, offset)
+
+    def start_anew(self, offset: int) -> None:
+        """The leader's log begins behind the end of ours."""
+        assert self._shortening is not None
+        log_events.warning(
+            "log begins anew",
+            topic=self.topic,
+            partition=self.index,
+            from_offset=self.log.log_end_offset,
+            to_offset=offset,
+        )
+        self._shorten(self._shortening.start_anew, offset)
+        self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
+
+    def _shorten(self, work: Callable[[Partition, int], None], offset: int) -> None:
+        try:
+            work(self, offset)
+        except StorageError as error:
+            self.go_offline(error)
+            return
+        except (CorruptBatch, OSError) as error:
+            self.go_offline(StorageError(self.log.directory, str(error)))
+            return
+        self._held = {held: base for held, base in self._held.items() if base < offset}
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+        self.upkeep.truncated(self)
+        self.notify()
+
+    # -- the end of a replica, and of what is not on the disk ---------------------------------------------------
 
     def go_offline(self, error: StorageError) -> AppendResult:
         """The files cannot be trusted any more: nobody reads or writes here, and whoever waits is told."""
@@ -262,7 +461,7 @@ class Partition:
                 reason=str(error),
             )
             self.upkeep.gone(self)
-        self._release_waiting(ErrorCode.kafka_storage_error)
+        self._dismiss(ErrorCode.kafka_storage_error)
         self.notify()
         return AppendResult(ErrorCode.kafka_storage_error)
 
@@ -276,6 +475,9 @@ class Partition:
         """More of the log is on the disk for good: commit what waited for that (``flush.messages``)."""
         if self.log.flushed_offset >= self.log.log_end_offset:
             self.unflushed = False
+        if self.following is not None:
+            self.following.pull()
+            return
         self.advance_high_watermark()
 
     # -- committing ---------------------------------------------------------------------------------------------
@@ -286,10 +488,34 @@ class Partition:
         if self._flush is not None and end_offset - self.log.flushed_offset >= self.log.config.flush_messages:
             self._flush(self)  # comes back here when the bytes are on the disk
             end_offset = self.log.flushed_offset  # more may have come meanwhile: it waits for the next round
+        if self._held:
+            end_offset = min(end_offset, self.written_end_offset)
+        if self.leading is not None:
+            end_offset = self.leading.committable(end_offset)
         if end_offset > self.high_watermark:
             self.high_watermark = end_offset
-            self._release_waiting(ErrorCode.none)
-            self.notify()
+            if self.leading is None:
+                self.complete()
+            else:
+                self.leading.committed()
+
+    def complete(self) -> None:
+        """Tell who waits what the high watermark has come to.
+
+        What every replica in sync has is committed. If there are too few of them by now, the client that asked for
+        acks=all learns so: its data stays.
+        """
+        enough = self.leading is None or self.leading.has_enough()
+        verdict = ErrorCode.none if enough else ErrorCode.not_enough_replicas_after_append
+        while self._waiting and self._waiting[0][0] <= self.high_watermark:
+            heappop(self._waiting)[2](verdict)
+        self.notify()
+
+    def note_committed(self) -> None:
+        """The high watermark has moved, and a restart cannot tell it from the log's end."""
+        if not self.unchecked:
+            self.unchecked = True
+            self.upkeep.committed(self)
 
     def on_committed(self, end_offset: int, callback: Committed) -> None:
         """Call back once the high watermark has reached ``end_offset``: at once if it has, else later."""
@@ -298,14 +524,16 @@ class Partition:
         else:
             heappush(self._waiting, (end_offset, next(self._arrivals), callback))
 
-    def _release_waiting(self, error: ErrorCode) -> None:
-        while self._waiting and (error is not ErrorCode.none or self._waiting[0][0] <= self.high_watermark):
-            heappop(self._waiting)[2](error)
+    def _dismiss(self, error: ErrorCode) -> None:
+        """Nothing more is committed here: whoever waits hears why."""
+        for waiting in (self._waiting, self._unheld):
+            while waiting:
+                heappop(waiting)[2](error)
 
     def resign(self, error: ErrorCode) -> None:
         """This replica stops leading (moved, deleted): whoever waits is told."""
         self.leader_id = -1
-        self._release_waiting(error)
+        self._dismiss(error)
         self.notify()
 
     def watch(self, callback: Callable[[], None]) -> None:
@@ -384,9 +612,17 @@ class Partition:
 
     def latest(self, *, read_committed: bool) -> TimestampOffset:
         """ListOffsets -1: the next offset that a reader of this isolation level would get."""
+        if self._is_behind_its_epoch:
+            return TimestampOffset(ErrorCode.offset_not_available)
         return TimestampOffset(
             ErrorCode.none, self._read_end(read_committed=read_committed), -1, self.leader_epoch
         )
+
+    @property
+    def _is_behind_its_epoch(self) -> bool:
+        """A new leader whose followers have not told yet what is committed: its high watermark may go below an old one's
+        (KIP-207)."""
+        return self.leading is not None and self.high_watermark < self.leading.epoch_start_offset
 
     def earliest(self) -> TimestampOffset:
         """ListOffsets -2 (and -4, without tiers)."""
@@ -409,7 +645,8 @@ class Partition:
         except StorageError as error:
             return TimestampOffset(self.go_offline(error).error)
         if found is None or found.offset >= self._read_end(read_committed=read_committed):
-            return TimestampOffset(ErrorCode.none)
+            unsure = self._is_behind_its_epoch
+            return TimestampOffset(ErrorCode.offset_not_available if unsure else ErrorCode.none)
         return TimestampOffset(ErrorCode.none, *found)
 
     # -- deleting -----------------------------------------------------------------------------------------------
@@ -422,13 +659,18 @@ class Partition:
             return ErrorCode.offset_out_of_range, -1
         if before_offset > self.log.log_start_offset:
             self.log.advance_log_start(before_offset)
-            self.upkeep.log_start_moved(self)
-            self.notify()
-        return ErrorCode.none, self.log.log_start_offset
+            self._log_start_moved()
+        leading = self.leading
+        return ErrorCode.none, self.log.log_start_offset if leading is None else leading.low_watermark
+
+    def _log_start_moved(self) -> None:
+        self.upkeep.log_start_moved(self)
+        if self.leading is not None:
+            self.leading.wake()
+        self.notify()
 
     def drop_oldest(self, segments: int) -> list[Path]:
         """Take so many segments off the beginning of the log; returns their files, which may go later (`Log`)."""
         paths = self.log.drop_oldest(segments, self._clock.now_ms())
-        self.upkeep.log_start_moved(self)
-        self.notify()
+        self._log_start_moved()
         return paths

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from broker.clock import Clock, Domain, Periodic, Timer
+from broker.hooks import Hooks
 from broker.logging import get_logger
-from broker.metadata.image import TOPIC_RESOURCE
+from broker.metadata.image import NO_LEADER, TOPIC_RESOURCE
 from broker.metadata.listeners import MetadataListener
-from broker.partition import Partition
+from broker.partition import Partition, Shortening
+from broker.replication.roles import Roles
+from broker.replication.surroundings import Peers
 from broker.upkeep.events import Everybody, Upkeep
 from broker.upkeep.flushing import Flushing
 from broker.upkeep.removal import remove_retired
@@ -30,7 +33,7 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
 from storage.files import StorageError, rename
 from storage.log import Log
-from storage.recovery import OpenOptions, Recovered, open_log
+from storage.recovery import OpenOptions, Recovered, open_log, start_anew, truncate
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -58,7 +61,10 @@ class Replicas(MetadataListener):
         clock: Clock,
         metadata: ClusterMetadata,
         chance: random.Random,
+        hooks: Hooks | None = None,
+        peers: Peers | None = None,
     ) -> None:
+        """``peers`` finds the replicas of the other nodes, and these themselves; without it every replica is alone."""
         self.node_id = node_id
         self.directory = directory
         self._config = config
@@ -73,6 +79,13 @@ class Replicas(MetadataListener):
         self._flushing = Flushing(directory, config, clock, self.in_background)
         self._upkeep = Everybody()
         self._upkeep.members.append(self._flushing)
+        self._hooks = hooks or Hooks()
+        self._shortening = Shortening(self._truncate, self._start_anew)
+        self._roles: Roles | None = None
+        if peers is not None:
+            self._roles = Roles(
+                node_id, config, clock, metadata, self._hooks, peers, lambda: peers(node_id) is self
+            )
         metadata.subscribe(self)
 
     # -- finding ------------------------------------------------------------------------------------------------
@@ -81,12 +94,21 @@ class Replicas(MetadataListener):
         """The partition, if this node leads it; else the code that a client gets."""
         partition = self._partitions.get((topic, index)) or self._open_known(topic, index)
         if partition is None:
-            return ErrorCode.unknown_topic_or_partition
+            known = self._metadata.topic(topic)
+            exists = known is not None and known.partition(index) is not None
+            return ErrorCode.not_leader_or_follower if exists else ErrorCode.unknown_topic_or_partition
         if partition.leader_id != self.node_id:
             return ErrorCode.not_leader_or_follower
         if partition.offline is not None:
             return ErrorCode.kafka_storage_error
         return partition
+
+    def hosted(self, topic: str, index: int) -> Partition | ErrorCode:
+        """The partition, if this node leads or follows it: what consumers may read from (KIP-392)."""
+        partition = self.get(topic, index)
+        if partition is None or partition.following is None:
+            return self.leader(topic, index)
+        return ErrorCode.kafka_storage_error if partition.offline is not None else partition
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, if a replica of it is hosted here (leader or not)."""
@@ -144,6 +166,8 @@ class Replicas(MetadataListener):
         if partition.offline is None:
             self._upkeep.opened(partition)
             partition.tell_unflushed()
+        if self._roles is not None:
+            self._roles.assume(partition, at_once=True)
         return partition
 
     def _open(self, topic: Topic, state: PartitionState) -> Partition:
@@ -174,13 +198,40 @@ class Replicas(MetadataListener):
             verification_enabled=self._verification_enabled,
             flush=self._flushing.flush,
             upkeep=self._upkeep,
+            node_id=self.node_id,
+            hooks=self._hooks,
+            high_watermark=self._checkpointed(key, state),
+            shortening=self._shortening,
         )
         partition.offline = offline
         log.on_snapshot_failed = _say_snapshot_failed
         log.on_roll = lambda _: self._upkeep.rolled(partition)
-        if offline is None:
+        if offline is None and (state.leader == self.node_id or self._roles is None):
             log.assign_epoch(state.leader_epoch)
         return partition
+
+    def _checkpointed(self, key: PartitionKey, state: PartitionState) -> int | None:
+        """What was committed when it was last noted; of a single replica it is all that there is."""
+        if self._roles is None or len(state.replicas) == 1:
+            return None
+        return self._flushing.high_watermark(key)
+
+    def _truncate(self, partition: Partition, offset: int) -> None:
+        truncate(partition.log, offset, self._options_of(partition))
+
+    def _start_anew(self, partition: Partition, offset: int) -> None:
+        doomed = start_anew(partition.log, offset, self._clock.now_ms())
+        if doomed:
+            self.in_background(partial(remove_retired, doomed))
+
+    def _options_of(self, partition: Partition) -> OpenOptions:
+        return OpenOptions(
+            topic_id=partition.topic_id,
+            config=partition.log.config,
+            now_ms=self._clock.now_ms(Domain.PRODUCERS),
+            clean=True,
+            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+        )
 
     def _open_options(self, topic: Topic, key: PartitionKey) -> OpenOptions:
         return OpenOptions(
@@ -229,17 +280,39 @@ class Replicas(MetadataListener):
     # Of new topics and partitions there is nothing to do: one is opened when somebody asks for it.
 
     def on_leader_changed(self, topic: Topic, state: PartitionState) -> None:
-        """Somebody else leads now, or the same node in a new epoch."""
-        partition = self._partitions.get((topic.name, state.index))
+        """Somebody else leads now, or the same node in a new epoch; or others hold it, or are in sync."""
+        key = (topic.name, state.index)
+        partition = self._partitions.get(key)
         if partition is None:
+            if self._must_catch_up(state):
+                self._clock.call_later_ms(0, partial(self.get, *key), Domain.REPLICATION)
+            return
+        if self._roles is not None and self.node_id not in state.replicas:
+            self._give_away(topic, state, partition)
             return
         partition.replicas, partition.isr = state.replicas, state.isr
         partition.leader_epoch = state.leader_epoch
         if state.leader != self.node_id:
             partition.resign(ErrorCode.not_leader_or_follower)
-        else:
+        elif partition.offline is None:
             partition.log.assign_epoch(state.leader_epoch)
         partition.leader_id = state.leader
+        if self._roles is not None:
+            self._roles.assume(partition, at_once=False)
+
+    def _must_catch_up(self, state: PartitionState) -> bool:
+        """A replica here is behind: it opens its log to follow, though nobody has asked for it yet."""
+        return (
+            self._roles is not None
+            and self.node_id in state.replicas
+            and self.node_id not in state.isr
+            and state.leader not in (NO_LEADER, self.node_id)
+        )
+
+    def _give_away(self, topic: Topic, state: PartitionState, partition: Partition) -> None:
+        """The partition has moved to other nodes: its files go as those of a deleted topic do."""
+        del self._partitions[topic.name, state.index]
+        self._remove(topic, state.index, partition, ErrorCode.not_leader_or_follower)
 
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
         topic = self._metadata.topic(resource_name) if resource_type == TOPIC_RESOURCE else None
@@ -255,24 +328,28 @@ class Replicas(MetadataListener):
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Its name is free at once; the files go in the background after ``file.delete.delay.ms``."""
-        delay_ms = self._log_config(topic).file_delete_delay_ms
         for state in topic.partitions:
-            key = (topic.name, state.index)
-            partition = self._partitions.pop(key, None)
-            if partition is not None:
-                self._upkeep.gone(partition)
-                partition.resign(ErrorCode.unknown_topic_or_partition)
-                partition.log.close(clean=False)
-            self._flushing.forget(key)
-            try:
-                doomed = self.directory.mark_for_deletion(topic.name, state.index, topic.topic_id.hex)
-            except StorageError as error:
-                # The topic is gone all the same; a later one of its name finds whose folder this was.
-                log_events.warning("folder of a deleted topic stays", file=error.path, reason=str(error))
-                continue
-            if doomed is not None:
-                remove = partial(self.in_background, partial(self.directory.remove, doomed))
-                self._clock.call_later_ms(delay_ms, remove, Domain.RETENTION)
+            partition = self._partitions.pop((topic.name, state.index), None)
+            self._remove(topic, state.index, partition, ErrorCode.unknown_topic_or_partition)
+
+    def _remove(self, topic: Topic, index: int, partition: Partition | None, error: ErrorCode) -> None:
+        if partition is not None:
+            self._upkeep.gone(partition)
+            if self._roles is not None:
+                self._roles.release(partition)
+            partition.resign(error)
+            partition.log.close(clean=False)
+        self._flushing.forget((topic.name, index))
+        try:
+            doomed = self.directory.mark_for_deletion(topic.name, index, topic.topic_id.hex)
+        except StorageError as failed:
+            # The topic is gone all the same; a later one of its name finds whose folder this was.
+            log_events.warning("folder of a deleted topic stays", file=failed.path, reason=str(failed))
+            return
+        if doomed is not None:
+            remove = partial(self.in_background, partial(self.directory.remove, doomed))
+            delay_ms = self._log_config(topic).file_delete_delay_ms
+            self._clock.call_later_ms(delay_ms, remove, Domain.RETENTION)
 
     # -- durability ---------------------------------------------------------------------------------------------
 
@@ -287,8 +364,19 @@ class Replicas(MetadataListener):
     def start_timers(self) -> None:
         """Flushing and all else that looks after partitions, and the expiry of idle producers at Kafka's interval."""
         self._upkeep.start()
+        self._follow_where_behind()
         expiry_ms = self._config.producer_id_expiration_check_interval_ms
         self._timers = [Periodic(self._clock, expiry_ms, self.expire_producers, Domain.PRODUCERS)]
+
+    def _follow_where_behind(self) -> None:
+        """This node is served from now on: it catches up with what went on without it."""
+        if self._roles is None:
+            return
+        self._roles.look_again()
+        for topic in self._metadata.topics.values():
+            for state in topic.partitions:
+                if self._must_catch_up(state):
+                    self.get(topic.name, state.index)
 
     def expire_producers(self) -> None:
         self._expire(self.opened())
@@ -305,23 +393,26 @@ class Replicas(MetadataListener):
 
     def abandon(self) -> None:
         """The node is killed: descriptors are given back, memory is gone, and nothing is written any more."""
-        for timer in (*self._timers, self._expiry):
-            if timer is not None:
-                timer.cancel()
+        self._stop()
         self._upkeep.abandon()
         for partition in self._partitions.values():
             partition.resign(ErrorCode.not_leader_or_follower)
             partition.log.close(clean=False)
         self._partitions.clear()
 
+    def _stop(self) -> None:
+        for timer in (*self._timers, self._expiry):
+            if timer is not None:
+                timer.cancel()
+        if self._roles is not None:
+            self._roles.end()
+
     async def close(self, *, clean: bool) -> bool:
         """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders.
 
         Returns whether all of that could be done. If not, the next start looks at everything again.
         """
-        for timer in (*self._timers, self._expiry):
-            if timer is not None:
-                timer.cancel()
+        self._stop()
         await self._upkeep.close()
         while self._background:
             await asyncio.wait(self._background)

@@ -120,7 +120,16 @@ class NodeRuntime:
 
     def _build_node(self, directory: LogDirectory, metadata: ClusterMetadata) -> Node:
         config, clock, random = self.config, self._clock, self._random
-        replicas = Replicas(config.node_id, directory, config, clock, metadata, random)
+        replicas = Replicas(
+            config.node_id,
+            directory,
+            config,
+            clock,
+            metadata,
+            random,
+            hooks=self._hooks,
+            peers=self._peer_replicas,
+        )
         replicas.add_upkeep(Retention(config, clock, replicas))
         if config.log_cleaner_enable:
             replicas.add_upkeep(Compaction(directory, config, clock, replicas.in_background))

@@ -100,6 +100,12 @@ class Compaction(Upkeep):
     def log_start_moved(self, partition: Partition) -> None:
         self._consider(partition)
 
+    def truncated(self, partition: Partition) -> None:
+        """What was compacted and cut off comes anew; a pass that runs finds that its segments are not there."""
+        key = (partition.topic, partition.index)
+        if key in self._checkpoint:
+            self._checkpoint[key] = min(self._checkpoint[key], partition.log_end_offset)
+
     def gone(self, partition: Partition) -> None:
         self._candidates.pop(partition, None)
         self._uncleanable.discard(partition)

@@ -31,6 +31,12 @@ class Upkeep:
     def log_start_moved(self, partition: Partition) -> None:
         """Somebody deleted records."""
 
+    def truncated(self, partition: Partition) -> None:
+        """A follower has cut off, or dropped, what its leader does not have."""
+
+    def committed(self, partition: Partition) -> None:
+        """The high watermark of a partition with several replicas has moved since ``unchecked`` was last False."""
+
     def configured(self, partition: Partition) -> None:
         """Its settings have changed (``log.config``)."""
 
@@ -64,6 +70,12 @@ class Everybody(Upkeep):
 
     def log_start_moved(self, partition: Partition) -> None:
         self._tell(lambda member: member.log_start_moved(partition))
+
+    def truncated(self, partition: Partition) -> None:
+        self._tell(lambda member: member.truncated(partition))
+
+    def committed(self, partition: Partition) -> None:
+        self._tell(lambda member: member.committed(partition))
 
     def configured(self, partition: Partition) -> None:
         self._tell(lambda member: member.configured(partition))

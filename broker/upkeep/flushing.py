@@ -83,6 +83,8 @@ class Flushing(Upkeep):
         self._deadlines: dict[Partition, Timer] = {}
         self._snapshots: dict[Partition, deque[int]] = {}
         self._snapshot_at: dict[Partition, tuple[Segment, int]] = {}
+        self._unchecked: dict[Partition, None] = {}
+        """Whose high watermark has moved since it was last noted."""
         self._timers: list[Timer] = []
         self._round_goes_on = False
         self._closed = False
@@ -94,6 +96,9 @@ class Flushing(Upkeep):
 
     def log_start(self, key: PartitionKey) -> int:
         return self._checkpoints[LOG_STARTS].get(key)
+
+    def high_watermark(self, key: PartitionKey) -> int:
+        return self._checkpoints[HIGH_WATERMARKS].get(key)
 
     # -- what happens to partitions -----------------------------------------------------------------------------
 
@@ -109,6 +114,17 @@ class Flushing(Upkeep):
         self._note_log_start(partition)
         self._dirty[partition] = None  # the leader epochs have changed with it
 
+    def truncated(self, partition: Partition) -> None:
+        """What was on the disk is not the log any more: say so before a crash believes the old recovery point."""
+        self._snapshots.pop(partition, None)
+        self._snapshot_at.pop(partition, None)
+        self._note(partition)
+        self._write((RECOVERY_POINTS, LOG_STARTS), lambda: None)
+        partition.tell_unflushed()
+
+    def committed(self, partition: Partition) -> None:
+        self._unchecked[partition] = None
+
     def configured(self, partition: Partition) -> None:
         timer = self._deadlines.pop(partition, None)
         if timer is not None:
@@ -118,6 +134,7 @@ class Flushing(Upkeep):
 
     def gone(self, partition: Partition) -> None:
         self._dirty.pop(partition, None)
+        self._unchecked.pop(partition, None)
         self._round.pop(partition, None)
         self._again.pop(partition, None)
         self._snapshots.pop(partition, None)
@@ -300,6 +317,13 @@ class Flushing(Upkeep):
         self._checkpoints[HIGH_WATERMARKS].set(key, partition.high_watermark)
         self._note_log_start(partition)
 
+    def _note_committed(self) -> None:
+        moved, self._unchecked = self._unchecked, {}
+        for partition in moved:
+            partition.unchecked = False
+            key = (partition.topic, partition.index)
+            self._checkpoints[HIGH_WATERMARKS].set(key, partition.high_watermark)
+
     def _note_log_start(self, partition: Partition) -> None:
         """A log start is kept only where it lies inside the first segment, as in Kafka."""
         log = partition.log
@@ -311,6 +335,8 @@ class Flushing(Upkeep):
 
     def _write(self, names: Iterable[str], then: Callable[[], None]) -> None:
         """Write the files that are not up to date, in a thread."""
+        if HIGH_WATERMARKS in names:
+            self._note_committed()
         changed = {name: self._checkpoints[name] for name in names if self._checkpoints[name].changed}
         if not changed:
             then()

@@ -1,0 +1,158 @@
+"""Which partitions of a node lead and which follow: the metadata says so, links and time do the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.clock import Clock, Domain, Timer
+from broker.hooks import Hooks
+from broker.metadata.image import NO_LEADER
+from broker.replication.following import Following
+from broker.replication.leading import Leading
+from broker.replication.surroundings import Peers, Surroundings
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.partition import Partition
+
+
+class Roles:
+    """The replication of one node. A partition with a single replica has no part in it."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: ClusterMetadata,
+        hooks: Hooks,
+        peers: Peers,
+        is_here: Callable[[], bool],
+    ) -> None:
+        self.node_id = node_id
+        self._config = config
+        self._clock = clock
+        self._metadata = metadata
+        self._hooks = hooks
+        self._peers = peers
+        self._around = Surroundings(
+            node_id,
+            clock,
+            hooks,
+            peers,
+            is_here,
+            lambda topic, index, epoch, isr: metadata.alter_partition(topic, index, epoch, isr),
+            self._may_join,
+            lambda: config.replica_lag_time_max_ms,
+            self._watch_lag,
+        )
+        self._following: dict[Partition, Following] = {}
+        self._leading: dict[Partition, Leading] = {}
+        self._lagging: dict[Partition, None] = {}
+        """Led here, and somebody may be behind."""
+        self._lag_timer: Timer | None = None
+        self._ended = False
+        hooks.links.subscribe(self._links_changed)
+
+    # -- who does what ------------------------------------------------------------------------------------------
+
+    def assume(self, partition: Partition, *, at_once: bool) -> None:
+        """Lead or follow, as the partition's attributes say by now.
+
+        ``at_once``: everybody knows of it already, so that a follower need not wait for the next turn.
+        """
+        if self._ended or partition.offline is not None:
+            return
+        if partition.leader_id == self.node_id:
+            self._stop_following(partition)
+            if partition.leading is not None or len(partition.replicas) > 1:
+                self._lead(partition)
+            return
+        self._stop_leading(partition)
+        following = partition.following
+        if following is not None and following.leader_epoch == partition.leader_epoch:
+            return
+        self._stop_following(partition)
+        if partition.leader_id != NO_LEADER and self.node_id in partition.replicas:
+            following = Following(partition, self._around, partition.leader_id, partition.leader_epoch)
+            partition.following = self._following[partition] = following
+            if at_once:
+                following.pull()
+            else:
+                following.start_soon()
+
+    def _lead(self, partition: Partition) -> None:
+        leading = partition.leading
+        if leading is None:
+            leading = partition.leading = self._leading[partition] = Leading(partition, self._around)
+        leading.assume()
+        for node_id in partition.replicas:
+            if node_id != self.node_id and (peer := self._peers(node_id)) is not None:
+                peer.get(partition.topic, partition.index)  # who opens it follows
+
+    def release(self, partition: Partition) -> None:
+        """The partition goes: deleted, moved to another node, or its files cannot be used."""
+        self._stop_leading(partition)
+        self._stop_following(partition)
+
+    def _stop_leading(self, partition: Partition) -> None:
+        leading = self._leading.pop(partition, None)
+        if leading is not None:
+            partition.leading = None
+            self._lagging.pop(partition, None)
+            leading.end()
+
+    def _stop_following(self, partition: Partition) -> None:
+        following = self._following.pop(partition, None)
+        if following is not None:
+            partition.following = None
+            following.end()
+
+    def end(self) -> None:
+        """The node stops or is killed: nothing is copied any more, in either direction."""
+        self._ended = True
+        self._hooks.links.unsubscribe(self._links_changed)
+        for partition in (*self._leading, *self._following):
+            self.release(partition)
+        if self._lag_timer is not None:
+            self._lag_timer.cancel()
+
+    def look_again(self) -> None:
+        """This node is served now: those who could not join those in sync before may do so now."""
+        for following in tuple(self._following.values()):
+            following.pull()
+
+    # -- neighbours, links and time -----------------------------------------------------------------------------
+
+    def _may_join(self, node_id: int) -> bool:
+        broker = self._metadata.brokers.get(node_id)
+        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+    def _links_changed(self) -> None:
+        links, me = self._hooks.links, self.node_id
+
+        def is_lost(node_id: int) -> bool:
+            return links.is_cut(me, node_id) or links.is_cut(node_id, me)
+
+        for partition, leading in tuple(self._leading.items()):
+            topic, index = partition.topic, partition.index
+            leading.forget_waiting(lambda each: is_lost(each) or links.is_paused(each, topic, index))  # noqa: B023
+        for following in tuple(self._following.values()):
+            following.pull()
+
+    def _watch_lag(self, partition: Partition) -> None:
+        self._lagging[partition] = None
+        if self._lag_timer is None and not self._ended:
+            # As often as Kafka looks: who falls behind is out after 30 to 45 seconds.
+            interval_ms = self._config.replica_lag_time_max_ms / 2
+            self._lag_timer = self._clock.call_later_ms(interval_ms, self._look_at_lag, Domain.REPLICATION)
+
+    def _look_at_lag(self) -> None:
+        self._lag_timer = None
+        lagging, self._lagging = self._lagging, {}
+        for partition in lagging:
+            leading = partition.leading
+            if leading is not None and partition.offline is None and leading.shrink():
+                self._watch_lag(partition)

@@ -1,0 +1,131 @@
+"""Who is in sync: out after the lag that is allowed, back once all that is committed is there; and who leads with whom."""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode
+from tests.support.nodes import Nodes
+
+OK = ErrorCode.none
+LAG_MS = 30_000
+
+
+async def test_a_follower_that_stands_still_is_out_after_its_time_and_the_rest_goes_on(nodes: Nodes):
+    nodes.create(min_isr=2)
+    nodes.append(b"a")
+    nodes.hooks.links.pause(3)
+    outcome = nodes.outcome(nodes.append(b"b"))
+    await nodes.pass_time(LAG_MS - 1)
+    assert (nodes.isr, outcome.error) == ((1, 2, 3), None)
+    await nodes.pass_time(LAG_MS // 2 + 1)
+    assert (nodes.isr, outcome.error) == ((1, 2), OK)
+
+
+async def test_with_too_few_left_nothing_more_is_committed(nodes: Nodes):
+    nodes.create([1, 2], min_isr=2)
+    nodes.hooks.links.pause(2)
+    outcome = nodes.outcome(nodes.append(b"a"))
+    await nodes.pass_time(2 * LAG_MS)
+    assert (nodes.isr, nodes.leader.high_watermark, outcome.error) == ((1,), 0, None)
+    nodes.hooks.links.resume(2)
+    await nodes.settle()
+    assert (nodes.isr, nodes.leader.high_watermark, outcome.error) == ((1, 2), 1, OK)
+
+
+async def test_a_follower_at_rest_is_in_sync_for_ever(nodes: Nodes):
+    nodes.create()
+    nodes.append(b"a")
+    await nodes.pass_time(100 * LAG_MS)
+    assert nodes.isr == (1, 2, 3)
+
+
+async def test_over_a_slow_link_a_follower_that_was_at_rest_is_not_taken_for_a_stuck_one(nodes: Nodes):
+    nodes.create()
+    nodes.append(b"a")
+    nodes.hooks.links.slow(1, 3, 1000)
+    await nodes.pass_time(10 * LAG_MS)
+    nodes.append(b"b")
+    await nodes.pass_time(500)
+    for _ in range(100):
+        nodes.append(b"c")
+        await nodes.pass_time(900)
+    assert nodes.isr == (1, 2, 3)
+    await nodes.pass_time(3000)
+    assert nodes.ends()[3] == (102, 102)
+
+
+async def test_a_follower_joins_again_once_it_has_all_that_is_committed(nodes: Nodes):
+    nodes.create()
+    nodes.kill(3)
+    nodes.append(b"a")
+    assert nodes.isr == (1, 2)
+    nodes.start(3)
+    await nodes.settle()
+    assert nodes.isr == (1, 2, 3)
+    assert nodes.ends()[3] == (1, 1)
+
+
+async def test_one_that_could_not_join_is_looked_at_again(nodes: Nodes):
+    nodes.create()
+    nodes.kill(3)
+    nodes.append(b"a")
+    nodes.controller.refuses_isr = True
+    nodes.start(3)
+    await nodes.settle()
+    assert nodes.isr == (1, 2)
+    nodes.controller.refuses_isr = False
+    await nodes.pass_time(1000)
+    assert nodes.isr == (1, 2, 3)
+
+
+async def test_a_fenced_node_cannot_join_and_does_not_hold_the_rest_up(nodes: Nodes):
+    nodes.create()
+    nodes.lose(3)
+    assert nodes.outcome(nodes.append(b"a")).error is OK
+    await nodes.settle()
+    assert nodes.isr == (1, 2)
+
+
+async def test_leadership_goes_to_another_in_sync_and_back_without_a_loss(nodes: Nodes):
+    nodes.create(min_isr=2)
+    for turn in range(9):
+        assert nodes.outcome(nodes.append(b"%d" % turn)).error is OK
+        nodes.lead(1 + (turn + 1) % 3)
+        await nodes.settle()
+    assert nodes.values() == [b"%d" % turn for turn in range(9)]
+    assert nodes.isr == (1, 2, 3)
+    assert nodes.content(1) == nodes.content(2) == nodes.content(3)
+    # The leader's own epoch has no record yet, so that no follower can know it.
+    assert nodes.on(1).log.epochs.entries()[:-1] == nodes.on(3).log.epochs.entries()
+
+
+async def test_a_partition_moves_to_another_node_and_its_old_folder_goes(nodes: Nodes):
+    nodes.create([1, 2])
+    nodes.append(b"a")
+    nodes.reassign(3, 2)
+    await nodes.settle()
+    state = nodes.controller.state()
+    assert (state.replicas, set(state.isr), state.leader) == ((3, 2), {2, 3}, 3)
+    assert nodes.values() == [b"a"]
+    assert nodes.running[1].get("t", 0) is None
+    assert not (nodes.path / "node-1" / "t-0").exists()
+    assert nodes.outcome(nodes.append(b"b")).error is OK
+
+
+async def test_a_folder_that_nobody_has_opened_follows_when_it_is_assigned(nodes: Nodes):
+    """Nobody has written since the start, so that no log is open anywhere."""
+    nodes.create([1, 2])
+    nodes.reassign(3)
+    await nodes.settle()
+    assert nodes.controller.state().replicas == (3,)
+    assert nodes.outcome(nodes.append(b"a")).error is OK
+    assert nodes.leader.leading is None or not nodes.leader.leading.followers
+
+
+async def test_a_partition_that_is_left_with_one_replica_commits_all_that_it_has(nodes: Nodes):
+    nodes.create([1, 2])
+    nodes.hooks.links.pause(2)
+    outcome = nodes.outcome(nodes.append(b"a"))
+    nodes.reassign(1)
+    await nodes.settle()
+    assert outcome.error is OK
+    assert nodes.ends() == {1: (1, 1)}

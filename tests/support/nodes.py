@@ -1,0 +1,297 @@
+"""Several nodes' replicas in memory: real logs, the controller's real decisions; a fake clock, no socket, no metadata log.
+
+nodes = Nodes(tmp_path)
+nodes.create("t", min_isr=2)
+await nodes.append(b"value")
+nodes.hooks.links.cut(1, 2)
+nodes.kill(1)  # and the controller elects another leader
+nodes.start(1)
+await nodes.settle()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from broker.config import broker_config
+from broker.hooks import Hooks
+from broker.metadata.changes import records_for_new_topic
+from broker.metadata.elections import (
+    Election,
+    record_for_election,
+    record_for_isr,
+    record_for_reassignment,
+    records_for_losing,
+    records_for_return,
+)
+from broker.metadata.image import AnyRecord, Broker, Changes, Image, PartitionState, Topic
+from broker.metadata.listeners import MetadataListener, tell
+from broker.node_clock import NodeClock
+from broker.partition import AppendResult, Partition
+from broker.replicas import Replicas
+from protocol.batch import EndTxnMarker, RecordBatch, build_batch
+from protocol.errors import ErrorCode
+from storage.config import LogConfig
+from storage.directory import LogDirectory
+from tests.support.clock import FakeClock
+
+TOPIC = "t"
+TURNS_MAX = 200
+DIRECTORY = uuid.UUID(int=77)
+
+
+class Controller:
+    """Cluster metadata without a log: it decides as the real one does, and is durable at once."""
+
+    def __init__(self) -> None:
+        self.image = Image()
+        self.listeners: list[MetadataListener] = []
+        self.refuses_isr = False
+        """AlterPartition fails, as if the controller could not be reached."""
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        return self.image.topics
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        return self.image.brokers
+
+    def topic(self, name: str) -> Topic | None:
+        return self.image.topics.get(name)
+
+    def subscribe(self, listener: MetadataListener) -> None:
+        self.listeners.append(listener)
+
+    def unsubscribe(self, listener: MetadataListener) -> None:
+        self.listeners.remove(listener)
+
+    def commit(self, records: Iterable[AnyRecord | None]) -> None:
+        changes = Changes()
+        for record in records:
+            if record is not None:
+                self.image.apply(record, changes)
+        for listener in tuple(self.listeners):
+            tell(listener, self.image, changes)
+
+    def state(self, name: str = TOPIC, index: int = 0) -> PartitionState:
+        return self.image.topics[name].partitions[index]
+
+    async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
+        await asyncio.sleep(0)
+        if self.refuses_isr:
+            raise ConnectionError("no controller")
+        known = self.image.topics[topic]
+        self.commit([record_for_isr(self.image, known, known.partitions[index], leader_epoch, isr)])
+
+    def allows_unclean(self, topic: Topic) -> bool:
+        return LogConfig.from_properties(topic.configs, LogConfig()).unclean_leader_election_enable
+
+
+class Nodes:
+    """Nodes 1 to ``count``, each with its folder. What is not said otherwise is about partition 0 of the topic ``t``."""
+
+    def __init__(
+        self, path: Path, count: int = 3, settings: dict[str, str] | None = None, seed: int = 0
+    ) -> None:
+        self.path = path
+        self.clock = FakeClock()
+        self.hooks = Hooks()
+        self.controller = Controller()
+        self.config = broker_config({"odradek.background.flush.interval.ms": "0", **(settings or {})})
+        self.random = random.Random(seed)
+        self.running: dict[int, Replicas] = {}
+        self._clocks: dict[int, NodeClock] = {}
+        self._directories: dict[int, LogDirectory] = {}
+        for node_id in range(1, count + 1):
+            self.controller.brokers[node_id] = Broker(
+                node_id, 1, uuid.UUID(int=node_id), fenced=False, log_dirs=(DIRECTORY,)
+            )
+            self._open(node_id)
+
+    # -- coming and going ---------------------------------------------------------------------------------------
+
+    def _open(self, node_id: int) -> None:
+        directory = self._directories[node_id] = LogDirectory(self.path / f"node-{node_id}")
+        clock: Any = NodeClock(self.clock)
+        self._clocks[node_id] = clock
+        metadata: Any = self.controller
+        config = replace(self.config, node_id=node_id)
+        replicas = Replicas(
+            node_id, directory, config, clock, metadata, self.random, self.hooks, self.running.get
+        )
+        self.running[node_id] = replicas
+        replicas.recover()
+
+    def kill(self, node_id: int, *, tell: bool = True) -> None:
+        """As kill -9; ``tell``: the controller notices at once."""
+        replicas = self.running.pop(node_id)
+        self._clocks[node_id].stop()
+        self.controller.unsubscribe(replicas)
+        replicas.abandon()
+        self._directories.pop(node_id).close(clean=False)
+        if tell:
+            self.lose(node_id)
+
+    def lose(self, node_id: int) -> None:
+        controller = self.controller
+        gone = list(records_for_losing(controller.image, node_id, controller.allows_unclean))
+        controller.brokers[node_id] = replace(controller.brokers[node_id], fenced=True)
+        controller.commit(gone)
+
+    async def stop(self, node_id: int, *, tell: bool = True) -> None:
+        """A clean stop; ``tell``: others lead before it goes."""
+        if tell:
+            self.lose(node_id)
+        replicas = self.running.pop(node_id)
+        self.controller.unsubscribe(replicas)
+        clean = await replicas.close(clean=True)
+        self._clocks[node_id].stop()
+        self._directories.pop(node_id).close(clean=clean)
+
+    def start(self, node_id: int) -> None:
+        self._open(node_id)
+        controller = self.controller
+        controller.brokers[node_id] = replace(controller.brokers[node_id], fenced=False)
+        controller.commit(records_for_return(controller.image, node_id, controller.allows_unclean))
+        self.running[node_id].start_timers()
+
+    def end(self) -> None:
+        for node_id in tuple(self.running):
+            self.kill(node_id, tell=False)
+
+    def lead(self, node_id: int) -> None:
+        """The controller moves leadership to one that is in sync."""
+        controller = self.controller
+        topic, state = controller.image.topics[TOPIC], controller.state()
+        order = (node_id, *(each for each in state.replicas if each != node_id))
+        topic.partitions[0] = replace(state, replicas=order)
+        record = record_for_election(controller.image, topic, topic.partitions[0], Election.PREFERRED)
+        controller.commit([record])
+
+    def reassign(self, *target: int) -> None:
+        controller = self.controller
+        topic = controller.image.topics[TOPIC]
+        controller.commit([record_for_reassignment(controller.image, topic, controller.state(), target)])
+
+    async def settle(self) -> None:
+        """Let everything come to rest that need not wait for time."""
+        quiet = 0
+        for _ in range(TURNS_MAX):
+            self.clock.advance(0)
+            await asyncio.sleep(0)
+            timers = self.clock.timers
+            busy = (timers and timers[0].due_ms <= self.clock.now) or len(asyncio.all_tasks()) > 1
+            quiet = 0 if busy else quiet + 1
+            if quiet > 2:
+                return
+        raise AssertionError("it does not come to rest")
+
+    async def pass_time(self, delay_ms: int) -> None:
+        self.clock.advance(delay_ms)
+        await self.settle()
+
+    # -- the partition ------------------------------------------------------------------------------------------
+
+    def create(self, replicas: Sequence[int] = (1, 2, 3), min_isr: int = 1, **configs: str) -> None:
+        configs = {"min.insync.replicas": str(min_isr)} | {
+            name.replace("_", "."): value for name, value in configs.items()
+        }
+        brokers = self.controller.brokers
+        directories = {node_id: DIRECTORY for node_id in brokers}
+        self.controller.commit(
+            records_for_new_topic(uuid.UUID(int=5), TOPIC, [replicas], configs, directories)
+        )
+
+    def on(self, node_id: int) -> Partition:
+        partition = self.running[node_id].get(TOPIC, 0)
+        assert partition is not None
+        return partition
+
+    @property
+    def leader(self) -> Partition:
+        return self.on(self.controller.state().leader)
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.controller.state().isr
+
+    def append(
+        self,
+        *values: bytes,
+        producer: tuple[int, int, int] = (-1, -1, -1),
+        transactional: bool = False,
+        acks: int = -1,
+        on: int | None = None,
+    ) -> AppendResult:
+        """Append one batch at the leader; ``producer`` is (id, epoch, base sequence)."""
+        producer_id, epoch, sequence = producer
+        partition = self.leader if on is None else self.on(on)
+        batch = build_batch(
+            [(self.clock.now, b"k", value) for value in values],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+        guard = None
+        if transactional:
+            guard = partition.log.producers.start_verification(
+                producer_id, epoch, sequence, supports_epoch_bump=False, now_ms=self.clock.now
+            )
+        return partition.append(RecordBatch.parse(batch), required_acks=acks, guard=guard)
+
+    def mark(self, producer_id: int, epoch: int = 0, *, committed: bool) -> AppendResult:
+        return self.leader.append_marker(producer_id, epoch, EndTxnMarker(committed, 0), 0)
+
+    def outcome(self, result: AppendResult, on: int | None = None) -> Outcome:
+        """What a client with acks=all hears of an append, now or later."""
+        outcome = Outcome()
+        if result.error is not ErrorCode.none:
+            outcome.error = result.error
+            return outcome
+        partition = self.leader if on is None else self.on(on)
+        partition.on_committed(result.last_offset + 1, outcome.hear)
+        return outcome
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def content(self, node_id: int, end_offset: int | None = None) -> bytes:
+        """The bytes of the whole batches of a log, up to an offset."""
+        log = self.on(node_id).log
+        end = log.log_end_offset if end_offset is None else end_offset
+        return b"".join(bytes(batch.data) for batch in log.batches() if batch.last_offset < end)
+
+    def values(self, node_id: int | None = None) -> list[bytes]:
+        """What a read_uncommitted consumer at a node gets."""
+        partition = self.leader if node_id is None else self.on(node_id)
+        values: list[bytes] = []
+        for batch in partition.log.batches():
+            if batch.last_offset < partition.high_watermark and not batch.is_control:
+                values += [record.value or b"" for record in batch.records()]
+        return values
+
+    def ends(self) -> dict[int, tuple[int, int]]:
+        """(high watermark, log end) of each running replica."""
+        state = self.controller.state()
+        return {
+            node_id: (self.on(node_id).high_watermark, self.on(node_id).log_end_offset)
+            for node_id in sorted(state.replicas)
+            if node_id in self.running
+        }
+
+
+class Outcome:
+    """An answer that may still be outstanding."""
+
+    error: ErrorCode | None = None
+
+    def hear(self, error: ErrorCode) -> None:
+        assert self.error is None, "answered twice"
+        self.error = error
