@@ -14,6 +14,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from broker.cluster import Cluster
+    from broker.control.server import ControlServer
     from broker.options import Settings
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -61,19 +63,38 @@ def run(settings: Settings) -> int:
 
 async def _serve(settings: Settings) -> int:
     from broker.cluster import Cluster, StartError
+    from broker.control.access import ControlConfigError
 
     asyncio.get_running_loop().set_exception_handler(_on_loop_exception)
     told_to_stop = _stop_signals()
+    if settings.control is not None:
+        # It takes a while, in which no client should have to wait.
+        import broker.control.wiring  # noqa: F401
     cluster = Cluster(settings)
     try:
         await cluster.start()
     except StartError as error:
         return _fail(error)
+    try:
+        control = await _open_control(cluster, settings)
+    except ControlConfigError as error:
+        await cluster.stop()
+        return _fail(error)
     _collect_rarely()
-    cluster.say_started()
+    cluster.say_started(**({"control": control.url} if control is not None else {}))
     await told_to_stop.wait()
+    if control is not None:
+        await control.close()
     await cluster.stop()
     return 0
+
+
+async def _open_control(cluster: Cluster, settings: Settings) -> ControlServer | None:
+    if settings.control is None:
+        return None
+    from broker.control.wiring import open_control
+
+    return await open_control(cluster, settings.control)
 
 
 def _stop_signals() -> asyncio.Event:

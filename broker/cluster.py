@@ -220,8 +220,8 @@ class Cluster:
             if isinstance(result, Refused):
                 raise StartError(f"--topic {topic.name}: {result.message}")
 
-    def say_started(self) -> None:
-        """The lines that people and their tools wait for, printed at any log level."""
+    def say_started(self, **more: object) -> None:
+        """The lines that people and their tools wait for, printed at any log level; ``more`` goes into the last."""
         log = structlog.wrap_logger(
             structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(0)
         )
@@ -244,6 +244,7 @@ class Cluster:
                 f"{each.name}://{_host(each.advertised_host)}:{each.advertised_port}" for each in listeners
             ],
             data_dir=str(self.data_dir),
+            **more,
             start_ms=round((time.perf_counter() - self._began) * 1000),
         )
 
@@ -259,6 +260,11 @@ class Cluster:
         """End a node as kill -9 would: sockets are reset, memory is gone, nothing is written. Others take over."""
         self._expect(node_id, State.RUNNING).kill()
         self._leaving[node_id] = self._run(self._lose(node_id))
+
+    async def settled(self) -> None:
+        """Return once the loss of nodes that were killed is in the metadata, and others lead what they led."""
+        if self._background:
+            await asyncio.wait(tuple(self._background))
 
     async def stop_node(self, node_id: int) -> None:
         """End a node of its own will: others lead what it led before it goes, and its files are complete."""

@@ -170,6 +170,8 @@ class BrokerConfig:
     cluster_id: str | None
     commit_order: str
     commit_marker_delay_ms: int
+    control_allowed_hosts: tuple[str, ...]
+    control_token: str = field(repr=False)
     crash_points: str
     defaults: str
     log_format: str

@@ -100,6 +100,21 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             "How long the markers wait after EndTxn was answered, with odradek.commit.order=kafka.",
         ),
         _own(
+            "control.allowed.hosts",
+            ConfigType.LIST,
+            (),
+            None,
+            "Names and addresses, beside those of loopback, by which the control port may be called and from whose pages.",
+        ),
+        _own(
+            "control.token",
+            ConfigType.PASSWORD,
+            "",
+            None,
+            "What every call of the control port then has to bring along; a control port that other machines can reach "
+            "wants one. Better set as ODRADEK_CONTROL_TOKEN: what a process is started with, others can read.",
+        ),
+        _own(
             "crash.points",
             ConfigType.STRING,
             "",

@@ -39,6 +39,8 @@ _NOT_SETTINGS = re.compile(
 )
 
 
+# Where the `odradek` commands find a broker: of no concern to one that starts.
+CONTROL_VARIABLE = "ODRADEK_CONTROL"
 _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
@@ -67,6 +69,8 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
         if environ.get(variable):
             yield _variable(f"{OWN_PREFIX}cluster.id", environ, variable)
     for variable in sorted(environ):
+        if variable == CONTROL_VARIABLE:
+            continue
         if variable.startswith("ODRADEK_"):
             yield _variable(property_name(variable), environ, variable)
         elif variable.startswith("KAFKA_") and not _NOT_SETTINGS.fullmatch(variable):

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, node_configs
+from broker.control.access import Access, ControlConfigError
 from protocol.slotted import slotted
 from storage.config import LogConfig
 
@@ -26,6 +27,14 @@ class TopicSpec:
 
 
 @slotted(frozen=True)
+class ControlPort:
+    """Where the control port listens; port 0 picks a free one."""
+
+    host: str
+    port: int
+
+
+@slotted(frozen=True)
 class Settings:
     """Everything a start of the broker needs to know."""
 
@@ -33,6 +42,7 @@ class Settings:
     topics: tuple[TopicSpec, ...] = ()
     features: Mapping[str, int] | None = None  # chosen levels; None and missing ones are the defaults
     warnings: tuple[str, ...] = ()  # to be logged once the log is set up
+    control: ControlPort | None = None
 
     @property
     def config(self) -> BrokerConfig:
@@ -113,7 +123,14 @@ def _options() -> list[click.Parameter]:
             ["--nodes"], type=click.IntRange(1), default=1, show_default=True, help="Nodes of the cluster."
         ),
         click.Option(
-            ["--control-port"], type=click.IntRange(0, 65535), help="Port of the control interface."
+            ["--control-port"],
+            type=click.IntRange(0, 65535),
+            help="Open a control port for faults, time and trace; 0 picks a free one and prints it.",
+        ),
+        click.Option(
+            ["--control-host"],
+            help="Address of the control port; any but loopback wants ODRADEK_CONTROL_TOKEN.  "
+            f"[default: {DEFAULT_HOST}]",
         ),
         click.Option(
             ["--log-format"],
@@ -129,8 +146,6 @@ def _options() -> list[click.Parameter]:
 
 
 def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
-    if options["control_port"] is not None:
-        raise click.UsageError("--control-port: this version of Odradek has no control interface yet.")
     try:
         nodes, warnings = node_configs(
             _path(options["config"]), environ, _overrides(options), int(str(options["nodes"]))
@@ -140,7 +155,21 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         raise click.ClickException(str(error)) from None
     _check_different(topics)
     features = dict(parse_feature(text) for text in _texts(options["features"]))
-    return Settings(nodes, topics, features, tuple(warnings))
+    return Settings(nodes, topics, features, tuple(warnings), _control(options, nodes[0]))
+
+
+def _control(options: Mapping[str, object], config: BrokerConfig) -> ControlPort | None:
+    port, host = options["control_port"], options["control_host"]
+    if port is None:
+        if host is not None:
+            raise click.UsageError("--control-host: there is no control port without --control-port.")
+        return None
+    control = ControlPort(str(DEFAULT_HOST if host is None else host), int(str(port)))
+    try:
+        Access.of(control.host, config.control_token, config.control_allowed_hosts)
+    except ControlConfigError as error:
+        raise click.UsageError(f"{error}.") from None
+    return control
 
 
 def _overrides(options: Mapping[str, object]) -> dict[str, str]:

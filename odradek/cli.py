@@ -2,18 +2,49 @@
 
 This process never loads the broker: `serve` becomes the broker's process, in an interpreter that ignores
 the user's own modules, and passes its options through untouched: help and errors come from the reader. So do
-`export` and `import`.
+`export` and `import`. The commands that speak to a running broker (`odradek.commands`) are loaded when they are called.
 """
+
+from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import click
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
+# What speaks to a running broker: where it is, and its line in the list of commands.
+_SPEAKING = {
+    "clock": ("odradek.commands.clock", "Show the broker's time, and move it on."),
+    "fault": ("odradek.commands.fault", "Stage failures: rules that lose, delay, hold, refuse, cut."),
+    "node": ("odradek.commands.node", "Show the nodes of the cluster; kill, stop and start them."),
+    "trace": ("odradek.commands.trace", "Show the requests that were made, and their answers."),
+    "txn": ("odradek.commands.txn", "Show transactions: what state they are in, and how they got there."),
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    """The list of commands costs the loading of none: what is loaded late stands in it with its line only."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for name, (_, sentence) in _SPEAKING.items():
+            self.add_command(click.Command(name, help=sentence))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name not in _SPEAKING:
+            return name, command, rest
+        from importlib import import_module
+
+        return name, getattr(import_module(_SPEAKING[name][0]), name), rest
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="odradek", message="%(prog)s %(version)s")
 def main() -> None:
     """A Kafka broker emulator for exactly-once work."""

@@ -23,6 +23,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from odradek.errors import BrokerFailed
+
+__all__ = ["BrokerFailed", "BrokerProcess"]
+
 HOST: Final = "127.0.0.1"
 # Below the range from which the system gives clients their own ports: a client that asks again and again for a
 # broker that is down could otherwise be given just that port, and connect to itself.
@@ -31,10 +35,6 @@ START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 POLL_S: Final = 0.005
 TRACEBACK: Final = "Traceback (most recent call last)"
-
-
-class BrokerFailed(Exception):
-    """A broker did not start, did not stop, or left a traceback; the text has the end of its log."""
 
 
 class BrokerProcess:
@@ -49,12 +49,15 @@ class BrokerProcess:
         environment: Mapping[str, str] | None = None,
         data_dir: Path | None = None,
         port: int | None = None,
+        control: bool = False,
     ) -> None:
         self.directory = directory
         self.data_dir = data_dir or directory / "data"
         self.log_file = directory / "broker.log"
         self.host = HOST
         self.port = port or 0
+        self.has_control_port = control
+        self._control_port = 0
         self.arguments = [*arguments]
         for topic in topics:
             self.arguments += ["--topic", topic]
@@ -64,6 +67,7 @@ class BrokerProcess:
         self.tracebacks_expected = False
         self._process: subprocess.Popen[bytes] | None = None
         self._log_begin = 0
+        self._said: dict[str, Any] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
     # ---- what its user asks
@@ -71,6 +75,23 @@ class BrokerProcess:
     @property
     def bootstrap(self) -> str:
         return f"{self.host}:{self.port}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All nodes, by the addresses that clients are told."""
+        advertised = self._started()["advertised"]
+        return ",".join(str(address).partition("://")[2] for address in advertised)
+
+    @property
+    def control_url(self) -> str:
+        """Of the control port, which was asked for by ``control=True``."""
+        return str(self._started()["control"])
+
+    def _started(self) -> dict[str, Any]:
+        """What the broker said of itself when it was ready."""
+        if self._said is None:
+            raise BrokerFailed("the broker has not been started")
+        return self._said
 
     @property
     def pid(self) -> int:
@@ -101,12 +122,16 @@ class BrokerProcess:
     def start(self) -> BrokerProcess:
         """Start the process and wait until it says that it is ready."""
         assert not self.is_running, "the broker is running"
+        if self.has_control_port and not self._control_port:
+            self._control_port = _free_port()
         if self.port:
             self._spawn(self.port)
             self._wait_until_ready()
             return self
         for _ in range(20):
             port = _free_port()
+            if self.has_control_port:
+                self._control_port = _free_port()
             self._spawn(port)
             with contextlib.suppress(_PortTaken):
                 self._wait_until_ready()
@@ -170,6 +195,9 @@ class BrokerProcess:
     def _spawn(self, port: int) -> None:
         command = [sys.executable, "-I", "-m", "broker", "--host", self.host, "--port", str(port)]
         command += ["--data-dir", str(self.data_dir), "--log-format", "json", *self.arguments]
+        if self.has_control_port:
+            # Chosen once, so that who was told of it finds it again after a restart.
+            command += ["--control-port", str(self._control_port)]
         # Settings that somebody made for another broker are none of this one's.
         inherited = {
             k: v for k, v in os.environ.items() if not k.startswith(("KAFKA_", "ODRADEK_", "CLUSTER_ID"))
@@ -190,8 +218,10 @@ class BrokerProcess:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             ended = not self.is_running
-            if any(event.get("event") == "started" for event in self.events):
-                return
+            for event in self.events:
+                if event.get("event") == "started":
+                    self._said = event
+                    return
             if ended:
                 if "in use by another process" in self._text(self._log_begin):
                     raise _PortTaken(f"port taken\n{self._tail()}")

@@ -22,6 +22,8 @@ PYTHON_TYPES = {
     ConfigType.SHORT: "int",
     ConfigType.DOUBLE: "float",
     ConfigType.STRING: "str",
+    ConfigType.PASSWORD: "str",
+    ConfigType.LIST: "tuple",
 }
 
 

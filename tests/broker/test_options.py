@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from broker.options import Settings, command, parse
+from broker.options import ControlPort, Settings, command, parse
 from storage.config import ConfigError
 
 
@@ -80,7 +80,8 @@ def test_topics_to_create_are_read_and_checked():
         (["--feature", "transaction.version=3"], "transaction.version goes from 0 to 2"),
         (["--feature", "transaction.version"], "transaction.version goes from 0 to 2"),
         (["--nodes", "2", "--set", "odradek.node.3.broker.rack=a"], "there is no node 3, nodes are 1 to 2"),
-        (["--control-port", "0"], "this version of Odradek has no control interface yet"),
+        (["--control-port", "0", "--control-host", "0.0.0.0"], "set odradek.control.token or the variable"),
+        (["--control-host", "::1"], "there is no control port without --control-port"),
         (["--set", "num.partitions"], "expected KEY=VALUE"),
         (["--set", "num.partitions=x"], "Not a number of type INT (from the command line)"),
         (["--set", "odradek.x=1"], "Unknown property odradek.x"),
@@ -121,3 +122,13 @@ def test_the_command_hands_the_settings_on_and_help_lists_every_option():
 
 def test_config_errors_are_values_that_end_the_start():
     assert issubclass(ConfigError, ValueError)
+
+
+def test_a_control_port_is_of_this_machine_unless_it_has_a_token():
+    assert parse([], {"ODRADEK_CONTROL": "http://127.0.0.1:1"}).control is None
+    assert parse(["--control-port", "0"], {}).control == ControlPort("127.0.0.1", 0)
+    settings = parse(
+        ["--control-port", "1", "--control-host", "0.0.0.0"], {"ODRADEK_CONTROL_TOKEN": "secret"}
+    )
+    assert settings.control == ControlPort("0.0.0.0", 1)
+    assert settings.config.control_token == "secret"

@@ -1,0 +1,147 @@
+"""What the control port can be asked, each as one function that says all there is to know about it.
+
+    @operation("POST", "/v1/nodes/{node_id}/kill", answer_example={...})
+    async def kill_node(control: Control, params: OneNode) -> NodeView:
+        \"\"\"Kill a node: its connections are reset and its memory is gone, without one write.\"\"\"
+
+The signature is the contract: ``params`` is filled from the path and the query, ``body`` from the JSON that was sent, what
+is returned is sent as JSON. The OpenAPI document is made of nothing else. An operation is found by being in a module of
+``broker.control.routes``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, TypeVar, get_type_hints
+
+import msgspec
+
+from broker.control import routes
+from broker.control.ports import Control
+
+OPERATIONS: Final[dict[tuple[str, str], Operation]] = {}
+
+_Function = Callable[..., Awaitable[object]]
+_F = TypeVar("_F", bound=_Function)
+_SAFE_METHODS: Final = ("GET", "HEAD")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer that is not JSON, or not all there yet."""
+
+    content_type: str
+    chunks: AsyncGenerator[bytes, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing that the control port can be asked."""
+
+    method: str
+    path: str
+    function: _Function
+    params: Any | None
+    """The struct of what path and query say; None if they say nothing."""
+    body: Any | None
+    answer: Any
+    """The struct of the answer; ``Stream`` for what ``content_type`` names."""
+    body_example: Any
+    answer_example: Any
+    content_type: str
+    open_to_all: bool
+    """No token is asked for, and any name of the host will do: for health checks."""
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def sentence(self) -> str:
+        return " ".join((self.function.__doc__ or "").partition("\n\n")[0].split())
+
+    @property
+    def description(self) -> str:
+        return " ".join((self.function.__doc__ or "").partition("\n\n")[2].split())
+
+    @property
+    def changes_state(self) -> bool:
+        return self.method not in _SAFE_METHODS
+
+    @property
+    def path_names(self) -> list[str]:
+        return re.findall(r"{(\w+)}", self.path)
+
+
+def operation(
+    method: str,
+    path: str,
+    *,
+    answer_example: Any,
+    body_example: Any = None,
+    content_type: str = "application/json",
+    open_to_all: bool = False,
+) -> Callable[[_F], _F]:
+    """Serve ``method path`` with a function ``(control, params=…, body=…) -> answer`` (either may be left out)."""
+
+    def register(function: _F) -> _F:
+        assert (method, path) not in OPERATIONS, f"{method} {path} is served twice"
+        types = get_type_hints(function)
+        OPERATIONS[method, path] = Operation(
+            method=method,
+            path=path,
+            function=function,
+            params=types.get("params"),
+            body=types.get("body"),
+            answer=types["return"],
+            body_example=body_example,
+            answer_example=answer_example,
+            content_type=content_type,
+            open_to_all=open_to_all,
+        )
+        return function
+
+    return register
+
+
+@cache
+def discover() -> Mapping[tuple[str, str], Operation]:
+    """All operations, by method and path."""
+    for module in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}."):
+        importlib.import_module(module.name)
+    return dict(sorted(OPERATIONS.items(), key=lambda item: (item[0][1], item[0][0])))
+
+
+def arguments(operation: Operation, params: Mapping[str, str], body: bytes) -> dict[str, object]:
+    """What to call the function with; ``ValueError`` with a sentence if that cannot be."""
+    found: dict[str, object] = {}
+    if operation.params is not None:
+        # Path and query are text, so that "3" has to do for a number.
+        found["params"] = msgspec.convert(params, type=operation.params, strict=False)
+    elif params:
+        raise ValueError(
+            f"{operation.method} {operation.path} takes no parameters, but {', '.join(params)} was given"
+        )
+    if operation.body is not None:
+        found["body"] = decode_body(operation, body)
+    elif body.strip() not in (b"", b"{}"):
+        raise ValueError(f"{operation.method} {operation.path} takes no body")
+    return found
+
+
+def decode_body(operation: Operation, body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body.strip() or b"{}", type=operation.body)
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("the body is not UTF-8") from None
+
+
+async def call(operation: Operation, control: Control, found: Mapping[str, object]) -> object:
+    return await operation.function(control, **found)

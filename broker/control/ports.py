@@ -1,0 +1,22 @@
+"""What the control port speaks to. It owns none of it, and knows no more of it than this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.cluster import Cluster
+    from broker.faults import Faults
+    from broker.trace.trace import Trace
+    from broker.virtual_clock import VirtualClock
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """All that can be asked and moved from outside, of one broker."""
+
+    cluster: Cluster
+    clock: VirtualClock
+    faults: Faults
+    trace: Trace

@@ -1,0 +1,173 @@
+"""The nodes: who is there, who leads what, and how to take one away and bring it back."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.cluster import Cluster, NoSuchNode, StartError
+from broker.control.errors import Refused
+from broker.control.forms import Given, NodeId, View
+from broker.control.operations import operation
+from broker.control.ports import Control
+from broker.runtime import NodeRuntime, State
+
+
+class ListenerView(View):
+    name: str
+    address: str
+    """Where it listens, HOST:PORT."""
+    advertised: str
+    """What clients are told, HOST:PORT."""
+
+
+class NodeView(View):
+    node_id: int
+    state: str
+    """starting, running, stopped or killed"""
+    rack: str | None
+    listeners: list[ListenerView]
+    connections: int
+    leads: dict[str, list[int]]
+    """The partitions that it leads, by topic."""
+    follows: dict[str, list[int]]
+    """The partitions that it has a replica of and does not lead."""
+
+
+class ClusterView(View):
+    cluster_id: str
+    bootstrap_servers: str
+    """Of the nodes that run, for a client's bootstrap.servers."""
+    features: dict[str, int]
+    nodes: list[NodeView]
+
+
+class HealthView(View):
+    status: str
+    nodes: dict[str, str]
+    """State by node id."""
+
+
+class OneNode(Given):
+    node_id: NodeId
+
+
+_NODE_EXAMPLE: Final[dict[str, Any]] = {
+    "node_id": 2,
+    "state": "running",
+    "rack": None,
+    "listeners": [{"name": "PLAINTEXT", "address": "127.0.0.1:9093", "advertised": "127.0.0.1:9093"}],
+    "connections": 3,
+    "leads": {"orders": [1, 3]},
+    "follows": {"orders": [0, 2]},
+}
+
+
+@operation(
+    "GET",
+    "/v1/cluster",
+    answer_example={
+        "cluster_id": "5L6g3nShT-eMCtK--X86sw",
+        "bootstrap_servers": "127.0.0.1:9092,127.0.0.1:9093",
+        "features": {"transaction.version": 2},
+        "nodes": [_NODE_EXAMPLE],
+    },
+)
+async def show_cluster(control: Control) -> ClusterView:
+    """Show the nodes of the cluster: state, listeners, and the partitions that each of them leads."""
+    cluster = control.cluster
+    return ClusterView(
+        cluster_id=cluster.metadata.cluster_id,
+        bootstrap_servers=_bootstrap_servers(cluster),
+        features=dict(cluster.metadata.features),
+        nodes=[_view(cluster, node) for node in cluster.nodes.values()],
+    )
+
+
+@operation("POST", "/v1/nodes/{node_id}/kill", answer_example={**_NODE_EXAMPLE, "state": "killed"})
+async def kill_node(control: Control, params: OneNode) -> NodeView:
+    """Kill a node: its connections are reset and its memory is gone, without one write.
+
+    Others take over what it led. It is answered once they have.
+    """
+    try:
+        control.cluster.kill_node(params.node_id)
+    except NoSuchNode as error:
+        raise _refused(control, params, error) from None
+    await control.cluster.settled()
+    return _of(control, params)
+
+
+@operation("POST", "/v1/nodes/{node_id}/stop", answer_example={**_NODE_EXAMPLE, "state": "stopped"})
+async def stop_node(control: Control, params: OneNode) -> NodeView:
+    """Stop a node of its own will: others lead what it led before it goes, and its files are complete."""
+    try:
+        await control.cluster.stop_node(params.node_id)
+    except NoSuchNode as error:
+        raise _refused(control, params, error) from None
+    return _of(control, params)
+
+
+@operation("POST", "/v1/nodes/{node_id}/start", answer_example=_NODE_EXAMPLE)
+async def start_node(control: Control, params: OneNode) -> NodeView:
+    """Start a node that was stopped or killed: it recovers from its files and follows whoever leads now."""
+    try:
+        await control.cluster.start_node(params.node_id)
+    except NoSuchNode as error:
+        raise _refused(control, params, error) from None
+    except StartError as error:
+        raise Refused(409, f"node {params.node_id} cannot start: {error}") from None
+    return _of(control, params)
+
+
+@operation("GET", "/health", answer_example={"status": "ok", "nodes": {"1": "running"}}, open_to_all=True)
+async def health(control: Control) -> HealthView:
+    """Say that the broker's loop turns; the status is ok if all nodes run, else degraded."""
+    states = {str(node.node_id): node.state.value for node in control.cluster.nodes.values()}
+    running = all(state == State.RUNNING.value for state in states.values())
+    return HealthView(status="ok" if running else "degraded", nodes=states)
+
+
+def _refused(control: Control, params: OneNode, error: NoSuchNode) -> Refused:
+    """A node that is not there is not found; one that is in another state than it would have to be is a conflict."""
+    return Refused(409 if params.node_id in control.cluster.nodes else 404, str(error))
+
+
+def _of(control: Control, params: OneNode) -> NodeView:
+    return _view(control.cluster, control.cluster.nodes[params.node_id])
+
+
+def _view(cluster: Cluster, node: NodeRuntime) -> NodeView:
+    leads: dict[str, list[int]] = {}
+    follows: dict[str, list[int]] = {}
+    for topic in cluster.metadata.topics.values():
+        for state in topic.partitions:
+            if state.leader == node.node_id:
+                leads.setdefault(topic.name, []).append(state.index)
+            elif node.node_id in state.replicas:
+                follows.setdefault(topic.name, []).append(state.index)
+    return NodeView(
+        node_id=node.node_id,
+        state=node.state.value,
+        rack=node.config.broker_rack,
+        listeners=[
+            ListenerView(
+                name=each.name,
+                address=_address(each.host, each.port),
+                advertised=_address(each.advertised_host, each.advertised_port),
+            )
+            for each in node.listeners
+        ],
+        connections=len(node.connections) if node.state is State.RUNNING else 0,
+        leads=leads,
+        follows=follows,
+    )
+
+
+def _bootstrap_servers(cluster: Cluster) -> str:
+    running = [node for node in cluster.nodes.values() if node.state is State.RUNNING]
+    first = [node.listeners[0] for node in running if node.listeners]
+    return ",".join(_address(each.advertised_host, each.advertised_port) for each in first)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

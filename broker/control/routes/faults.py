@@ -1,0 +1,233 @@
+"""Faults: rules by HTTP. The language is that of `broker.faults`; here it only changes its clothes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from broker.control.errors import Refused
+from broker.control.forms import FaultId, Given, View
+from broker.control.operations import operation
+from broker.control.ports import Control
+from broker.faults import Active, FaultError, rule_from_json
+
+NAME_CHARACTERS_MAX: Final = 1024
+RULE_CHARACTERS_MAX: Final = 4096
+NUMBER_MAX: Final = 2**53 - 1
+WAIT_MS_MAX: Final = 600_000
+
+Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
+Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+Count = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
+
+
+class MatchForm(Given, omit_defaults=True):
+    """What the rule looks for; what is left out may be anything. In names * stands for any characters."""
+
+    version: Annotated[Name | None, Meta(description="3, 3..5, or 3..")] = None
+    client_id: Name | None = None
+    transactional_id: Name | None = None
+    topic: Name | None = None
+    partition: Number | None = None
+    group: Name | None = None
+    node: Number | None = None
+    connection: Number | None = None
+    listener: Name | None = None
+    peer: Name | None = None
+
+
+class WhenForm(Given, omit_defaults=True):
+    """Which of the matches are hits."""
+
+    after: Number | None = None
+    nth: Number | None = None
+    every: Number | None = None
+    times: Number | None = None
+    p: float | None = None
+    seed: Number | None = None
+    expires_ms: Number | None = None
+
+
+class ActionForm(Given, omit_defaults=True):
+    """What happens at a hit."""
+
+    do: Name
+    code: Name | None = None
+    delay_ms: Number | None = None
+    silent: bool | None = None
+    by: Number | None = None
+    nodes: Annotated[list[Number], Meta(max_length=2)] | None = None
+    one_way: bool | None = None
+
+
+class RuleForm(Given, omit_defaults=True):
+    """A rule as JSON."""
+
+    action: Name | ActionForm
+    on: Name | None = None
+    match: MatchForm | None = None
+    when: WhenForm | None = None
+
+
+class NewFault(Given, omit_defaults=True):
+    """A rule as one line of text, or as JSON."""
+
+    rule: Annotated[str, Meta(max_length=RULE_CHARACTERS_MAX)] | RuleForm | None = None
+    action: Name | ActionForm | None = None
+    on: Name | None = None
+    match: MatchForm | None = None
+    when: WhenForm | None = None
+
+
+class HeldView(View):
+    at: str
+    """The API, or the point inside the broker."""
+    node: int
+    detached: bool
+    """Its connection is gone; it is handled when released."""
+    since_ms: int
+    connection: int | None = None
+
+
+class FaultView(View):
+    id: int
+    text: str
+    rule: dict[str, Any]
+    matches: int
+    hits: int
+    spent: bool
+    """It can have no further hits."""
+    expires_at_ms: int | None
+    held: list[HeldView]
+
+
+class FaultsView(View):
+    faults: list[FaultView]
+
+
+class ClearedView(View):
+    cleared: int
+
+
+class ReleasedView(View):
+    released: int
+    fault: FaultView
+
+
+class WaitedView(View):
+    reached: bool
+    fault: FaultView
+
+
+class OneFault(Given):
+    fault_id: FaultId
+
+
+class Wait(Given):
+    fault_id: FaultId
+    hits: Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="How many hits to wait for.")] = 1
+    timeout_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long, at most.")] = 10_000
+
+
+class Release(Given):
+    count: Annotated[Count | None, Meta(description="How many, the oldest first; all if left out.")] = None
+
+
+_RULE_EXAMPLE: Final = {
+    "on": "EndTxn",
+    "match": {"transactional_id": "payments"},
+    "when": {"nth": 2},
+    "action": {"do": "lose-answer"},
+}
+_FAULT_EXAMPLE: Final[dict[str, Any]] = {
+    "id": 1,
+    "text": "EndTxn transactional_id=payments nth=2 -> lose-answer",
+    "rule": _RULE_EXAMPLE,
+    "matches": 2,
+    "hits": 1,
+    "spent": True,
+    "expires_at_ms": None,
+    "held": [],
+}
+
+
+@operation("GET", "/v1/faults", answer_example={"faults": [_FAULT_EXAMPLE]})
+async def list_faults(control: Control) -> FaultsView:
+    """List the rules, with what each has hit and holds."""
+    return FaultsView(faults=[_view(each) for each in control.faults.list()])
+
+
+@operation(
+    "POST",
+    "/v1/faults",
+    body_example={"rule": "EndTxn transactional_id=payments nth=2 -> lose-answer"},
+    answer_example={**_FAULT_EXAMPLE, "matches": 0, "hits": 0, "spent": False},
+)
+async def add_fault(control: Control, body: NewFault) -> FaultView:
+    """Add a rule; it counts from now on. docs/faults.md has the language, as text and as JSON."""
+    form: Any = body.rule
+    said = msgspec.structs.replace(body, rule=None)
+    if form is None:
+        form = said
+    elif said != NewFault():
+        raise Refused(400, "say the rule once: in rule, or beside it")
+    if not isinstance(form, str):
+        form = msgspec.to_builtins(form)
+    return _view(control.faults.add(rule_from_json(form)))
+
+
+@operation("GET", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
+async def show_fault(control: Control, params: OneFault) -> FaultView:
+    """Show one rule, with what it has hit and holds."""
+    return _view(_find(control, params.fault_id))
+
+
+@operation("DELETE", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
+async def remove_fault(control: Control, params: OneFault) -> FaultView:
+    """Remove one rule; what it holds goes on."""
+    _find(control, params.fault_id)
+    return _view(control.faults.remove(params.fault_id))
+
+
+@operation("DELETE", "/v1/faults", answer_example={"cleared": 3})
+async def clear_faults(control: Control) -> ClearedView:
+    """Remove all rules; what they hold goes on."""
+    return ClearedView(cleared=control.faults.clear())
+
+
+@operation(
+    "POST",
+    "/v1/faults/{fault_id}/release",
+    body_example={"count": 1},
+    answer_example={"released": 1, "fault": _FAULT_EXAMPLE},
+)
+async def release_fault(control: Control, params: OneFault, body: Release) -> ReleasedView:
+    """Let what a rule holds, or has detached, go on; the rule stays."""
+    active = _find(control, params.fault_id)
+    return ReleasedView(released=control.faults.release(params.fault_id, body.count), fault=_view(active))
+
+
+@operation("GET", "/v1/faults/{fault_id}/wait", answer_example={"reached": True, "fault": _FAULT_EXAMPLE})
+async def wait_for_fault(control: Control, params: Wait) -> WaitedView:
+    """Wait until a rule has so many hits; it is also answered, with reached false, when the time is over."""
+    active = _find(control, params.fault_id)
+    try:
+        await control.faults.reached(params.fault_id, params.hits, timeout_ms=params.timeout_ms)
+    except TimeoutError:
+        return WaitedView(reached=False, fault=_view(active))
+    except FaultError as error:
+        raise Refused(409, str(error)) from None
+    return WaitedView(reached=True, fault=_view(active))
+
+
+def _find(control: Control, fault_id: int) -> Active:
+    try:
+        return control.faults.get(fault_id)
+    except FaultError as error:
+        raise Refused(404, str(error)) from None
+
+
+def _view(active: Active) -> FaultView:
+    return msgspec.convert(active.to_json(), type=FaultView)

@@ -1,0 +1,176 @@
+"""The trace: every exchange as it happened, on demand, as it happens, or as a capture file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from broker.control.errors import Refused
+from broker.control.forms import Given, View
+from broker.control.operations import Stream, operation
+from broker.control.ports import Control
+from broker.trace.exchange import Exchange
+from broker.trace.filters import TraceFilter
+from broker.trace.json_form import to_json
+from broker.trace.lines import text_line
+from broker.trace.pcap import pcap
+
+ENTRIES_MAX: Final = 10_000
+"""In one answer; ``since`` gets the next ones."""
+FOLLOWERS_MAX: Final = 16
+NUMBER_MAX: Final = 2**53 - 1
+TEXT_CHARACTERS_MAX: Final = 1024
+LINES: Final = "application/x-ndjson"
+PCAP: Final = "application/vnd.tcpdump.pcap"
+
+Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX)]
+
+
+class Wanted(Given, omit_defaults=True):
+    """Which exchanges; what is left out may be anything."""
+
+    api: Annotated[Text | None, Meta(description="EndTxn, end-txn or 26.")] = None
+    version: Text | None = None
+    node: Text | None = None
+    connection: Text | None = None
+    client_id: Text | None = None
+    transactional_id: Text | None = None
+    producer_id: Text | None = None
+    outcome: Annotated[
+        Text | None,
+        Meta(description="answered, unanswered, answer_lost, connection_gone, held or in_progress."),
+    ] = None
+
+    @property
+    def filter(self) -> TraceFilter:
+        said = msgspec.to_builtins(self)
+        return TraceFilter.parse({name: said[name] for name in Wanted.__struct_fields__ if name in said})
+
+
+class WantedForms(Wanted):
+    bodies: Annotated[bool, Meta(description="Also what the request and the answer say.")] = True
+    values: Annotated[bool, Meta(description="Also the keys and values of records.")] = False
+
+
+class WantedEntries(WantedForms):
+    since: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="Only exchanges after this number.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX, description="Of these the newest so many.")] = 1000
+
+
+class StatusView(View):
+    running: bool
+    entries: int
+    bytes: int
+    first: int | None
+    last: int | None
+    pushed_out: int
+    followers: int
+    limits: dict[str, int]
+
+
+class TraceView(View):
+    status: StatusView
+    exchanges: list[dict[str, Any]]
+    """As broker/trace/json_form.py says; line is the same for people."""
+
+
+_STATUS_EXAMPLE: Final = {
+    "running": True,
+    "entries": 1,
+    "bytes": 214,
+    "first": 1,
+    "last": 1,
+    "pushed_out": 0,
+    "followers": 0,
+    "limits": {"entries": 20000, "bytes": 33554432, "frame_bytes": 65536},
+}
+_EXCHANGE_EXAMPLE: Final = {
+    "line": "12:00:01.250 node 1 < producer-1@127.0.0.1:50312 EndTxn v5 #7 tx=payments commit -> ok 0.4 ms",
+    "number": 1,
+    "node": 1,
+    "api": "EndTxn",
+    "version": 5,
+    "correlation_id": 7,
+    "outcome": "answered",
+    "took_us": 412,
+}
+
+
+@operation("GET", "/v1/trace", answer_example={"status": _STATUS_EXAMPLE, "exchanges": [_EXCHANGE_EXAMPLE]})
+async def show_trace(control: Control, params: WantedEntries) -> TraceView:
+    """Show what is in the trace, in the order of arrival: each request, and its answer if there is one."""
+    found = control.trace.entries(params.filter, since=params.since, limit=params.limit)
+    return TraceView(status=_status(control), exchanges=[_told(control, each, params) for each in found])
+
+
+@operation(
+    "GET",
+    "/v1/trace/follow",
+    answer_example=json.dumps({"status": _STATUS_EXAMPLE}) + "\n" + json.dumps(_EXCHANGE_EXAMPLE) + "\n",
+    content_type=LINES,
+)
+async def follow_trace(control: Control, params: WantedForms) -> Stream:
+    """Follow the trace as JSON lines: its status, then each exchange once it is over, for as long as you listen.
+
+    An exchange that a rule holds is told when it is held, too. Whoever reads too slowly misses some, and is told how
+    many by a line {"missed": n}. The trace has to be running.
+    """
+    if control.trace.status()["followers"] >= FOLLOWERS_MAX:  # type: ignore[operator]
+        raise Refused(429, f"{FOLLOWERS_MAX} follow the trace already: wait for one of them to end")
+    return Stream(LINES, _lines(control, params, params.filter))
+
+
+async def _lines(control: Control, params: WantedForms, wanted: TraceFilter) -> AsyncGenerator[bytes, None]:
+    with control.trace.follow(wanted) as subscription:
+        yield _line({"status": msgspec.to_builtins(_status(control))})
+        missed = 0
+        async for exchange in subscription:
+            yield _line(_told(control, exchange, params))
+            if subscription.dropped > missed:
+                yield _line({"missed": subscription.dropped - missed})
+                missed = subscription.dropped
+
+
+@operation(
+    "GET", "/v1/trace.pcap", answer_example="a capture file, for Wireshark and tshark", content_type=PCAP
+)
+async def capture_trace(control: Control, params: Wanted) -> Stream:
+    """Get what is in the trace as a capture file that Wireshark and tshark read."""
+    return Stream(PCAP, _pieces(control.trace.entries(params.filter)))
+
+
+async def _pieces(exchanges: list[Exchange]) -> AsyncGenerator[bytes, None]:
+    for piece in pcap(exchanges):
+        yield piece
+
+
+@operation("POST", "/v1/trace/start", answer_example=_STATUS_EXAMPLE)
+async def start_trace(control: Control) -> StatusView:
+    """Start the trace: every call from now on is written down."""
+    control.trace.start()
+    return _status(control)
+
+
+@operation("POST", "/v1/trace/stop", answer_example={**_STATUS_EXAMPLE, "running": False})
+async def stop_trace(control: Control) -> StatusView:
+    """Stop the trace: no further call is written down, and what was stays."""
+    control.trace.stop()
+    return _status(control)
+
+
+def _status(control: Control) -> StatusView:
+    return msgspec.convert(control.trace.status(), type=StatusView)
+
+
+def _told(control: Control, exchange: Exchange, params: WantedForms) -> dict[str, Any]:
+    names = control.trace.names
+    told = to_json(exchange, names, bodies=params.bodies, values=params.values)
+    return {"line": text_line(exchange, names), **told}
+
+
+def _line(value: object) -> bytes:
+    return msgspec.json.encode(value) + b"\n"

@@ -1,0 +1,88 @@
+"""Transactions: what the coordinators hold, and the life of one of them across all nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from broker.control.errors import Refused
+from broker.control.forms import Given, View
+from broker.control.operations import operation
+from broker.control.ports import Control
+from broker.trace.reading import UnknownTransaction, timeline, transactions
+
+ID_CHARACTERS_MAX: Final = 2**15 - 1
+"""What a string of the protocol can hold."""
+
+
+class TransactionView(View):
+    transactional_id: str
+    state: str
+    """As it is stored: EMPTY, ONGOING, PREPARE_COMMIT, …"""
+    producer_id: int
+    producer_epoch: int
+    coordinator: int
+    """The node that coordinates it."""
+    timeout_ms: int
+    start_ms: int
+    """-1 where no transaction is open."""
+    last_update_ms: int
+    partitions: list[str]
+    """Those that have joined: topic-partition."""
+
+
+class TransactionsView(View):
+    transactions: list[TransactionView]
+
+
+class TimelineView(View):
+    timeline: dict[str, Any]
+    """As broker/trace/README.md says."""
+    text: str
+    """The same for people."""
+
+
+class OneTransaction(Given):
+    transactional_id: Annotated[
+        str, Meta(max_length=ID_CHARACTERS_MAX, description="The transactional id, as its producer has it.")
+    ]
+
+
+_EXAMPLE: Final = {
+    "transactional_id": "payments",
+    "state": "ONGOING",
+    "producer_id": 1000,
+    "producer_epoch": 4,
+    "coordinator": 1,
+    "timeout_ms": 60000,
+    "start_ms": 1795291007000,
+    "last_update_ms": 1795291007000,
+    "partitions": ["orders-0", "orders-2"],
+}
+
+
+@operation("GET", "/v1/transactions", answer_example={"transactions": [_EXAMPLE]})
+async def list_transactions(control: Control) -> TransactionsView:
+    """List every transactional id that a coordinator knows, with its state and its partitions."""
+    found = transactions(control.cluster.running_nodes())
+    return TransactionsView(transactions=msgspec.convert(found, type=list[TransactionView]))
+
+
+@operation(
+    "GET",
+    "/v1/transactions/{transactional_id}/timeline",
+    answer_example={
+        "timeline": {"transactional_id": "payments", "transactions": [], "events": [], "scanned": []},
+        "text": "12:00:01.250 node 1 Ongoing orders-0 …",
+    },
+)
+async def show_timeline(control: Control, params: OneTransaction) -> TimelineView:
+    """Show the life of a transactional id across all nodes: each state, partition, batch and marker, with times."""
+    nodes = control.cluster.running_nodes()
+    try:
+        found = await timeline(nodes, params.transactional_id, control.trace)
+    except UnknownTransaction as error:
+        raise Refused(404, str(error)) from None
+    return TimelineView(timeline=found.to_json(), text=found.to_text())

@@ -1,0 +1,217 @@
+"""The HTTP server of the control port: from a request to an operation and back. What may be asked stands elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from broker.control import openapi
+from broker.control.access import Access, ControlConfigError
+from broker.control.errors import Refused
+from broker.control.operations import Operation, Stream, arguments, call, discover
+from broker.control.ports import Control
+from broker.logging import get_logger
+
+BODY_BYTES_MAX: Final = 256 * 1024
+CALLS_MAX: Final = 64
+"""At the same time, those that wait or follow among them; who comes then is told to come again."""
+SHUTDOWN_S_MAX: Final = 0.3
+"""How long a stop waits for answers to leave, as for the clients of the broker itself."""
+_JSON: Final = "application/json"
+
+log = get_logger()
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ControlServer:
+    """One control port. ``start`` says which port it is; ``close`` ends all calls."""
+
+    def __init__(
+        self,
+        control: Control,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str = "",
+        allowed_hosts: Collection[str] = (),
+    ) -> None:
+        """``ControlConfigError`` if others could reach it without a token."""
+        self._control = control
+        self._host = host
+        self._port = port
+        self._access = Access.of(host, token, allowed_hosts)
+        self._runner: web.AppRunner | None = None
+        self._calls: set[asyncio.Task[object]] = set()
+
+    async def start(self) -> int:
+        """Listen; the port. ``ControlConfigError`` if that cannot be."""
+        runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            logger=_silent(),
+            # Who hangs up while following or waiting is not written for any longer.
+            handler_cancellation=True,
+            shutdown_timeout=SHUTDOWN_S_MAX,
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host or None, self._port).start()
+        except OSError as error:
+            await runner.cleanup()
+            reason = "in use by another process" if error.errno == errno.EADDRINUSE else error.strerror
+            raise ControlConfigError(f"control port {self._host}:{self._port}: {reason or error}") from error
+        self._runner = runner
+        self._port = int(runner.addresses[0][1])
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Where it listens, as people type it."""
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
+        return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
+
+    async def close(self) -> None:
+        """Hang up. Calls that wait or follow end where they are; what changes something is let finish."""
+        for each in self._calls:
+            each.cancel()
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    # -- from a request to an operation and back ----------------------------------------------------------------
+
+    def _application(self) -> web.Application:
+        operations = discover()
+        application = web.Application(middlewares=[_say_errors_as_json], client_max_size=BODY_BYTES_MAX)
+        for operation in operations.values():
+            handler = self._serving(operation)
+            application.router.add_route(operation.method, operation.path, handler)
+
+        async def describe(request: web.Request) -> web.StreamResponse:
+            self._access.check(headers=_headers(request), changes_state=False)
+            described = openapi.document(operations, version=_version(), with_token=bool(self._access.token))
+            return web.Response(body=msgspec.json.encode(described), content_type=_JSON)
+
+        application.router.add_get("/openapi.json", describe)
+        return application
+
+    def _serving(self, operation: Operation) -> Handler:
+        async def serve(request: web.Request) -> web.StreamResponse:
+            if not operation.open_to_all:
+                self._access.check(headers=_headers(request), changes_state=operation.changes_state)
+            found = arguments(operation, _params(request), await request.read())
+            if len(self._calls) >= CALLS_MAX:
+                raise Refused(429, f"{CALLS_MAX} calls are under way: wait for one of them to end")
+            task = asyncio.current_task()
+            assert task is not None
+            self._calls.add(task)
+            try:
+                return await self._answer(operation, request, found)
+            finally:
+                self._calls.discard(task)
+
+        return serve
+
+    async def _answer(
+        self, operation: Operation, request: web.Request, found: Mapping[str, object]
+    ) -> web.StreamResponse:
+        work = call(operation, self._control, found)
+        # A node that is half stopped because somebody hung up would be nobody's wish.
+        answer = await (asyncio.shield(asyncio.ensure_future(work)) if operation.changes_state else work)
+        if isinstance(answer, Stream):
+            return await _send(request, answer)
+        return web.Response(body=msgspec.json.encode(answer), content_type=_JSON)
+
+
+async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": stream.content_type})
+    async with contextlib.aclosing(stream.chunks) as chunks:
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            async for chunk in chunks:
+                await response.write(chunk)
+            await response.write_eof()
+    return response
+
+
+@web.middleware
+async def _say_errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every refusal is {"error": a sentence}, whoever found it."""
+    try:
+        return await handler(request)
+    except Refused as refused:
+        return _error(refused.status, refused.sentence)
+    except web.HTTPRequestEntityTooLarge:
+        return _error(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
+    except web.HTTPException as error:
+        return _error(error.status, _unknown(request, error))
+    except ValueError as error:
+        # Of what was sent, as msgspec and the readers of rules, durations and domains say it.
+        return _error(400, str(error))
+    except (ConnectionError, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        log.exception("control call failed", method=request.method, path=request.path)
+        return _error(500, f"this is a bug of Odradek's: {error!r}; the broker's log has the traceback")
+
+
+def _unknown(request: web.Request, error: web.HTTPException) -> str:
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        return (
+            f"{request.path} is asked with {' or '.join(sorted(error.allowed_methods))}, not {request.method}"
+        )
+    if error.status == 404:
+        return f"there is nothing at {request.path}: GET /openapi.json says what there is"
+    return error.reason
+
+
+def _error(status: int, sentence: str) -> web.Response:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    # What was sent may come back in the sentence, and need not be text that can be written.
+    body = msgspec.json.encode({"error": sentence.encode("utf-8", "backslashreplace").decode()})
+    return web.Response(status=status, body=body, content_type=_JSON, headers=headers)
+
+
+def _headers(request: web.Request) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in request.headers.items():
+        name = name.lower()
+        if name in found and name in ("host", "origin", "authorization", "content-type"):
+            raise Refused(400, f"the header {name} is given more than once")
+        found[name] = value
+    return found
+
+
+def _params(request: web.Request) -> dict[str, str]:
+    """What path and query say, by name."""
+    found = dict(request.match_info)
+    for name, value in request.query.items():
+        if name in found:
+            raise Refused(400, f"the parameter {name[:100]!r} is given more than once")
+        found[name] = value
+    return found
+
+
+def _version() -> str:
+    try:
+        return version_of("odradek")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _silent() -> logging.Logger:
+    """What a client gets wrong in HTTP itself is answered; the broker's log has no line for it."""
+    logger = logging.getLogger("odradek.control")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger

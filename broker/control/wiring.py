@@ -1,0 +1,40 @@
+"""What hangs on a broker once it has a control port, and only then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.control.ports import Control
+from broker.control.server import ControlServer
+from broker.faults import Faults
+from broker.trace.exchange import topic_names
+from broker.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from broker.cluster import Cluster
+    from broker.options import ControlPort
+
+
+def control_of(cluster: Cluster) -> Control:
+    """All that can be asked and moved, of a cluster that has started."""
+    clock = cluster.clock
+    return Control(
+        cluster=cluster,
+        clock=clock,
+        faults=Faults(cluster.hooks, clock, kill_node=cluster.kill_node, running=cluster.running),
+        trace=Trace(cluster.hooks, clock, names=topic_names(cluster.metadata)),
+    )
+
+
+async def open_control(cluster: Cluster, where: ControlPort) -> ControlServer:
+    """The control port of a started cluster. ``ControlConfigError`` if it cannot be opened there."""
+    config = cluster.settings.config
+    server = ControlServer(
+        control_of(cluster),
+        host=where.host,
+        port=where.port,
+        token=config.control_token,
+        allowed_hosts=config.control_allowed_hosts,
+    )
+    await server.start()
+    return server

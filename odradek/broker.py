@@ -1,0 +1,162 @@
+"""A broker of your own, for as long as you need it.
+
+with Broker(topics=["orders:4"]) as broker:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "payments"})
+    with broker.faults.add("EndTxn", nth=2, do="lose-answer") as rule:
+        ...
+    broker.clock.advance("7d")
+    broker.kill()
+    broker.restart()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from odradek.control_client import ControlClient
+from odradek.process import BrokerProcess
+from odradek.remote import Clock, Faults, Nodes, Remote, Timeline, Trace, Transactions
+
+
+class Broker:
+    """A broker in a process of its own, and all that can be done to it.
+
+    ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md);
+    without ``data_dir`` its data goes with it; ``transaction_version`` is 0, 1 or 2 (the default). It starts with ``start``,
+    ``with`` or ``async with``. ``OdradekError`` says what is wrong.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        settings: Mapping[str, object] | None = None,
+        data_dir: str | Path | None = None,
+        transaction_version: int | None = None,
+        *,
+        port: int | None = None,
+        arguments: Iterable[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        if isinstance(topics, Mapping):
+            topics = [f"{name}:{partitions}" for name, partitions in topics.items()]
+        more = [*arguments]
+        if nodes != 1:
+            more += ["--nodes", str(nodes)]
+        if transaction_version is not None:
+            more += ["--feature", f"transaction.version={transaction_version}"]
+        self._directory = tempfile.TemporaryDirectory(prefix="odradek-", ignore_cleanup_errors=True)
+        self.process = BrokerProcess(
+            Path(self._directory.name),
+            *more,
+            topics=topics,
+            settings=settings,
+            environment=environment,
+            data_dir=None if data_dir is None else Path(data_dir),
+            port=port,
+            control=True,
+        )
+        self._remote: Remote | None = None
+
+    # -- coming and going ---------------------------------------------------------------------------------------
+
+    def start(self) -> Broker:
+        """Start the process, and return once it serves clients."""
+        self.process.start()
+        self._remote = None
+        return self
+
+    def kill(self) -> None:
+        """kill -9 of the whole process; the data stays."""
+        self.process.kill()
+
+    def restart(self) -> Broker:
+        """Start the process again, on the same data and ports; one that runs is ended cleanly first.
+
+        Rules, the trace and what time was moved on by are gone with the old process.
+        """
+        self.process.restart()
+        self._remote = None
+        return self
+
+    def close(self) -> None:
+        """End the process. ``BrokerFailed`` if it left a traceback in its log."""
+        try:
+            self.process.close()
+        finally:
+            self._directory.cleanup()
+
+    def __enter__(self) -> Broker:
+        try:
+            return self.start()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.close()
+            raise
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Broker:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    # -- what there is ------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For a client: all nodes, whether they run or not."""
+        return self.process.bootstrap_servers
+
+    @property
+    def control_url(self) -> str:
+        """For ``odradek`` commands (``--control``), and for programs in any language."""
+        return self.process.control_url
+
+    @property
+    def log(self) -> list[str]:
+        """What the broker wrote, line by line."""
+        return self.process.log
+
+    @property
+    def faults(self) -> Faults:
+        """Failures that are staged."""
+        return self._control.faults
+
+    @property
+    def clock(self) -> Clock:
+        """Time, which can be moved on."""
+        return self._control.clock
+
+    @property
+    def trace(self) -> Trace:
+        """Every request and its answer."""
+        return self._control.trace
+
+    @property
+    def transactions(self) -> Transactions:
+        """What the coordinators know."""
+        return self._control.transactions
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes of the cluster, to be killed, stopped and started."""
+        return self._control.nodes
+
+    def timeline(self, transactional_id: str) -> Timeline:
+        """The life of a transactional id across all nodes."""
+        return self._control.timeline(transactional_id)
+
+    @property
+    def _control(self) -> Remote:
+        if self._remote is None:
+            self._remote = Remote(
+                ControlClient(self.control_url, self.process.environment.get("ODRADEK_CONTROL_TOKEN"))
+            )
+        return self._remote

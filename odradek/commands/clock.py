@@ -1,0 +1,65 @@
+"""`odradek clock`: the broker's time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from odradek.commands.common import HELP_NAMES, Remote, as_json, say_json, say_table, speaking
+
+
+@click.group(context_settings=HELP_NAMES)
+def clock() -> None:
+    """Show the broker's time, and move it on."""
+
+
+@clock.command()
+@as_json
+@speaking
+def show(remote: Remote, as_json: bool) -> None:
+    """Show the time as the broker takes it to be."""
+    _say(remote.clock.show(), remote, as_json)
+
+
+@clock.command()
+@click.argument("by", metavar="DURATION")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="DOMAIN",
+    help="Which kind of time: transactions, ids, retention, groups, producers, connections, …, all; "
+    "several with commas or several times.  [default: transactions and ids]",
+)
+@as_json
+@speaking
+def advance(remote: Remote, by: str, only: tuple[str, ...], as_json: bool) -> None:
+    """Move time on, such as by 7d, 36h or 1h30m; what falls due on the way happens."""
+    remote.clock.advance(by, [name for each in only for name in each.split(",") if name])
+    _say(remote.clock.show(), remote, as_json)
+
+
+def _say(view: dict[str, Any], remote: Remote, as_json: bool) -> None:
+    if as_json:
+        say_json(view)
+        return
+    click.echo(f"now {remote.clock.now:%Y-%m-%d %H:%M:%S} UTC")
+    rows = [
+        (domain, _duration(ahead_ms), _next(view["next_timer_ms"].get(domain)))
+        for domain, ahead_ms in view["ahead_ms"].items()
+    ]
+    say_table(("DOMAIN", "AHEAD", "NEXT TIMER"), rows)
+
+
+def _next(in_ms: int | None) -> str | None:
+    return None if in_ms is None else f"in {_duration(in_ms) or '0s'}"
+
+
+def _duration(ms: int) -> str:
+    """``7d``, ``1h30m``: nothing that a person would not say."""
+    words = []
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
+        count, ms = divmod(ms, unit_ms)
+        if count:
+            words.append(f"{count}{unit}")
+    return "".join(words[:2])

@@ -1,0 +1,104 @@
+"""What the commands share: how they find the broker, how they say no, and tables."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+
+from odradek.errors import ControlRefused, NotFound, OdradekError
+from odradek.remote import CONTROL_VARIABLE, TOKEN_VARIABLE, Remote, connect
+
+HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
+UNREACHABLE: Final = 3
+"""Exit code: nobody answered. 1 is a no of the broker's, 2 a wrong command line."""
+NOT_FOUND: Final = 4
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _Refused(click.ClickException):
+    """The broker said no: exit code 1."""
+
+
+class _NotFound(click.ClickException):
+    exit_code = NOT_FOUND
+
+
+class _Unreachable(click.ClickException):
+    exit_code = UNREACHABLE
+
+
+def _failure(error: OdradekError) -> click.ClickException:
+    if isinstance(error, NotFound):
+        return _NotFound(str(error))
+    return (_Refused if isinstance(error, ControlRefused) else _Unreachable)(str(error))
+
+
+def speaking(function: _F) -> _F:
+    """A command that speaks to a broker: it takes --control and --token, and is called with a ``Remote`` first."""
+
+    @click.option(
+        "--control",
+        metavar="URL",
+        help=f"The broker's control port.  [default: the variable {CONTROL_VARIABLE}]",
+    )
+    @click.option("--token", metavar="TOKEN", help=f"Its token.  [default: the variable {TOKEN_VARIABLE}]")
+    @wraps(function)
+    def call(control: str | None, token: str | None, **options: Any) -> Any:
+        try:
+            return function(connect(control, token), **options)
+        except OdradekError as error:
+            raise _failure(error) from None
+        except BrokenPipeError:
+            _leave_quietly()
+
+    return call  # type: ignore[return-value]
+
+
+def _leave_quietly() -> NoReturn:
+    """Who read us has seen enough (``| head``)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    raise SystemExit(0)
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="For programs: JSON instead of a table.")
+
+
+def say_json(value: object) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def say_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns as wide as what is in them."""
+    texts = [[*headings], *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in texts) for column in range(len(headings))]
+    for row in texts:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _text(cell: object) -> str:
+    return "-" if cell is None or cell == "" else str(cell)
+
+
+def places(by_topic: dict[str, list[int]]) -> str:
+    """``orders 0,2  payments 1``"""
+    return "  ".join(f"{topic} {_ranges(indexes)}" for topic, indexes in sorted(by_topic.items()))
+
+
+def _ranges(indexes: list[int]) -> str:
+    """``0-3,5``"""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1][1:] = [index]
+        else:
+            runs.append([index])
+    return ",".join("-".join(map(str, run)) for run in runs)
+
+
+__all__ = ["HELP_NAMES", "Remote", "as_json", "places", "say_json", "say_table", "speaking"]

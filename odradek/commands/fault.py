@@ -1,0 +1,100 @@
+"""`odradek fault`: failures that are staged."""
+
+from __future__ import annotations
+
+import click
+
+from odradek.commands.common import HELP_NAMES, Remote, as_json, say_json, say_table, speaking
+from odradek.remote import Rule
+
+
+@click.group(context_settings=HELP_NAMES)
+def fault() -> None:
+    """Stage failures: rules that lose, delay, hold, refuse, cut."""
+
+
+@fault.command(context_settings={**HELP_NAMES, "ignore_unknown_options": True})
+@click.argument("rule", nargs=-1, required=True, type=click.UNPROCESSED)
+@as_json
+@speaking
+def add(remote: Remote, rule: tuple[str, ...], as_json: bool) -> None:
+    """Add a rule, and print its id.
+
+    \b
+    odradek fault add 'EndTxn transactional_id=payments nth=2 -> lose-answer'
+    odradek fault add 'Produce topic=orders p=0.1 seed=7 -> error NOT_LEADER_OR_FOLLOWER'
+    odradek fault add cut 1 2
+    """
+    added = remote.faults.add(" ".join(rule))
+    if as_json:
+        say_json(added.as_dict())
+    else:
+        click.echo(added.id)
+
+
+@fault.command("list")
+@as_json
+@speaking
+def list_(remote: Remote, as_json: bool) -> None:
+    """List the rules, with what each has hit and holds."""
+    rules = remote.faults.list()
+    if as_json:
+        say_json([each.as_dict() for each in rules])
+    elif rules:
+        say_table(("ID", "HITS", "MATCHES", "HOLDS", "RULE"), [_row(each) for each in rules])
+    else:
+        click.echo("no rules: odradek fault add 'EndTxn nth=2 -> lose-answer' adds one")
+
+
+def _row(rule: Rule) -> tuple[object, ...]:
+    view = rule.as_dict()
+    spent = "  (spent)" if view["spent"] else ""
+    return (view["id"], view["hits"], view["matches"], len(view["held"]) or None, view["text"] + spent)
+
+
+@fault.command()
+@click.argument("rule_id", type=int, metavar="ID")
+@as_json
+@speaking
+def show(remote: Remote, rule_id: int, as_json: bool) -> None:
+    """Show one rule, and what it holds."""
+    view = remote.faults.get(rule_id).as_dict()
+    if as_json:
+        say_json(view)
+        return
+    click.echo(view["text"])
+    click.echo(f"hits {view['hits']} of {view['matches']} matches{', spent' if view['spent'] else ''}")
+    if view["held"]:
+        rows = [(each["at"], each["node"], each["connection"], each["since_ms"]) for each in view["held"]]
+        say_table(("HOLDS", "NODE", "CONNECTION", "SINCE_MS"), rows)
+
+
+@fault.command()
+@click.argument("rule_id", type=int, metavar="ID")
+@click.option("--count", type=click.IntRange(1), help="How many, the oldest first.  [default: all]")
+@as_json
+@speaking
+def release(remote: Remote, rule_id: int, count: int | None, as_json: bool) -> None:
+    """Let what a rule holds, or has detached, go on; the rule stays."""
+    released = remote.faults.get(rule_id).release(count)
+    if as_json:
+        say_json({"released": released})
+    else:
+        click.echo(f"{released} released")
+
+
+@fault.command()
+@click.argument("rule_id", type=int, metavar="ID", required=False)
+@as_json
+@speaking
+def clear(remote: Remote, rule_id: int | None, as_json: bool) -> None:
+    """Remove one rule, or all of them; what they hold goes on."""
+    if rule_id is None:
+        cleared = remote.faults.clear()
+    else:
+        remote.faults.get(rule_id).remove()
+        cleared = 1
+    if as_json:
+        say_json({"cleared": cleared})
+    else:
+        click.echo(f"{cleared} removed")

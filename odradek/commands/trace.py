@@ -1,0 +1,91 @@
+"""`odradek trace`: every request and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from odradek.commands.common import HELP_NAMES, Remote, say_json, speaking
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_FILTERS = (
+    ("--api", "EndTxn, Produce, …"),
+    ("--node", "Asked of this node."),
+    ("--connection", "On this connection of a node."),
+    ("--client-id", "By this client."),
+    ("--transactional-id", "About this transaction."),
+    ("--producer-id", "Of this producer."),
+    ("--outcome", "answered, unanswered, answer_lost, connection_gone, held or in_progress."),
+)
+
+
+def _filters(function: _F) -> _F:
+    for name, text in reversed(_FILTERS):
+        function = click.option(name, help=text)(function)
+    return function
+
+
+@click.command(context_settings=HELP_NAMES)
+@click.option("--start", "order", flag_value="start", help="Write down every call from now on.")
+@click.option("--stop", "order", flag_value="stop", help="Write down no further call.")
+@click.option("--follow", "-f", is_flag=True, help="One line per exchange as it ends; Ctrl-C ends it.")
+@click.option(
+    "--pcap", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a capture file."
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), help="The newest so many.  [default: 1000]")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines, with all that was said.")
+@_filters
+@speaking
+def trace(
+    remote: Remote,
+    order: str | None,
+    follow: bool,
+    pcap: Path | None,
+    limit: int | None,
+    as_json: bool,
+    **filters: str | None,
+) -> None:
+    """Show the requests that were made, and their answers.
+
+    --follow starts the trace if it is off, and stops it again at the end.
+    """
+    if order is not None:
+        getattr(remote.trace, order)()
+    if follow:
+        _follow(remote, as_json, filters)
+    elif pcap is not None:
+        remote.trace.pcap(pcap, **filters)
+    elif order is None:
+        _show(remote, as_json, {**filters, "limit": limit})
+    if order is not None and not follow and pcap is None:
+        click.echo(f"the trace is {'on' if remote.trace.status['running'] else 'off'}")
+
+
+def _show(remote: Remote, as_json: bool, query: dict[str, Any]) -> None:
+    found = remote.trace.entries(bodies=as_json, **query)
+    for each in found:
+        _say(each, as_json)
+    if not found and not as_json and not remote.trace.status["running"]:
+        click.echo("the trace is off: odradek trace --start switches it on", err=True)
+
+
+def _follow(remote: Remote, as_json: bool, filters: dict[str, str | None]) -> None:
+    try:
+        with remote.trace, remote.trace.follow(bodies=as_json, **filters) as lines:
+            for each in lines:
+                _say(each, as_json)
+    except KeyboardInterrupt:
+        return
+
+
+def _say(told: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        say_json(told)
+    elif "missed" in told:
+        click.echo(f"({told['missed']} missed: they came faster than they could be shown)", err=True)
+    else:
+        click.echo(told["line"])

@@ -1,0 +1,131 @@
+"""The control port's HTTP, from the other side. Nothing but the standard library: users' environments are theirs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from odradek.errors import ControlRefused, ControlUnreachable, NotFound
+
+TIMEOUT_S: Final = 60.0
+"""To move time on by years, or to stop a node, may take a while."""
+_JSON: Final = "application/json"
+
+
+class ControlClient:
+    """One control port, by its URL.
+
+    client = ControlClient("http://127.0.0.1:18092")
+    client.post("/v1/faults", {"rule": "EndTxn nth=2 -> lose-answer"})
+    """
+
+    def __init__(self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        if parts.scheme not in ("http", "") or not parts.hostname or port is None:
+            raise ControlUnreachable(
+                f"{url!r} is not the URL of a control port, such as http://127.0.0.1:18092"
+            )
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self.url = f"http://{host}:{port}"
+        self._host, self._port = parts.hostname, port
+        self._token = token
+        self._timeout_s = timeout_s
+
+    def get(
+        self, path: str, query: Mapping[str, object] | None = None, timeout_s: float | None = None
+    ) -> Any:
+        return self._call("GET", _with_query(path, query), None, timeout_s)
+
+    def post(self, path: str, body: object = None) -> Any:
+        return self._call("POST", path, body, None)
+
+    def delete(self, path: str) -> Any:
+        return self._call("DELETE", path, None, None)
+
+    def download(self, path: str, query: Mapping[str, object] | None, target: BinaryIO) -> None:
+        """Write what is answered to a file."""
+        with self._answer("GET", _with_query(path, query), None, self._timeout_s) as answer:
+            shutil.copyfileobj(answer, target)
+
+    @contextmanager
+    def lines(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[Iterator[Any]]:
+        """What is answered as JSON lines, one by one as they come; it waits for the next for as long as it takes."""
+        with self._answer("GET", _with_query(path, query), None, None) as answer:
+            yield self._lines(answer)
+
+    def _lines(self, answer: http.client.HTTPResponse) -> Iterator[Any]:
+        while True:
+            try:
+                line = answer.readline()
+            except (OSError, http.client.HTTPException):
+                line = b""  # the broker has gone, as brokers here do
+            if not line:
+                return
+            yield json.loads(line)
+
+    def _call(self, method: str, path: str, body: object, timeout_s: float | None) -> Any:
+        with self._answer(method, path, body, timeout_s or self._timeout_s) as answer:
+            try:
+                return json.loads(answer.read())
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                raise self._unreachable(error) from error
+
+    @contextmanager
+    def _answer(
+        self, method: str, path: str, body: object, timeout_s: float | None
+    ) -> Iterator[http.client.HTTPResponse]:
+        headers = {"Accept": "*/*"}
+        if method != "GET":
+            headers["Content-Type"] = _JSON
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        try:
+            try:
+                data = None if body is None else json.dumps(body).encode()
+                connection.request(method, path, data, headers)
+                answer = connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                raise self._unreachable(error) from error
+            if answer.status >= 400:
+                raise self._refused(answer)
+            yield answer
+        finally:
+            connection.close()
+
+    def _refused(self, answer: http.client.HTTPResponse) -> ControlRefused:
+        text = answer.read().decode("utf-8", "replace")
+        try:
+            sentence = str(json.loads(text)["error"])
+        except (ValueError, KeyError, TypeError):
+            sentence = f"{self.url} answered {answer.status} {answer.reason}, which is not how a control port says no"
+        return (NotFound if answer.status == 404 else ControlRefused)(answer.status, sentence)
+
+    def _unreachable(self, error: Exception) -> ControlUnreachable:
+        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
+        return ControlUnreachable(
+            f"no control port at {self.url} ({reason}): is the broker running, and was it started with --control-port?"
+        )
+
+
+def in_path(text: object) -> str:
+    """Any text as one step of a path."""
+    return quote(str(text), safe="")
+
+
+def _with_query(path: str, query: Mapping[str, object] | None) -> str:
+    said = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+    return f"{path}?{urlencode(said)}" if said else path
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

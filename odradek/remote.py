@@ -1,0 +1,417 @@
+"""What can be done to a running broker, as Python objects. Each is a thin word for calls of the control port.
+
+remote = connect("http://127.0.0.1:18092")
+with remote.faults.add("EndTxn", transactional_id="payments", nth=2, do="lose-answer") as rule:
+    ...
+    rule.wait()
+remote.clock.advance("7d")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from odradek.control_client import ControlClient, in_path
+from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
+
+CONTROL_VARIABLE: Final = "ODRADEK_CONTROL"
+TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
+
+MATCH: Final = frozenset(
+    [
+        "version",
+        "client_id",
+        "transactional_id",
+        "topic",
+        "partition",
+        "group",
+        "node",
+        "connection",
+        "listener",
+        "peer",
+    ]
+)
+WHEN: Final = frozenset(["after", "nth", "every", "times", "p", "seed", "expires_ms"])
+ACTION: Final = frozenset(["do", "code", "delay_ms", "silent", "by", "nodes", "one_way"])
+"""The words of a rule, by where its JSON form has them. They are the broker's; a test compares."""
+
+
+def connect(url: str | None = None, token: str | None = None) -> Remote:
+    """A running broker, by the URL of its control port; without one, the variable ODRADEK_CONTROL says which."""
+    url = url or os.environ.get(CONTROL_VARIABLE)
+    if not url:
+        raise ControlUnreachable(
+            f"which broker? Name its control port, or set {CONTROL_VARIABLE}: a broker that was started with "
+            "--control-port prints it as control=http://..."
+        )
+    return Remote(ControlClient(url, token or os.environ.get(TOKEN_VARIABLE)))
+
+
+class Remote:
+    """A broker, by its control port."""
+
+    def __init__(self, client: ControlClient) -> None:
+        self.client = client
+        self.faults = Faults(client)
+        self.clock = Clock(client)
+        self.trace = Trace(client)
+        self.transactions = Transactions(client)
+        self.nodes = Nodes(client)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Of the nodes that run."""
+        return str(self.client.get("/v1/cluster")["bootstrap_servers"])
+
+    def timeline(self, transactional_id: str) -> Timeline:
+        """The life of a transactional id across all nodes. ``NotFound`` if nobody has heard of it."""
+        return Timeline(**self.client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline"))
+
+
+# -- faults -----------------------------------------------------------------------------------------------------
+
+
+class Faults:
+    """The rules of a broker. docs/faults.md has their language."""
+
+    def __init__(self, client: ControlClient) -> None:
+        self._client = client
+
+    def add(self, on: str | None = None, **words: Any) -> Rule:
+        """Add a rule, in words or as its text::
+
+        faults.add("EndTxn", transactional_id="payments", nth=2, do="lose-answer")
+        faults.add("EndTxn transactional_id=payments nth=2 -> lose-answer")
+        faults.add(do="cut", nodes=(1, 2))
+        """
+        if not words:
+            form: dict[str, Any] = {"rule": on or ""}
+        else:
+            form = _rule(on, words)
+        return Rule(self._client, self._client.post("/v1/faults", form))
+
+    def list(self) -> list[Rule]:
+        """In the order in which they were added."""
+        return [Rule(self._client, each) for each in self._client.get("/v1/faults")["faults"]]
+
+    def get(self, fault_id: int) -> Rule:
+        return Rule(self._client, self._client.get(f"/v1/faults/{in_path(fault_id)}"))
+
+    def clear(self) -> int:
+        """Remove all rules; how many there were. What they hold goes on."""
+        return int(self._client.delete("/v1/faults")["cleared"])
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.list())
+
+
+def _rule(on: str | None, words: Mapping[str, Any]) -> dict[str, Any]:
+    form: dict[str, Any] = {"on": on} if on is not None else {}
+    for name, value in words.items():
+        for part, names in (("match", MATCH), ("when", WHEN), ("action", ACTION)):
+            if name in names:
+                form.setdefault(part, {})[name] = value
+                break
+        else:
+            known = ", ".join(sorted(MATCH | WHEN | ACTION))
+            raise TypeError(f"a rule has no {name!r}; there is {known}")
+    if "do" not in form.get("action", {}):
+        raise TypeError('a rule says what happens: do="lose-answer", for instance')
+    return form
+
+
+class Rule:
+    """One rule in a broker. As a context manager it removes itself at the end.
+
+    ``hits``, ``matches``, ``held`` and ``spent`` ask the broker each time.
+    """
+
+    def __init__(self, client: ControlClient, view: Mapping[str, Any]) -> None:
+        self._client = client
+        self._last = dict(view)
+        self.id: int = view["id"]
+        self.text: str = view["text"]
+
+    @property
+    def hits(self) -> int:
+        """How often it took hold."""
+        return int(self._now()["hits"])
+
+    @property
+    def matches(self) -> int:
+        """How often what it looks for came by."""
+        return int(self._now()["matches"])
+
+    @property
+    def held(self) -> list[dict[str, Any]]:
+        """What it holds: at which API or point, on which node and connection, since when."""
+        return list(self._now()["held"])
+
+    @property
+    def spent(self) -> bool:
+        """It can have no further hits."""
+        return bool(self._now()["spent"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as the control port gave it last."""
+        return dict(self._last)
+
+    def wait(self, hits: int = 1, timeout_s: float = 10.0) -> Rule:
+        """Return once it has so many hits; ``FaultNotHit`` if it has not in this time."""
+        # The control port waits, a little at a time, so that a broker that has died is noticed.
+        left_ms = max(0, round(timeout_s * 1000))
+        while True:
+            slice_ms = min(left_ms, _WAIT_SLICE_MS)
+            query = {"hits": hits, "timeout_ms": slice_ms}
+            found = self._client.get(f"/v1/faults/{self.id}/wait", query)
+            self._last = found["fault"]
+            left_ms -= slice_ms
+            if found["reached"]:
+                return self
+            if left_ms <= 0:
+                raise FaultNotHit(
+                    f"{self.text}: {self._last['hits']} of {hits} hits after {timeout_s} s "
+                    f"({self._last['matches']} matched)"
+                )
+
+    def release(self, count: int | None = None) -> int:
+        """Let what it holds go on, the oldest first; how many did."""
+        body = {} if count is None else {"count": count}
+        return int(self._client.post(f"/v1/faults/{self.id}/release", body)["released"])
+
+    def remove(self) -> None:
+        """Remove it; what it holds goes on. Twice is once."""
+        try:
+            self._last = self._client.delete(f"/v1/faults/{self.id}")
+        except NotFound:
+            return
+
+    def _now(self) -> Mapping[str, Any]:
+        self._last = self._client.get(f"/v1/faults/{self.id}")
+        return self._last
+
+    def __enter__(self) -> Rule:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<rule {self.id}: {self.text}>"
+
+
+_WAIT_SLICE_MS: Final = 20_000
+
+
+# -- time -------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """The broker's time. docs/time.md says what its domains are."""
+
+    def __init__(self, client: ControlClient) -> None:
+        self._client = client
+
+    def advance(self, by: str | int | timedelta, only: str | Iterable[str] = ()) -> None:
+        """Move time on: ``"7d"``, ``"1h30m"``, milliseconds, or a timedelta.
+
+        All that falls due on the way has happened when this returns.
+        """
+        body: dict[str, Any] = {"by": by} if isinstance(by, str) else {"by_ms": _milliseconds(by)}
+        domains = [only] if isinstance(only, str) else list(only)
+        self._client.post("/v1/clock/advance", {**body, "only": domains})
+
+    @property
+    def now_ms(self) -> int:
+        """What the broker writes into records as the present time."""
+        return int(self.show()["now_ms"])
+
+    @property
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.now_ms / 1000, UTC)
+
+    @property
+    def ahead_ms(self) -> dict[str, int]:
+        """How far each domain is ahead of real time."""
+        return dict(self.show()["ahead_ms"])
+
+    def show(self) -> dict[str, Any]:
+        """All of it, as the control port has it."""
+        return dict(self._client.get("/v1/clock"))
+
+
+def _milliseconds(by: int | timedelta) -> int:
+    return by // timedelta(milliseconds=1) if isinstance(by, timedelta) else by
+
+
+# -- what happens -----------------------------------------------------------------------------------------------
+
+
+class Trace:
+    """Every request and its answer. As a context manager it is on inside, and as it was afterwards.
+
+    Filters are api, version, node, connection, client_id, transactional_id, producer_id, outcome.
+    """
+
+    def __init__(self, client: ControlClient) -> None:
+        self._client = client
+        self._was_running: list[bool] = []
+
+    def start(self) -> None:
+        self._client.post("/v1/trace/start")
+
+    def stop(self) -> None:
+        self._client.post("/v1/trace/stop")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self._client.get("/v1/trace", {"limit": 1, "bodies": False})["status"])
+
+    def entries(self, **filters: object) -> list[dict[str, Any]]:
+        """In the order of arrival; also ``since`` (a number), ``limit``, ``bodies`` and ``values``."""
+        return list(self._client.get("/v1/trace", filters)["exchanges"])
+
+    def pcap(self, path: str | Path, **filters: object) -> None:
+        """Write a capture file for Wireshark and tshark."""
+        with Path(path).open("wb") as target:
+            self._client.download("/v1/trace.pcap", filters, target)
+
+    @contextmanager
+    def follow(self, **filters: object) -> Iterator[Iterator[dict[str, Any]]]:
+        """Each exchange once it is over, until the broker goes::
+
+        with broker.trace.follow(api="EndTxn") as exchanges:
+            for exchange in exchanges:
+                ...
+        """
+        with self._client.lines("/v1/trace/follow", filters) as lines:
+            next(lines, None)  # the status: from here on nothing is missed
+            yield lines
+
+    def __enter__(self) -> Trace:
+        self._was_running.append(self.status["running"])
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if not self._was_running.pop():
+            self.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transactional id as its coordinator has it."""
+
+    transactional_id: str
+    state: str
+    """EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, …"""
+    producer_id: int
+    producer_epoch: int
+    coordinator: int
+    """The node that coordinates it."""
+    timeout_ms: int
+    start_ms: int
+    last_update_ms: int
+    partitions: tuple[str, ...]
+    """topic-partition"""
+
+
+class Transactions:
+    """Every transactional id that a coordinator knows."""
+
+    def __init__(self, client: ControlClient) -> None:
+        self._client = client
+
+    def list(self) -> list[Transaction]:
+        found = self._client.get("/v1/transactions")["transactions"]
+        return [Transaction(**{**each, "partitions": tuple(each["partitions"])}) for each in found]
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(self.list())
+
+    def __getitem__(self, transactional_id: str) -> Transaction:
+        """``KeyError`` if no coordinator knows it."""
+        for each in self.list():
+            if each.transactional_id == transactional_id:
+                return each
+        raise KeyError(transactional_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The life of a transactional id: ``str()`` is for people, ``timeline`` for programs."""
+
+    timeline: dict[str, Any]
+    text: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return list(self.timeline["events"])
+
+    def __str__(self) -> str:
+        return self.text
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------
+
+
+class Nodes(Mapping[int, "Node"]):
+    """The nodes of the cluster by their ids; those that are stopped or killed too."""
+
+    def __init__(self, client: ControlClient) -> None:
+        self._client = client
+
+    def __getitem__(self, node_id: int) -> Node:
+        return Node(self._client, node_id)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([each["node_id"] for each in self.show()])
+
+    def __len__(self) -> int:
+        return len(self.show())
+
+    def show(self) -> list[dict[str, Any]]:
+        """All of them, as the control port has them."""
+        return list(self._client.get("/v1/cluster")["nodes"])
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of the cluster."""
+
+    _client: ControlClient
+    node_id: int
+
+    @property
+    def state(self) -> str:
+        """running, stopped or killed"""
+        return str(self.show()["state"])
+
+    @property
+    def leads(self) -> dict[str, list[int]]:
+        """The partitions that it leads, by topic."""
+        return dict(self.show()["leads"])
+
+    def kill(self) -> None:
+        """Its connections are reset and its memory is gone, without one write; others take over."""
+        self._client.post(f"/v1/nodes/{self.node_id}/kill")
+
+    def stop(self) -> None:
+        """It hands over what it leads, and goes."""
+        self._client.post(f"/v1/nodes/{self.node_id}/stop")
+
+    def start(self) -> None:
+        """It recovers from its files, and follows whoever leads now."""
+        self._client.post(f"/v1/nodes/{self.node_id}/start")
+
+    def show(self) -> dict[str, Any]:
+        for each in self._client.get("/v1/cluster")["nodes"]:
+            if each["node_id"] == self.node_id:
+                return dict(each)
+        raise NotFound(404, f"there is no node {self.node_id}")

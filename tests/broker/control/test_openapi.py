@@ -1,0 +1,73 @@
+"""The OpenAPI document: valid, complete, and with examples that are true."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+
+from broker.control.operations import OPERATIONS, Operation, Stream, discover
+from tests.broker.control.conftest import Caller, OpenControl
+
+discover()
+NAMES = {each.name: each for each in OPERATIONS.values()}
+
+
+@pytest.mark.parametrize("token", ["", "secret"])
+async def test_it_is_openapi_3_1(open_control: OpenControl, token: str) -> None:
+    validator = pytest.importorskip("openapi_spec_validator")
+    caller = await open_control(token=token)
+    status, document = await caller("GET", "/openapi.json", headers={"Authorization": f"Bearer {token}"})
+    assert status == 200
+    assert document["openapi"].startswith("3.1.")
+    validator.OpenAPIV31SpecValidator(document).validate()
+    assert ("security" in document) == bool(token)
+
+
+async def test_it_has_every_operation_with_a_sentence_and_an_example(caller: Caller) -> None:
+    document = await caller.get("/openapi.json")
+    described = {
+        (method.upper(), path): operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert described.keys() == OPERATIONS.keys()
+    for operation in described.values():
+        assert re.fullmatch(r"[A-Z].+\.", operation["summary"]), operation
+        (content,) = operation["responses"]["200"]["content"].values()
+        assert content["example"], operation
+        if "requestBody" in operation:
+            assert operation["requestBody"]["content"]["application/json"]["example"], operation
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_examples_are_what_the_schemas_say(caller: Caller, name: str) -> None:
+    operation = NAMES[name]
+    document = await caller.get("/openapi.json")
+    described = document["paths"][operation.path][operation.method.lower()]
+    contents = [described["responses"]["200"]["content"]]
+    contents += [described["requestBody"]["content"]] if operation.body is not None else []
+    for content in contents:
+        (one,) = content.values()
+        schema = {**one["schema"], "components": document["components"]}
+        Draft202012Validator(schema).validate(one["example"])
+    if operation.body is not None:
+        msgspec.convert(operation.body_example, type=operation.body)
+    if operation.answer is not Stream:
+        msgspec.convert(operation.answer_example, type=operation.answer)
+
+
+@pytest.mark.parametrize("name", [name for name, each in NAMES.items() if each.body is not None])
+async def test_the_examples_of_bodies_can_be_sent(caller: Caller, name: str) -> None:
+    operation = NAMES[name]
+    await caller.post("/v1/faults", {"rule": "EndTxn -> hold"})
+    answer = await caller.post(operation.path.format(fault_id=1), operation.body_example)
+    assert set(answer) == _fields(operation)
+
+
+def _fields(operation: Operation) -> set[str]:
+    answer: Any = operation.answer
+    return set(answer.__struct_fields__)

@@ -1,0 +1,225 @@
+"""What the control port does, seen from outside and checked inside, with a real client where one is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiokafka
+import pytest
+
+from broker.control.routes import faults, trace
+from broker.faults import ACTIONS, Action, Match, When, parse_rule, rule_to_json
+from broker.trace import filters
+from tests.broker.control.conftest import Caller, OpenControl, until
+
+RULE = "EndTxn transactional_id=payments nth=2 -> lose-answer"
+
+
+@asynccontextmanager
+async def producing(caller: Caller, transactional_id: str) -> AsyncIterator[aiokafka.AIOKafkaProducer]:
+    bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
+    producer = aiokafka.AIOKafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id=transactional_id, retry_backoff_ms=20
+    )
+    await producer.start()
+    try:
+        yield producer
+    finally:
+        await producer.stop()
+
+
+async def transaction(producer: aiokafka.AIOKafkaProducer) -> None:
+    async with producer.transaction():
+        await producer.send_and_wait("orders", b"value", partition=0)
+
+
+# -- the nodes
+
+
+async def test_the_cluster_is_shown_with_who_leads_what(open_control: OpenControl) -> None:
+    caller = await open_control(nodes=3)
+    shown = await caller.get("/v1/cluster")
+    cluster = caller.control.cluster
+    assert shown["cluster_id"] == cluster.metadata.cluster_id
+    assert [node["node_id"] for node in shown["nodes"]] == [1, 2, 3]
+    assert {node["state"] for node in shown["nodes"]} == {"running"}
+    led = sorted(index for node in shown["nodes"] for index in node["leads"].get("orders", []))
+    assert led == [0, 1, 2, 3]
+    ports = [node.listeners[0].port for node in cluster.nodes.values()]
+    assert shown["bootstrap_servers"] == ",".join(f"127.0.0.1:{port}" for port in ports)
+    assert [node["listeners"][0]["address"] for node in shown["nodes"]] == shown["bootstrap_servers"].split(
+        ","
+    )
+
+
+async def test_a_node_is_killed_and_comes_back(open_control: OpenControl) -> None:
+    caller = await open_control(nodes=3)
+    killed = await caller.post("/v1/nodes/2/kill")
+    assert (killed["state"], killed["leads"]) == ("killed", {})  # others lead when it is answered
+    assert (await caller.get("/health"))["status"] == "degraded"
+    status, answer = await caller("POST", "/v1/nodes/2/stop")
+    assert (status, answer["error"]) == (409, "node 2 is killed, not running")
+    assert (await caller.post("/v1/nodes/2/start"))["state"] == "running"
+    assert (await caller.get("/health"))["status"] == "ok"
+    assert (await caller.post("/v1/nodes/2/stop"))["state"] == "stopped"
+    assert caller.control.cluster.running(2) is None
+
+
+# -- faults
+
+
+def test_a_rule_as_json_has_the_words_of_the_language() -> None:
+    for form, dataclass in ((faults.MatchForm, Match), (faults.WhenForm, When), (faults.ActionForm, Action)):
+        assert set(form.__struct_fields__) == {field.name for field in dataclasses.fields(dataclass)}
+    assert "lose-answer" in ACTIONS
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"rule": RULE},
+        {"rule": rule_to_json(parse_rule(RULE))},
+        rule_to_json(parse_rule(RULE)),
+        {
+            "on": "EndTxn",
+            "match": {"transactional_id": "payments"},
+            "when": {"nth": 2},
+            "action": "lose-answer",
+        },
+    ],
+)
+async def test_a_rule_is_text_or_json_and_is_the_same_rule(caller: Caller, body: dict[str, Any]) -> None:
+    added = await caller.post("/v1/faults", body)
+    assert added["text"] == RULE
+    assert await caller.get(f"/v1/faults/{added['id']}") == added
+    assert (await caller.get("/v1/faults"))["faults"] == [added]
+    (active,) = caller.control.faults.list()
+    assert active.rule == parse_rule(RULE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cut 1 2 one-way expires=2s",
+        "slow-disk delay=5ms node=1",
+        "Produce p=0.5 seed=7 version=3..5 -> error 6",
+    ],
+)
+async def test_every_form_of_a_rule_survives_the_way(caller: Caller, text: str) -> None:
+    added = await caller.post("/v1/faults", {"rule": text})
+    again = await caller.post("/v1/faults", {"rule": added["rule"]})
+    assert again["text"] == added["text"]
+
+
+async def test_rules_are_removed_one_by_one_or_all(caller: Caller) -> None:
+    one, *_ = [await caller.post("/v1/faults", {"rule": RULE}) for _ in range(3)]
+    assert (await caller.delete(f"/v1/faults/{one['id']}"))["id"] == one["id"]
+    assert await caller.delete("/v1/faults") == {"cleared": 2}
+    assert caller.control.faults.list() == ()
+
+
+async def test_what_is_held_goes_on_when_released(caller: Caller) -> None:
+    rule = await caller.post("/v1/faults", {"rule": "EndTxn transactional_id=payments -> hold"})
+    path = f"/v1/faults/{rule['id']}"
+    async with producing(caller, "payments") as producer:
+        under_way = asyncio.ensure_future(transaction(producer))
+        waited = await caller.get(f"{path}/wait?hits=1")
+        assert waited["reached"]
+        (held,) = waited["fault"]["held"]
+        assert (held["at"], held["node"]) == ("EndTxn", 1)
+        assert not under_way.done()
+        released = await caller.post(f"{path}/release", {"count": 1})
+        assert released["released"] == 1
+        assert released["fault"]["held"] == []
+        await under_way
+
+
+async def test_to_wait_for_what_does_not_come_ends(caller: Caller) -> None:
+    rule = await caller.post("/v1/faults", {"rule": RULE})
+    waited = await caller.get(f"/v1/faults/{rule['id']}/wait?timeout_ms=1")
+    assert waited == {"reached": False, "fault": rule}
+
+
+async def test_a_rule_that_is_removed_is_waited_for_no_longer(caller: Caller) -> None:
+    rule = await caller.post("/v1/faults", {"rule": RULE})
+    waiting = asyncio.ensure_future(caller("GET", f"/v1/faults/{rule['id']}/wait"))
+    active = caller.control.faults.get(rule["id"])
+    await until(lambda: active.waiting)
+    await caller.delete("/v1/faults")
+    status, answer = await waiting
+    assert (status, answer["error"]) == (409, f"rule {rule['id']} was removed after 0 hits")
+
+
+# -- time
+
+
+async def test_time_moves_on_by_a_duration_or_milliseconds(caller: Caller) -> None:
+    shown = await caller.post("/v1/clock/advance", {"by": "7d"})
+    week_ms = 7 * 86_400_000
+    assert shown["ahead_ms"]["transactions"] == shown["ahead_ms"]["ids"] == week_ms
+    assert shown["ahead_ms"]["groups"] == 0
+    shown = await caller.post("/v1/clock/advance", {"by_ms": 5, "only": ["groups"]})
+    assert shown["ahead_ms"]["groups"] == 5
+    assert (await caller.get("/v1/clock"))["ahead_ms"] == shown["ahead_ms"] == caller.control.clock.offsets()
+
+
+# -- trace
+
+
+def test_the_filters_of_the_trace_are_all_offered() -> None:
+    assert set(trace.Wanted.__struct_fields__) == set(filters._FIELDS)
+
+
+async def test_the_trace_is_switched_on_and_shown(caller: Caller) -> None:
+    async with producing(caller, "payments") as producer:
+        assert (await caller.post("/v1/trace/start"))["running"]
+        await transaction(producer)
+        assert not (await caller.post("/v1/trace/stop"))["running"]
+        await transaction(producer)
+    shown = await caller.get("/v1/trace?transactional_id=payments&api=EndTxn")
+    (exchange,) = shown["exchanges"]
+    assert (exchange["api"], exchange["outcome"]) == ("EndTxn", "answered")
+    assert exchange["request"]["transactional_id"] == "payments"
+    assert "EndTxn" in exchange["line"]
+    everything = (await caller.get("/v1/trace?bodies=false"))["exchanges"]
+    assert len(everything) == shown["status"]["entries"] > 1
+    assert "request" not in everything[0]
+    last = everything[-1]["number"]
+    assert (await caller.get(f"/v1/trace?since={last}"))["exchanges"] == []
+    assert [each["number"] for each in (await caller.get("/v1/trace?limit=1"))["exchanges"]] == [last]
+
+
+async def test_the_trace_is_followed_line_by_line(caller: Caller) -> None:
+    await caller.post("/v1/trace/start")
+    async with (
+        producing(caller, "payments") as producer,
+        caller.session.get(f"{caller.url}/v1/trace/follow?api=EndTxn&bodies=false") as answer,
+    ):
+        assert answer.content_type == "application/x-ndjson"
+        assert json.loads(await answer.content.readline())["status"]["running"]
+        for _ in range(2):
+            await transaction(producer)
+            assert json.loads(await answer.content.readline())["api"] == "EndTxn"
+    await until(lambda: not caller.control.trace.status()["followers"])
+
+
+async def test_not_everybody_can_follow(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "FOLLOWERS_MAX", 0)
+    status, answer = await caller("GET", "/v1/trace/follow")
+    assert (status, list(answer)) == (429, ["error"])
+
+
+async def test_the_trace_is_a_capture_file(caller: Caller) -> None:
+    await caller.post("/v1/trace/start")
+    async with producing(caller, "payments") as producer:
+        await transaction(producer)
+    async with caller.session.get(f"{caller.url}/v1/trace.pcap") as answer:
+        assert answer.content_type == "application/vnd.tcpdump.pcap"
+        data = await answer.read()
+    assert data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1")
+    assert b"payments" in data
