@@ -16,7 +16,10 @@ from broker.partition import Partition
 from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.trace.decoding import Decoded, request_dict
 from broker.trace.exchange import Exchange, Names, no_names
-from broker.trace.timeline import (
+from broker.trace.timeline import assemble
+from broker.trace.told import Timeline, state_name
+from broker.trace.trace import Trace
+from broker.trace.written import (
     BatchKey,
     BatchWritten,
     CommittedOffset,
@@ -24,10 +27,7 @@ from broker.trace.timeline import (
     Scanned,
     StateRecord,
     TopicPartition,
-    assemble,
 )
-from broker.trace.told import Timeline, state_name
-from broker.trace.trace import Trace
 from broker.transactions.state import NO_PRODUCER_ID, SETTLED
 from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
 from protocol.hashing import partition_for

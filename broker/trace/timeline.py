@@ -8,129 +8,26 @@ between the decision and the state that says Complete.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
+from broker.trace.causes import with_exchanges
 from broker.trace.exchange import Exchange
+from broker.trace.written import (
+    NEVER_MS,
+    BatchKey,
+    BatchWritten,
+    Event,
+    MarkerWritten,
+    Scanned,
+    StateRecord,
+    TopicPartition,
+)
 from broker.transactions.state import PREPARED, State
-from protocol.records.transaction_log import TransactionLogValue
-
-TopicPartition = tuple[str, int]
-BatchKey = tuple[str, int, int, int, int]
-"""Topic, partition, producer id and epoch, first sequence: which batch it is, also before it has an offset."""
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 COMMITTING, ABORTING = "committing", "aborting"
 _COMPLETE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
-_NEVER_MS = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """A part of a log that was read: of which partition, where, and whether it was all that could matter."""
-
-    topic: str
-    partition: int
-    node_id: int
-    from_offset: int
-    end_offset: int
-    is_whole: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StateRecord:
-    """A record of ``__transaction_state`` for the id; no value: it was forgotten."""
-
-    node_id: int
-    topic: str
-    partition: int
-    offset: int
-    time_ms: int
-    value: TransactionLogValue | None
-
-    @property
-    def state(self) -> State | None:
-        return None if self.value is None else State(self.value.transaction_status)
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        if self.value is None:
-            return frozenset()
-        return frozenset(
-            (topic.topic, index)
-            for topic in self.value.transaction_partitions or ()
-            for index in topic.partition_ids
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """An offset of a group, written in the transaction."""
-
-    group_id: str
-    topic: str
-    partition: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BatchWritten:
-    """A batch of one of the id's producers; in ``__consumer_offsets`` it holds offsets of a group."""
-
-    node_id: int
-    topic: str
-    partition: int
-    offset: int
-    last_offset: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    records: int
-    bytes: int
-    time_ms: int
-    leader_epoch: int
-    is_transactional: bool = True
-    offsets: tuple[CommittedOffset, ...] = ()
-
-    @property
-    def key(self) -> BatchKey:
-        return self.topic, self.partition, self.producer_id, self.producer_epoch, self.base_sequence
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MarkerWritten:
-    """The end of a transaction in one partition."""
-
-    node_id: int
-    topic: str
-    partition: int
-    offset: int
-    producer_id: int
-    producer_epoch: int
-    committed: bool
-    coordinator_epoch: int
-    time_ms: int
-    leader_epoch: int
-
-
-Written = StateRecord | BatchWritten | MarkerWritten
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
-    """One line of a timeline."""
-
-    what: Written | Exchange
-    transaction: int | None
-    """The number of the transaction that it belongs to, from 1; None: to none that is known."""
-    order_ms: int
-    """Where it stands in time; of a batch what its client said, moved to where it must have been."""
-    joined: tuple[TopicPartition, ...] = ()
-    """Of a state: the partitions that the record before it of the same transaction does not have."""
 
 
 @dataclass(slots=True, eq=False)
@@ -241,7 +138,7 @@ def assemble(
     for part in stray:
         _insert_stray(events, part)
     return Assembled(
-        transactional_id, tuple(lives), tuple(_with_exchanges(events, exchanges, sent)), tuple(scanned)
+        transactional_id, tuple(lives), tuple(with_exchanges(events, exchanges, sent)), tuple(scanned)
     )
 
 
@@ -312,7 +209,7 @@ def _marker_fits(marker: MarkerWritten, life: Life) -> bool:
     if life.is_commit not in (None, marker.committed):
         return False
     first_ms = (life.decided or life.states[0]).time_ms if life.decided or life.ongoing else 0
-    last_ms = life.completed.time_ms if life.completed is not None else _NEVER_MS
+    last_ms = life.completed.time_ms if life.completed is not None else NEVER_MS
     return first_ms <= marker.time_ms <= last_ms
 
 
@@ -360,7 +257,7 @@ def _life_in_order(life: Life, arrivals_ms: Mapping[BatchKey, int]) -> list[Even
         event = Event(record, life.number, record.time_ms, tuple(sorted(joined)))
         ranked.append((record.time_ms, rank, event))
     end = life.decided or life.completed
-    end_ms = end.time_ms if end is not None else _NEVER_MS
+    end_ms = end.time_ms if end is not None else NEVER_MS
     for part in life.parts:
         at_ms = joined_ms.get(part.place, 0)
         for batch in part.batches:
@@ -383,99 +280,3 @@ def _insert_stray(events: list[Event], part: _Part) -> None:
         at_ms = max(at_ms, each.time_ms)
         index = next((i for i, event in enumerate(events) if event.order_ms > at_ms), len(events))
         events.insert(index, Event(each, None, at_ms))
-
-
-# -- exchanges ------------------------------------------------------------------------------------------------------
-
-_PRODUCE, _INIT_PRODUCER_ID, _ADD_PARTITIONS, _ADD_OFFSETS, _END_TXN = 0, 22, 24, 25, 26
-_WRITE_MARKERS, _TXN_OFFSET_COMMIT = 27, 28
-_BEGINS = (State.ONGOING,)
-_CAUSED_STATES: dict[int, tuple[State, ...]] = {
-    _PRODUCE: _BEGINS,
-    _INIT_PRODUCER_ID: (State.EMPTY, State.PREPARE_ABORT),
-    _ADD_PARTITIONS: _BEGINS,
-    _ADD_OFFSETS: _BEGINS,
-    _END_TXN: PREPARED,
-    _TXN_OFFSET_COMMIT: _BEGINS,
-}
-
-
-def _with_exchanges(
-    events: list[Event], exchanges: Iterable[Exchange], sent: Mapping[int, Collection[BatchKey]]
-) -> list[Event]:
-    """Each exchange before the first thing that it has brought about; else where its time is."""
-    causes: dict[Event, Event] = {}
-    others: list[Exchange] = []
-    reached_ms = _running(events)
-    for exchange in exchanges:
-        effect = _effect(exchange, events, reached_ms, causes, sent.get(exchange.number))
-        if effect is None:
-            others.append(exchange)
-        else:
-            causes[effect] = Event(exchange, effect.transaction, effect.order_ms)
-    ordered: list[Event] = []
-    for event in events:
-        if event in causes:
-            ordered.append(causes[event])
-        ordered.append(event)
-    return _with_others(ordered, others)
-
-
-def _effect(
-    exchange: Exchange,
-    events: Sequence[Event],
-    reached_ms: Sequence[int],
-    taken: Container[Event],
-    sent: Collection[BatchKey] | None,
-) -> Event | None:
-    """The first thing that can have come of it and of no other: one thing has one cause."""
-    end_ms = exchange.answered_ms if exchange.answered_ms is not None else _NEVER_MS
-    for index in range(bisect_left(reached_ms, exchange.arrived_ms), len(events)):
-        if reached_ms[index] > end_ms:
-            return None
-        event = events[index]
-        if event in taken or event.order_ms < exchange.arrived_ms:
-            continue
-        if _may_cause(exchange, event, sent):
-            return event
-    return None
-
-
-def _with_others(ordered: list[Event], others: Sequence[Exchange]) -> list[Event]:
-    reached_ms = _running(ordered)
-    placed: defaultdict[int, list[Event]] = defaultdict(list)
-    for exchange in others:
-        index = bisect_right(reached_ms, exchange.arrived_ms)
-        while index and _came_later(ordered[index - 1], exchange):
-            index -= 1
-        before = ordered[index - 1].transaction if index else None
-        after = ordered[index].transaction if index < len(ordered) else None
-        inside = before if before == after else None
-        placed[index].append(Event(exchange, inside, exchange.arrived_ms))
-    found: list[Event] = []
-    for index, event in enumerate(ordered):
-        found += placed[index]
-        found.append(event)
-    return found + placed[len(ordered)]
-
-
-def _came_later(event: Event, exchange: Exchange) -> bool:
-    return isinstance(event.what, Exchange) and event.what.number > exchange.number
-
-
-def _running(events: Iterable[Event]) -> list[int]:
-    """Of each event the latest time so far."""
-    return list(accumulate((event.order_ms for event in events), max))
-
-
-def _may_cause(exchange: Exchange, event: Event, sent: Collection[BatchKey] | None) -> bool:
-    match event.what:
-        case StateRecord():
-            return event.what.state in _CAUSED_STATES.get(exchange.api_key, ())
-        case BatchWritten() as batch if batch.offsets:
-            return exchange.api_key == _TXN_OFFSET_COMMIT
-        case BatchWritten() as batch:
-            return exchange.api_key == _PRODUCE and (sent is None or batch.key in sent)
-        case MarkerWritten():
-            return exchange.api_key == _WRITE_MARKERS
-    return False

@@ -8,15 +8,8 @@ from typing import Any
 from broker.trace.exchange import Exchange, Names, no_names
 from broker.trace.json_form import to_json
 from broker.trace.lines import text_line, time_of_day
-from broker.trace.timeline import (
-    Assembled,
-    BatchWritten,
-    Event,
-    Life,
-    MarkerWritten,
-    StateRecord,
-    TopicPartition,
-)
+from broker.trace.timeline import Assembled, Life
+from broker.trace.written import BatchWritten, Event, MarkerWritten, StateRecord, TopicPartition
 from broker.transactions.state import State
 
 Json = dict[str, Any]
