@@ -452,7 +452,8 @@ class AioKafkaProducer:
             ]
             return await asyncio.gather(*futures)
 
-        return [(place.partition, place.offset) for place in self._run(send())]
+        # With acks=0 nobody says where.
+        return [(place.partition, place.offset) for place in self._run(send()) if place is not None]
 
     def send_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         places = {

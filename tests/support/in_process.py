@@ -1,8 +1,10 @@
-"""A broker in this process, on a loop and a thread of its own: for stories that need its virtual clock in hand.
+"""A broker in this process, on a loop and a thread of its own: for stories that need its clock or its faults in hand.
 
     with InProcess(tmp_path, "--topic", "orders:1") as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         broker.advance("7d")
+        rule = broker.stage("EndTxn transactional_id=orders nth=1 -> lose-answer")
+        broker.reached(rule)
 
 Whoever only needs a broker takes `tests.support.broker`, where it is a process.
 """
@@ -11,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.cluster import Cluster
 from broker.durations import parse_duration_ms
+from broker.faults import Active, Faults, parse_rule
 from broker.options import parse
 from broker.virtual_clock import VirtualClock, parse_domains
 
@@ -50,6 +53,9 @@ class InProcess:
         self.clock = VirtualClock()
         self.cluster = Cluster(self._settings, self.clock)
         await self.cluster.start()
+        self.faults = Faults(
+            self.cluster.hooks, self.clock, kill_node=self.cluster.kill_node, running=self.cluster.running
+        )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(DEADLINE_S)
@@ -61,3 +67,22 @@ class InProcess:
     def advance(self, duration: str, only: Iterable[str] = ()) -> None:
         """Move time on; returns when all that was due has happened."""
         self.run(self.clock.advance(parse_duration_ms(duration), parse_domains(only)))
+
+    def stage(self, rule: str) -> Active:
+        """Let a fault take hold from now on."""
+        return self.call(lambda: self.faults.add(parse_rule(rule)))
+
+    def reached(self, rule: Active, hits: int = 1) -> None:
+        """Wait until a fault has taken hold so often."""
+        self.run(self.faults.reached(rule.id, hits, DEADLINE_S * 1000 // 2))
+
+    def release(self, rule: Active, count: int | None = None) -> int:
+        return self.call(lambda: self.faults.release(rule.id, count))
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call it on the broker's loop."""
+
+        async def on_loop() -> T:
+            return function()
+
+        return self.run(on_loop())
