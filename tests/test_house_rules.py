@@ -24,6 +24,7 @@ CLOCKS = {
 }
 # Tests that deal with other processes have to live in their time.
 REAL_TIME_TESTS = (
+    "tests/chaos/",
     "tests/clients/",
     "tests/differential/",
     "tests/scenarios/",

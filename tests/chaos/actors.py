@@ -1,0 +1,49 @@
+"""What all actors of a run have in common, and the names of what they work on."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.chaos.checks import Moved
+from tests.chaos.history import History, Place, Send, Transaction
+
+TRANSFERS, ACKNOWLEDGED, SOURCE, SINK, SOLO_SINK = "transfers", "acknowledged", "source", "sink", "solo-sink"
+PARTITIONS = {TRANSFERS: 4, ACKNOWLEDGED: 2, SOURCE: 3, SINK: 3, SOLO_SINK: 3}
+WORKERS, SOLO = "workers", "solo"
+JOBS = (Moved(WORKERS, SOURCE, SINK), Moved(SOLO, SOURCE, SOLO_SINK))
+
+TRANSACTION_TIMEOUT_MS = 15_000
+RECORDS_PER_TRANSACTION = (1, 6)
+ABORTS = 0.25
+PAUSE_S = (0.0, 0.06)
+"""Between transactions."""
+CALL_S = 10.0
+"""For one call of a client, which it may be told to repeat."""
+
+
+@dataclass
+class Stage:
+    """What an actor is given. ``ending`` is set when nothing new is to be begun."""
+
+    bootstrap: str
+    history: History
+    seed: int
+    ending: threading.Event = field(default_factory=threading.Event)
+    given_up: threading.Event = field(default_factory=threading.Event)
+    """Set when even the end has taken too long."""
+
+    def chance(self, who: str) -> Random:
+        """One actor's own, whatever the others draw."""
+        return Random(f"{self.seed} {who}")
+
+    def note(self, who: str, text: object) -> None:
+        self.history.notes.append(f"{who}: {text}")
+
+
+def drawn_transaction(chance: Random, who: str, number: int) -> Transaction:
+    """What is to be sent in one transaction."""
+    count = chance.randint(*RECORDS_PER_TRANSACTION)
+    places = [Place(TRANSFERS, chance.randrange(PARTITIONS[TRANSFERS])) for _ in range(count)]
+    return Transaction(who, [Send(who, f"{who}/{number}/{k}", place) for k, place in enumerate(places)])

@@ -1,0 +1,209 @@
+"""What goes wrong in a run, and when: drawn from a seed, counted in requests, kept as a file.
+
+    python -m tests.chaos.plan 7 3000              # show the plan of seed 7 for a run of 3000 requests
+    python -m tests.chaos.plan 7 3000 > plan.json  # keep it
+
+A step falls due once so many requests have arrived at the broker. Rules are in the language of docs/faults.md; they count
+by themselves what they look for, from their step on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+
+NODES = (1, 2, 3)
+QUIET_REQUESTS = 150
+"""At the beginning, so that clients get going, and at the end."""
+GAP_REQUESTS = (20, 120)
+"""Between the end of one trouble and the beginning of the next; now and then they overlap."""
+LASTING_REQUESTS = (30, 200)
+
+
+@dataclass(frozen=True)
+class Step:
+    """``do`` is rule, unrule, kill, stop, start (whatever node is down) or advance."""
+
+    at: int
+    do: str
+    rule: str = ""
+    """Of rule and unrule: the same text. At its end what it holds is released."""
+    node: int = 0
+    by: str = ""
+    """Of advance: how far, as in ``20s``."""
+
+    def __str__(self) -> str:
+        what = self.rule or self.by or (f"node {self.node}" if self.node else "")
+        return f"at {self.at}: {self.do} {what}".rstrip()
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"seed {self.seed}", *map(str, self.steps)])
+
+    def to_json(self) -> str:
+        steps = [{key: value for key, value in asdict(step).items() if value} for step in self.steps]
+        return json.dumps({"seed": self.seed, "steps": steps}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        read = json.loads(text)
+        return cls(read["seed"], tuple(Step(**step) for step in read["steps"]))
+
+    @classmethod
+    def load(cls, path: Path) -> Plan:
+        return cls.from_json(path.read_text())
+
+
+def draw(seed: int, requests: int) -> Plan:
+    """The plan of a seed for a run of about so many requests. The same seed, the same plan."""
+    chance = Random(seed)
+    steps: list[Step] = []
+    at = QUIET_REQUESTS
+    while True:
+        end = at + chance.randint(*LASTING_REQUESTS)
+        if end > requests - QUIET_REQUESTS:
+            break
+        trouble = chance.choices([each for each, _ in TROUBLES], [weight for _, weight in TROUBLES])[0]
+        steps += trouble(chance, at, end)
+        at = chance.randint(at, end) if chance.random() < 0.2 else end
+        at += chance.randint(*GAP_REQUESTS)
+    return Plan(seed, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+# ---- what can go wrong
+
+Trouble = Callable[[Random, int, int], list[Step]]
+
+ANSWERED = (
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "EndTxn",
+    "FindCoordinator",
+    "Heartbeat",
+    "InitProducerId",
+    "JoinGroup",
+    "Metadata",
+    "OffsetFetch",
+    "Produce",
+    "TxnOffsetCommit",
+    "WriteTxnMarkers",
+)
+RESENT = ("EndTxn", "Produce", "TxnOffsetCommit", "WriteTxnMarkers")
+"""Requests that a network may deliver twice, or late, without harm to anyone."""
+MOVED = (
+    "NOT_COORDINATOR EndTxn",
+    "NOT_LEADER_OR_FOLLOWER Produce",
+    "COORDINATOR_LOAD_IN_PROGRESS InitProducerId",
+)
+POINTS = ("txn.prepare.append", "txn.marker", "txn.complete.append", "group.append")
+
+
+def _ruled(rule: str, at: int, end: int) -> list[Step]:
+    return [Step(at, "rule", rule=rule), Step(end, "unrule", rule=rule)]
+
+
+def _lost_answer(chance: Random, at: int, end: int) -> list[Step]:
+    return _ruled(f"{chance.choice(ANSWERED)} nth={chance.randint(1, 4)} -> lose-answer", at, end)
+
+
+def _lost_request(chance: Random, at: int, end: int) -> list[Step]:
+    action = chance.choice(["lose-request", "drop"])
+    return _ruled(f"{chance.choice(ANSWERED)} nth={chance.randint(1, 4)} -> {action}", at, end)
+
+
+def _twice(chance: Random, at: int, end: int) -> list[Step]:
+    return _ruled(f"{chance.choice(RESENT)} nth={chance.randint(1, 4)} -> duplicate", at, end)
+
+
+def _late(chance: Random, at: int, end: int) -> list[Step]:
+    api = chance.choice(["Produce", "EndTxn", "WriteTxnMarkers"])
+    return _ruled(f"{api} nth={chance.randint(1, 4)} -> detach", at, end)
+
+
+def _refused(chance: Random, at: int, end: int) -> list[Step]:
+    code, api = chance.choice(MOVED).split()
+    return _ruled(f"{api} times={chance.randint(1, 3)} -> error {code}", at, end)
+
+
+def _slow(chance: Random, at: int, end: int) -> list[Step]:
+    api = chance.choice(ANSWERED)
+    return _ruled(f"{api} every=3 times=10 -> delay {chance.randint(5, 120)}ms", at, end)
+
+
+def _node_lost(chance: Random, at: int, end: int) -> list[Step]:
+    return [Step(at, "kill", node=chance.choice(NODES)), Step(end, "start")]
+
+
+def _node_stopped(chance: Random, at: int, end: int) -> list[Step]:
+    return [Step(at, "stop", node=chance.choice(NODES)), Step(end, "start")]
+
+
+def _lost_at_a_request(chance: Random, at: int, end: int) -> list[Step]:
+    """The node that was asked dies before it has answered."""
+    api = chance.choice(["EndTxn", "Produce", "TxnOffsetCommit", "AddOffsetsToTxn", "JoinGroup"])
+    return [*_ruled(f"{api} nth={chance.randint(1, 5)} -> kill", at, end), Step(end, "start")]
+
+
+def _lost_inside(chance: Random, at: int, end: int) -> list[Step]:
+    """The node dies between two steps of a commit."""
+    return [
+        *_ruled(f"{chance.choice(POINTS)} nth={chance.randint(1, 6)} -> kill", at, end),
+        Step(end, "start"),
+    ]
+
+
+def _link_cut(chance: Random, at: int, end: int) -> list[Step]:
+    one, other = chance.sample(NODES, 2)
+    one_way = chance.choice(["", " one-way"])
+    return _ruled(f"cut {one} {other}{one_way}", at, end)
+
+
+def _link_slow(chance: Random, at: int, end: int) -> list[Step]:
+    one, other = chance.sample(NODES, 2)
+    return _ruled(f"slow-link {one} {other} delay={chance.randint(5, 60)}ms", at, end)
+
+
+def _replica_paused(chance: Random, at: int, end: int) -> list[Step]:
+    return _ruled(f"pause node={chance.choice(NODES)}", at, end)
+
+
+def _marker_held(chance: Random, at: int, end: int) -> list[Step]:
+    return _ruled(f"txn.marker nth={chance.randint(1, 4)} -> hold", at, end)
+
+
+def _time_passes(chance: Random, at: int, end: int) -> list[Step]:
+    """Long enough that what is open then is aborted."""
+    return [Step(at, "advance", by=f"{chance.choice([1, 5, 30, 90])}s")]
+
+
+TROUBLES: tuple[tuple[Trouble, int], ...] = (
+    (_lost_answer, 4),
+    (_lost_request, 2),
+    (_twice, 2),
+    (_late, 2),
+    (_refused, 2),
+    (_slow, 1),
+    (_node_lost, 4),
+    (_node_stopped, 1),
+    (_lost_at_a_request, 2),
+    (_lost_inside, 3),
+    (_link_cut, 2),
+    (_link_slow, 1),
+    (_replica_paused, 2),
+    (_marker_held, 2),
+    (_time_passes, 1),
+)
+
+
+if __name__ == "__main__":
+    drawn = draw(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 3000)
+    print(drawn.to_json() if not sys.stdout.isatty() else drawn)

@@ -1,0 +1,53 @@
+"""Plans are drawn from a seed, survive being a file, and are in the language of the broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.faults.text import parse_rule
+from tests.chaos.plan import NODES, Plan, draw
+
+
+def test_the_same_seed_gives_the_same_plan() -> None:
+    assert draw(7, 3000) == draw(7, 3000)
+    assert draw(7, 3000) != draw(8, 3000)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_every_step_means_something_and_comes_to_an_end(seed: int) -> None:
+    plan = draw(seed, 5000)
+    assert Plan.from_json(plan.to_json()) == plan
+    assert str(plan).startswith(f"seed {seed}\nat ")
+    for number, step in enumerate(plan.steps):
+        behind = plan.steps[number + 1 :]
+        if step.do == "rule":
+            parse_rule(step.rule)
+            assert any(later.do == "unrule" and later.rule == step.rule for later in plan.steps)
+        elif step.do in ("kill", "stop"):
+            assert step.node in NODES
+            assert any(later.do == "start" for later in behind)
+
+
+def test_the_seeds_together_know_every_trouble() -> None:
+    text = "\n".join(str(draw(seed, 5000)) for seed in range(20))
+    words = (
+        "kill node",
+        "stop node",
+        "advance",
+        "cut",
+        "one-way",
+        "slow-link",
+        "pause",
+        "-> hold",
+        "-> detach",
+    )
+    words += (
+        "-> lose-answer",
+        "-> lose-request",
+        "-> drop",
+        "-> duplicate",
+        "-> error",
+        "-> delay",
+        "-> kill",
+    )
+    assert [word for word in words if word not in text] == []
