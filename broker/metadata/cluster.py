@@ -61,6 +61,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
+PartitionKey = tuple[str, int]
+
+
 class ClusterMetadata:
     """The metadata of the cluster, for all nodes of this process, and the only way to change it: Kafka's controller."""
 
@@ -352,16 +355,24 @@ class ClusterMetadata:
             lambda known, state: record_for_failed_replica(self._image, known, state, node_id),
         )
 
-    async def elect(self, topic: str, index: int, kind: Election) -> None:
-        """ElectLeaders, for one partition. Refused with Kafka's code where it makes no sense."""
-        await self._change_partition(
-            topic, index, lambda known, state: record_for_election(self._image, known, state, kind)
+    async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[Refused | None]:
+        """ElectLeaders; None for each partition that has a new leader now, Kafka's code where that makes no sense."""
+        return await self._change_partitions(
+            partitions, lambda number, topic, state: record_for_election(self._image, topic, state, kind)
         )
 
-    async def reassign(self, topic: str, index: int, replicas: Sequence[int] | None) -> None:
-        """Begin to move a partition to these brokers; None gives a move up. It ends by itself, with the last in sync."""
-        await self._change_partition(
-            topic, index, lambda known, state: record_for_reassignment(self._image, known, state, replicas)
+    async def reassign(
+        self, wanted: Sequence[tuple[PartitionKey, Sequence[int] | None]], *, keeps_factor: bool = False
+    ) -> list[Refused | None]:
+        """Begin to move partitions to these brokers; None gives a move up. Each ends by itself, with the last in sync.
+
+        One result for each, in order. ``keeps_factor``: a move that changes the number of replicas is refused.
+        """
+        return await self._change_partitions(
+            [key for key, _ in wanted],
+            lambda number, topic, state: record_for_reassignment(
+                self._image, topic, state, wanted[number][1], keeps_factor=keeps_factor
+            ),
         )
 
     async def balance_leaders(self) -> None:
@@ -374,14 +385,44 @@ class ClusterMetadata:
     async def _change_partition(
         self, name: str, index: int, decide: Callable[[Topic, PartitionState], MetadataRecord | None]
     ) -> None:
-        await self._changing.settled([name])
+        """Change one partition; raises what speaks against it."""
+        (refusal,) = await self._change_partitions(
+            [(name, index)], lambda number, topic, state: decide(topic, state)
+        )
+        if refusal is not None:
+            raise refusal
+
+    async def _change_partitions(
+        self,
+        partitions: Sequence[PartitionKey],
+        decide: Callable[[int, Topic, PartitionState], MetadataRecord | None],
+    ) -> list[Refused | None]:
+        """Change what can be changed, in one commit; ``decide`` gets the position in the list with each."""
+        names = {name for name, _ in partitions}
+        await self._changing.settled(names)
+        results: list[Refused | None] = []
+        records: list[MetadataRecord] = []
+        for number, (name, index) in enumerate(partitions):
+            try:
+                record = decide(number, *self._existing(name, index))
+                results.append(None)
+            except Refused as refusal:
+                results.append(refusal)
+                continue
+            if record is not None:
+                records.append(record)
+        if records:
+            await self._commit(records, names)
+        return results
+
+    def _existing(self, name: str, index: int) -> tuple[Topic, PartitionState]:
         topic = self._image.topics.get(name)
-        state = topic.partition(index) if topic is not None else None
-        if topic is None or state is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition)
-        record = decide(topic, state)
-        if record is not None:
-            await self._commit([record], [name])
+        if topic is None:
+            raise Refused(ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")
+        state = topic.partition(index)
+        if state is None:
+            raise Refused(ErrorCode.unknown_topic_or_partition, f"No such partition as {name}-{index}")
+        return topic, state
 
     def _allows_unclean(self, topic: Topic) -> bool:
         return LogConfig.from_properties(

@@ -19,6 +19,8 @@ from protocol.records.cluster_metadata import MetadataRecord
 RECOVERED, RECOVERING = 0, 1
 """Of a partition whose leader was elected uncleanly: until it has said that its log is whole again."""
 
+NOT_NEEDED = "Leader election not needed for topic partition."
+
 AllowsUnclean = Callable[[Topic], bool]
 
 
@@ -98,15 +100,17 @@ def record_for_election(image: Image, topic: Topic, state: PartitionState, kind:
     if kind is Election.PREFERRED:
         preferred = state.replicas[0]
         if state.leader == preferred:
-            raise Refused(ErrorCode.election_not_needed)
+            raise Refused(ErrorCode.election_not_needed, NOT_NEEDED)
         if preferred not in state.isr or preferred not in live:
-            raise Refused(ErrorCode.preferred_leader_not_available)
+            raise Refused(ErrorCode.preferred_leader_not_available, "The preferred leader was not available.")
         return _change(topic, state, leader=preferred)
     if state.leader != NO_LEADER:
-        raise Refused(ErrorCode.election_not_needed)
+        raise Refused(ErrorCode.election_not_needed, NOT_NEEDED)
     record = _new_leader(topic, state, state.isr, live, unclean=True)
     if record.leader == NO_LEADER:
-        raise Refused(ErrorCode.eligible_leaders_not_available)
+        raise Refused(
+            ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available."
+        )
     return record
 
 
@@ -145,15 +149,23 @@ def record_for_isr(
 
 
 def record_for_reassignment(
-    image: Image, topic: Topic, state: PartitionState, target: Sequence[int] | None
+    image: Image,
+    topic: Topic,
+    state: PartitionState,
+    target: Sequence[int] | None,
+    *,
+    keeps_factor: bool = False,
 ) -> MetadataRecord | None:
     """AlterPartitionReassignments: move to these replicas, or (None) give up a move that is under way.
 
     None if the partition is there already. New replicas join the old ones until all of them are in sync (KIP-455).
+    ``keeps_factor``: there must be as many of them as there will be without this change (KIP-860).
     """
     if target is None:
         return _given_up(image, topic, state)
     _check_target(image, target)
+    if keeps_factor:
+        _check_factor(state, target)
     before = _before(state)
     if tuple(target) == state.replicas and not state.adding_replicas and not state.removing_replicas:
         return None
@@ -222,6 +234,15 @@ def _check_target(image: Image, target: Sequence[int]) -> None:
                 refused,
                 f"The manual partition assignment includes broker {node_id}, but no such broker is registered.",
             )
+
+
+def _check_factor(state: PartitionState, target: Sequence[int]) -> None:
+    now = len({*state.replicas, *state.adding_replicas}.difference(state.removing_replicas))
+    if now != len(target):
+        raise Refused(
+            ErrorCode.invalid_replication_factor,
+            f"The replication factor is changed from {now} to {len(target)}",
+        )
 
 
 def _change(

@@ -1,0 +1,80 @@
+"""AlterPartitionReassignments: partitions move to other brokers, or a move is given up (KIP-455).
+
+v1 can forbid that the number of replicas changes (KIP-860).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.metadata import Refused
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+@api(key=45, versions=range(2))
+async def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    if not context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
+        return _refused(
+            request, Refused(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        )
+    if not request.topics:
+        # Kafka's default for the words, where all other answers without an error have none.
+        return AlterPartitionReassignmentsResponse(error_message="")
+    wanted = [
+        ((topic.name, partition.partition_index), partition.replicas)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    keeps_factor = not request.allow_replication_factor_change
+    try:
+        results = iter(await context.node.metadata.reassign(wanted, keeps_factor=keeps_factor))
+    except Refused as refusal:
+        return _refused(request, refusal)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=_phrase(request, results),
+    )
+
+
+def _refused(
+    request: AlterPartitionReassignmentsRequest, refusal: Refused
+) -> AlterPartitionReassignmentsResponse:
+    count = sum(len(topic.partitions) for topic in request.topics)
+    return AlterPartitionReassignmentsResponse(
+        error_code=refusal.error,
+        error_message=refusal.message,
+        responses=_phrase(request, iter([refusal] * count)),
+    )
+
+
+def _phrase(
+    request: AlterPartitionReassignmentsRequest, results: Iterator[Refused | None]
+) -> list[ReassignableTopicResponse]:
+    return [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[_result(each.partition_index, next(results)) for each in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+
+
+def _result(index: int, refusal: Refused | None) -> ReassignablePartitionResponse:
+    if refusal is None:
+        return ReassignablePartitionResponse(partition_index=index)
+    return ReassignablePartitionResponse(
+        partition_index=index, error_code=refusal.error, error_message=refusal.message
+    )

@@ -1,0 +1,88 @@
+"""ElectLeaders: leadership goes to the preferred replica, or, where nobody in sync is left, to any live one.
+
+KIP-183; v1 knows the unclean election and an error of the whole request (KIP-460), v2 is flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.metadata import Refused
+from broker.metadata.elections import Election
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+@api(key=43, versions=range(3))
+async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    if not context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
+        refusal = Refused(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        return _refused(request, refusal)
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return ElectLeadersResponse()
+    try:
+        kind = Election(request.election_type)
+    except ValueError:
+        message = f"Unknown election type {request.election_type}"
+        return _refused(request, Refused(ErrorCode.invalid_request, message))
+    if request.topic_partitions is None:
+        return await _elect_everywhere(kind, context)
+    wanted = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    try:
+        results = iter(await context.node.metadata.elect(wanted, kind))
+    except Refused as refusal:
+        return _refused(request, refusal)
+    return ElectLeadersResponse(replica_election_results=_phrase(request, results))
+
+
+async def _elect_everywhere(kind: Election, context: RequestContext) -> ElectLeadersResponse:
+    """All partitions there are: each topic is told of, each partition only if something changed or could not."""
+    topics = context.node.metadata.topics
+    wanted = [(name, state.index) for name, topic in topics.items() for state in topic.partitions]
+    rows: dict[str, list[PartitionResult]] = {name: [] for name in topics}
+    try:
+        results = await context.node.metadata.elect(wanted, kind)
+    except Refused as refusal:
+        return ElectLeadersResponse(error_code=refusal.error)
+    for (name, index), result in zip(wanted, results, strict=True):
+        if result is None or result.error is not ErrorCode.election_not_needed:
+            rows[name].append(_result(index, result))
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(topic=name, partition_result=partitions)
+            for name, partitions in rows.items()
+        ]
+    )
+
+
+def _refused(request: ElectLeadersRequest, refusal: Refused) -> ElectLeadersResponse:
+    """The request as a whole: v0 has no other place for the code than with each partition."""
+    count = sum(len(topic.partitions) for topic in request.topic_partitions or ())
+    return ElectLeadersResponse(
+        error_code=refusal.error, replica_election_results=_phrase(request, iter([refusal] * count))
+    )
+
+
+def _phrase(request: ElectLeadersRequest, results: Iterator[Refused | None]) -> list[ReplicaElectionResult]:
+    return [
+        ReplicaElectionResult(
+            topic=topic.topic, partition_result=[_result(index, next(results)) for index in topic.partitions]
+        )
+        for topic in request.topic_partitions or ()
+    ]
+
+
+def _result(index: int, refusal: Refused | None) -> PartitionResult:
+    if refusal is None:
+        return PartitionResult(partition_id=index)
+    return PartitionResult(partition_id=index, error_code=refusal.error, error_message=refusal.message)

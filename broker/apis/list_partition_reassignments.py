@@ -1,0 +1,72 @@
+"""ListPartitionReassignments: the moves of partitions that are under way (KIP-455)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.api import api
+from broker.context import RequestContext
+from broker.metadata import PartitionState, Topic
+from protocol.errors import ErrorCode
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+@api(key=46, versions=range(1))
+def list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
+    if not context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME):
+        return _refused(request)
+    topics = context.node.metadata.topics
+    asked: Iterable[tuple[Topic, Iterable[PartitionState | None]]]
+    if request.topics is None:
+        asked = [(topic, topic.partitions) for topic in topics.values()]
+    else:
+        asked = [
+            (topics[each.name], map(topics[each.name].partition, each.partition_indexes))
+            for each in request.topics
+            if each.name in topics
+        ]
+    moving = [_moving(topic, states) for topic, states in asked]
+    return ListPartitionReassignmentsResponse(topics=[topic for topic in moving if topic.partitions])
+
+
+def _refused(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    """With all that was asked for, and nothing about it, as Kafka does."""
+    return ListPartitionReassignmentsResponse(
+        error_code=ErrorCode.cluster_authorization_failed,
+        error_message="Cluster authorization failed.",
+        topics=[
+            OngoingTopicReassignment(
+                name=topic.name,
+                partitions=[
+                    OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ],
+    )
+
+
+def _moving(topic: Topic, states: Iterable[PartitionState | None]) -> OngoingTopicReassignment:
+    return OngoingTopicReassignment(
+        name=topic.name,
+        partitions=[
+            OngoingPartitionReassignment(
+                partition_index=state.index,
+                replicas=state.replicas,
+                adding_replicas=state.adding_replicas,
+                removing_replicas=state.removing_replicas,
+            )
+            for state in states
+            if state is not None and (state.adding_replicas or state.removing_replicas)
+        ],
+    )
