@@ -19,14 +19,13 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
 
+from broker.durations import BadDuration, parse_duration_ms
 from broker.faults.rules import ACTIONS, PLACED, Action, FaultError, Match, Rule, When, there_is
 from protocol.errors import ErrorCode
 
 ARROW: Final = "->"
 RULE_CHARACTERS_MAX: Final = 4096
 
-_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)?")
 _SPAN: Final = re.compile(r"(\d{1,5})(?:\.\.(\d{1,5})?)?")
 VERSION_MAX: Final = 2**15 - 1
 
@@ -42,11 +41,13 @@ def parse_number(name: str, text: str) -> int:
 
 
 def parse_duration(name: str, text: str) -> int:
-    """Milliseconds: ``250``, ``250ms``, ``2s``, ``5m``, ``1h``, ``7d``."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise FaultError(f"{name}: {text!r} is not a time, such as 200ms, 2s or 5m")
-    return int(found[1]) * _UNITS_MS[found[2] or "ms"]
+    """Milliseconds, of ``250ms``, ``2s``, ``1h30m``, or of ``250`` alone."""
+    if text.isascii() and text.isdigit():
+        return parse_number(name, text)
+    try:
+        return parse_duration_ms(text)
+    except BadDuration as error:
+        raise FaultError(f"{name}: {error}") from None
 
 
 def parse_span(name: str, text: str) -> tuple[int, int]:

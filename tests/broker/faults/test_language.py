@@ -259,7 +259,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("Produce -> error NONE", "NONE is no error"),
         ("Produce -> error 9999", "the error '9999' is not known"),
         ("Produce -> delay", "delay needs a delay"),
-        ("Produce -> delay soon", "'soon' is not a time"),
+        ("Produce -> delay soon", "'soon' is no duration"),
         ("Produce -> delay 8d", "a delay is between 0 and"),
         ("Produce -> delay 1s delay=1s", "delay is said twice"),
         ("Produce -> drop silent", "drop has no silent"),
