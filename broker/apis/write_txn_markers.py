@@ -6,8 +6,10 @@ KIP-98; v1 is flexible; v2 carries the transaction version, which decides how st
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from broker.api import api
+from broker.clock import Domain, Timer
 from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.partition import Partition
@@ -31,31 +33,50 @@ Results = dict[int, dict[TopicPartition, ErrorCode]]
 def write_txn_markers(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
-    answer: Deferred[WriteTxnMarkersResponse] = Deferred()
-    wanted = [
-        (marker, (topic.name, index))
-        for marker in request.markers
-        for topic in marker.topics
-        for index in topic.partition_indexes
-    ]
-    results: Results = {marker.producer_id: {} for marker in request.markers if marker.topics}
-    left = len(wanted)
+    return WriteTxnMarkers(request, context).run()
 
-    def note(marker: WritableTxnMarker, key: TopicPartition) -> Callable[[ErrorCode, int], None]:
-        def written(error: ErrorCode, offset: int) -> None:
-            nonlocal left
-            results[marker.producer_id][key] = error
-            left -= 1
-            if left == 0:
-                answer.resolve(_phrase(results))
 
-        return written
+class WriteTxnMarkers:
+    """One request under way: answered when every marker is committed or refused, or its time is over."""
 
-    if not wanted:
-        return _phrase(results)
-    for marker, key in wanted:
-        _write(marker, key, context, note(marker, key))
-    return answer.outcome()
+    def __init__(self, request: WriteTxnMarkersRequest, context: RequestContext) -> None:
+        self._context = context
+        self._wanted = [
+            (marker, (topic.name, index))
+            for marker in request.markers
+            for topic in marker.topics
+            for index in topic.partition_indexes
+        ]
+        self._results: Results = {marker.producer_id: {} for marker in request.markers if marker.topics}
+        self._waiting = set(range(len(self._wanted)))
+        self._answer: Deferred[WriteTxnMarkersResponse] = Deferred()
+        self._timer: Timer | None = None
+
+    def run(self) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+        if not self._wanted:
+            return _phrase(self._results)
+        for number, (marker, key) in enumerate(self._wanted):
+            _write(marker, key, self._context, partial(self._written, number))
+        if self._waiting:
+            clock, timeout_ms = self._context.node.clock, self._context.node.config.request_timeout_ms
+            self._timer = clock.call_later_ms(timeout_ms, self._time_is_up, Domain.REQUESTS)
+        return self._answer.outcome()
+
+    def _written(self, number: int, error: ErrorCode, offset: int) -> None:
+        if number not in self._waiting:
+            return  # its time was over before
+        marker, key = self._wanted[number]
+        self._results[marker.producer_id][key] = error
+        self._waiting.discard(number)
+        if not self._waiting:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._answer.resolve(_phrase(self._results))
+
+    def _time_is_up(self) -> None:
+        """What is not committed yet may be later; the coordinator sends it again."""
+        for number in sorted(self._waiting):
+            self._written(number, ErrorCode.request_timed_out, -1)
 
 
 def _write(

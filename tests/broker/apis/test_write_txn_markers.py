@@ -163,3 +163,26 @@ def test_a_marker_in_the_offsets_topic_settles_the_offsets(world, committed):
     offsets = world.node.groups.memory()[key[1]]
     assert offsets["pending"] == {}
     assert bool(offsets["committed"]) is committed
+
+
+async def test_what_is_not_committed_in_time_is_sent_again_by_whoever_asked(world):
+    partition = world.partition("t", 0)
+    advance = partition.advance_high_watermark
+    partition.advance_high_watermark = lambda: None
+    request = WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=1, topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0, 1, 1])]
+            )
+        ]
+    )
+    waiting = write_txn_markers(request, world.context(2))
+    world.clock.advance(world.config.request_timeout_ms - 1)
+    assert not waiting.done()
+    world.clock.advance(1)
+    [marker] = waiting.result().markers
+    found = {each.partition_index: each.error_code for each in marker.topics[0].partitions}
+    assert found == {0: ErrorCode.request_timed_out, 1: ErrorCode.none}
+    del partition.advance_high_watermark
+    advance()
+    assert world.clock.timers == []

@@ -16,6 +16,7 @@ from broker.api import APIS, discover
 from broker.clock import Domain, Unmoved
 from broker.context import RequestContext
 from broker.groups.coordinator import GroupCoordinator
+from broker.hooks import Hooks
 from broker.metadata.image import PartitionState, Topic
 from broker.partition import AppendResult, Partition
 from broker.topics import CONSUMER_OFFSETS
@@ -215,6 +216,7 @@ class World:
         self.node = SimpleNamespace(config=self.config, clock=self.clock, metadata=self.metadata)
         self.denied: set[tuple[str, str, str]] = set()
         self._uuids = count(1)
+        self.hooks = Hooks()
         self.restart()
 
     def restart(self) -> None:
@@ -225,6 +227,7 @@ class World:
             self.metadata,  # type: ignore[arg-type]
             self.replicas,  # type: ignore[arg-type]
             lambda: f"u{next(self._uuids)}",
+            hooks=self.hooks,
         )
         self.groups.start()
 

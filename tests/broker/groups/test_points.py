@@ -1,0 +1,159 @@
+"""Rules at the steps of the group coordinator, and the coordinator of a node that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from broker.groups.coordinator import GroupCoordinator
+from broker.metadata.image import PartitionState
+from broker.topics import CONSUMER_OFFSETS
+from protocol.errors import ErrorCode as E
+from tests.broker.groups.world import NODE_ID, World, settled, turn
+from tests.support.points import Gate
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+def lead(world: World, leader: int, epoch: int) -> None:
+    """Somebody leads the partition, in a new epoch."""
+    partition = world.partition
+    partition.leader_id, partition.leader_epoch = leader, epoch
+    state = PartitionState(0, (1, 2), (1, 2), leader, epoch, 1)
+    world.groups.on_leader_changed(world.metadata.topics[CONSUMER_OFFSETS], state)
+
+
+async def test_a_commit_that_is_held_is_nowhere_until_it_is_let_go(world: World) -> None:
+    world.hooks.points = gate = Gate("group.append")
+    committing = world.commit(5)
+    await turn()
+    [held] = gate.held
+    passage = held.passage
+    assert (passage.node_id, passage.topic, passage.partition) == (NODE_ID, CONSUMER_OFFSETS, 0)
+    assert passage.group_id == "g"
+    assert world.partition.log_end_offset == 0
+    assert world.fetch() == (-1, E.none)
+    gate.release()
+    assert await settled(committing) is E.none
+    assert world.fetch() == (5, E.none)
+
+
+async def test_a_commit_that_is_refused_failed(world: World) -> None:
+    world.hooks.points = gate = Gate("group.append")
+    committing = world.commit(5)
+    await turn()
+    gate.refuse(E.not_enough_replicas)
+    assert await settled(committing) is E.coordinator_not_available
+    assert world.fetch() == (-1, E.none)
+
+
+async def test_who_waits_at_a_rule_is_told_when_the_leadership_goes(world: World) -> None:
+    world.hooks.points = gate = Gate("group.append")
+    committing = world.commit(5)
+    await turn()
+    lead(world, 2, 1)
+    assert await settled(committing) is E.not_coordinator
+    lead(world, NODE_ID, 2)
+    gate.release()
+    assert world.fetch() == (-1, E.none), "it was not written for the next leadership either"
+
+
+async def test_a_rebalance_whose_record_is_held_goes_on_when_it_is_let_go(world: World) -> None:
+    joining = world.join(version=3)
+    world.clock.advance(0)
+    member = (await joining).member_id
+    world.hooks.points = gate = Gate("group.append")
+    syncing = world.sync(member, {member: b"all"})
+    await turn()
+    assert len(gate.held) == 1
+    gate.release()
+    assert (await syncing).error_code == E.none
+    assert world.heartbeat(member) is E.none
+
+
+async def test_a_deletion_that_is_held(world: World) -> None:
+    world.commit(5)
+    world.hooks.points = gate = Gate("group.append")
+    deleting = world.groups.delete("g")
+    assert isinstance(deleting, asyncio.Future)
+    assert world.fetch() == (5, E.none)
+    gate.release()
+    assert await deleting is E.none
+    assert world.fetch() == (-1, E.none)
+
+
+async def test_a_load_that_is_held_answers_14(world: World) -> None:
+    world.commit(5)
+    world.hooks.points = gate = Gate("coordinator.load")
+    lead(world, NODE_ID, 1)
+    assert world.commit(6) is E.coordinator_load_in_progress
+    assert world.groups.all_groups() is E.coordinator_load_in_progress
+    assert [held.passage.topic for held in gate.held] == [CONSUMER_OFFSETS]
+    gate.release()
+    assert world.fetch() == (5, E.none)
+
+
+async def test_a_load_that_is_let_go_after_the_next_one_does_nothing(world: World) -> None:
+    world.commit(5)
+    world.hooks.points = gate = Gate("coordinator.load")
+    lead(world, NODE_ID, 1)
+    world.hooks.points = None
+    lead(world, NODE_ID, 2)
+    shard = world.groups._shards[0]
+    gate.release()
+    assert world.groups._shards[0] is shard
+    assert world.fetch() == (5, E.none)
+
+
+async def test_a_load_that_is_refused(world: World) -> None:
+    world.hooks.points = gate = Gate("coordinator.load")
+    lead(world, NODE_ID, 1)
+    gate.refuse(E.kafka_storage_error)
+    assert world.commit(5) is E.not_coordinator
+
+
+async def test_a_new_leader_loads_before_anybody_asks(world: World) -> None:
+    world.commit(5)
+    lead(world, 2, 1)
+    assert world.groups.memory() == {}
+    lead(world, NODE_ID, 2)
+    assert list(world.groups.memory()) == [0]
+
+
+async def test_of_a_killed_node_nobody_hears_and_no_timer_is_left(world: World) -> None:
+    await world.member(group="h")
+    joining = world.join(version=3)
+    world.partition.hold = True
+    committing = world.commit(5, group="i")
+    await turn()
+    end_offset = world.partition.log_end_offset
+    world.groups.abandon()
+    assert world.clock.armed == []
+    world.partition.resign(E.not_leader_or_follower)
+    await turn()
+    assert not joining.done()
+    assert not committing.done()
+    lead(world, NODE_ID, 1)
+    assert world.commit(6) is E.not_coordinator
+    assert world.partition.log_end_offset == end_offset
+    for waiting in (joining, committing):
+        waiting.cancel()
+
+
+async def test_member_ids_come_from_the_chance_that_is_given(world: World) -> None:
+    def member_id() -> str:
+        groups = GroupCoordinator(
+            world.config,  # type: ignore[arg-type]
+            world.clock,
+            world.metadata,  # type: ignore[arg-type]
+            world.replicas,  # type: ignore[arg-type]
+            random=Random(7),
+        )
+        return str(groups._new_uuid())
+
+    assert member_id() == member_id()

@@ -1,0 +1,232 @@
+"""Rules at the steps of a transaction: held, let go, refused; and whose turn it is meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import ErrorCode
+from tests.support.peers import FakePeers
+from tests.support.points import Gate
+from tests.support.world import NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
+
+OK = ErrorCode.none
+CONCURRENT = ErrorCode.concurrent_transactions
+ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = 1, 2, 4
+
+
+@pytest.fixture
+def peers() -> FakePeers:
+    return FakePeers(NODE_ID)
+
+
+@pytest.fixture
+def world(tmp_path, peers):
+    world = World(tmp_path, peers=peers)
+    world.create("t", 5)
+    world.cluster.move("t", 4, OTHER_NODE_ID)
+    yield world
+    world.abandon()
+
+
+def begin(world: World, *indexes: int, transactional_id: str = "tx") -> tuple[int, int]:
+    producer_id, epoch = world.init(transactional_id)
+    world.add(transactional_id, producer_id, epoch, *(("t", index) for index in indexes))
+    return producer_id, epoch
+
+
+def state_of(world: World) -> int:
+    brief = world.briefs()[-1]
+    assert brief is not None
+    return brief[0]
+
+
+def ending(world: World, producer_id: int, epoch: int) -> list[ErrorCode]:
+    answers: list[ErrorCode] = []
+    world.node.transactions.end(
+        "tx",
+        producer_id,
+        epoch,
+        committed=True,
+        bumps_epoch=True,
+        done=lambda answer: answers.append(answer.error),
+    )
+    return answers
+
+
+def test_before_prepare(world):
+    producer_id, epoch = begin(world, 0)
+    world.hooks.points = gate = Gate("txn.prepare.append")
+    answers = ending(world, producer_id, epoch)
+    [held] = gate.held
+    passage = held.passage
+    home = world.node.transactions.partition_for("tx")
+    assert (passage.node_id, passage.topic, passage.partition) == (NODE_ID, TRANSACTION_STATE, home)
+    assert passage.transactional_id == "tx"
+    assert (answers, state_of(world), world.markers("t")) == ([], ONGOING, [])
+    assert world.ask_init().error_code == CONCURRENT
+    gate.release()
+    assert (answers, state_of(world), world.markers("t")) == ([OK], COMPLETE_COMMIT, [(1, True)])
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.not_enough_replicas, ErrorCode.coordinator_not_available),
+        (ErrorCode.not_enough_replicas_after_append, ErrorCode.coordinator_not_available),
+        (ErrorCode.not_leader_or_follower, ErrorCode.not_coordinator),
+        (ErrorCode.kafka_storage_error, ErrorCode.not_coordinator),
+    ],
+)
+def test_a_prepare_that_is_refused_is_a_failed_append(world, error, told):
+    producer_id, epoch = begin(world, 0)
+    world.hooks.points = gate = Gate("txn.prepare.append")
+    answers = ending(world, producer_id, epoch)
+    gate.refuse(error)
+    assert (answers, state_of(world)) == ([told], ONGOING)
+    gate.release()
+    assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
+
+
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["another leader", "another epoch"])
+def test_a_prepare_that_is_let_go_after_the_coordinator_has_moved_is_not_written(world, elsewhere):
+    producer_id, epoch = begin(world, 0)
+    world.hooks.points = gate = Gate("txn.prepare.append")
+    answers = ending(world, producer_id, epoch)
+    home = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, home, OTHER_NODE_ID if elsewhere else NODE_ID)
+    gate.release()
+    assert answers == [ErrorCode.not_coordinator]
+    assert state_of(world) == ONGOING
+
+
+def test_k_of_n_markers(world, peers):
+    """The producer is answered; some partitions know the verdict, the others do not."""
+    producer_id, epoch = begin(world, 0, 1, 2, 3, 4)
+    world.hooks.points = gate = Gate("txn.marker", lambda passage: passage.partition in (1, 2, 4))
+    assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
+    assert gate.passed == [], "the answer comes first"
+    world.clock.advance(0)
+    assert [world.markers("t", index) for index in range(4)] == [[(1, True)], [], [], [(1, True)]]
+    assert {(held.passage.transactional_id, held.passage.partition) for held in gate.held} == {
+        ("tx", 1),
+        ("tx", 2),
+        ("tx", 4),
+    }
+    assert world.ask_init().error_code == CONCURRENT
+    assert peers.sent == []
+    gate.release()
+    assert [world.markers("t", index) for index in (1, 2)] == [[(1, True)], [(1, True)]]
+    assert state_of(world) == PREPARE_COMMIT
+    [sent] = peers.take()
+    assert list(sent.request.markers[0].topics[0].partition_indexes) == [4]
+
+
+def test_a_marker_that_is_refused_is_tried_again(world):
+    producer_id, epoch = begin(world, 0)
+    world.hooks.points = gate = Gate("txn.marker")
+    world.end("tx", producer_id, epoch, committed=True)
+    for _ in range(3):
+        world.clock.advance(100)
+        assert len(gate.held) == 1
+        gate.refuse(ErrorCode.not_enough_replicas)
+    gate.is_open = True
+    world.clock.advance(100)
+    assert (world.markers("t"), state_of(world)) == ([(1, True)], COMPLETE_COMMIT)
+
+
+def test_a_marker_that_is_let_go_too_late_is_not_written(world):
+    """D4, on one node: the next owner of the id has finished meanwhile."""
+    producer_id, epoch = begin(world, 0)
+    world.hooks.points = gate = Gate("txn.marker")
+    world.end("tx", producer_id, epoch, committed=True)
+    world.clock.advance(0)
+    home = world.node.transactions.partition_for("tx")
+    world.hooks.points = None
+    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    assert (world.markers("t"), state_of(world)) == ([(1, True)], COMPLETE_COMMIT)
+    gate.release()
+    assert world.markers("t") == [(1, True)]
+
+
+def test_before_complete(world):
+    producer_id, epoch = begin(world, 0)
+    world.hooks.points = gate = Gate("txn.complete.append")
+    assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
+    assert (world.markers("t"), state_of(world)) == ([(1, True)], PREPARE_COMMIT)
+    assert world.add("tx", producer_id, 1, ("t", 1)) == {("t", 1): CONCURRENT}
+    gate.refuse(ErrorCode.not_enough_replicas)
+    world.clock.advance(100)
+    assert state_of(world) == PREPARE_COMMIT
+    gate.release()
+    assert state_of(world) == COMPLETE_COMMIT
+    assert world.add("tx", producer_id, 1, ("t", 1)) == {("t", 1): OK}
+
+
+def test_a_load_that_is_held(world):
+    producer_id, epoch = begin(world, 0)
+    world.hooks.points = gate = Gate("coordinator.load")
+    home = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    loading = ErrorCode.coordinator_load_in_progress
+    assert world.ask_init().error_code == loading
+    assert world.add("tx", producer_id, epoch, ("t", 1)) == {("t", 1): loading}
+    assert world.end("tx", producer_id, epoch, committed=True)[0] == loading
+    assert len(gate.held) == 1
+    gate.release()
+    assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
+
+
+def test_a_load_that_is_let_go_when_another_has_come_does_nothing(world):
+    begin(world, 0)
+    world.hooks.points = gate = Gate("coordinator.load")
+    home = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    world.hooks.points = None
+    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    before = world.memory()
+    gate.release()
+    assert world.memory() is before
+
+
+def test_a_load_that_is_refused(world):
+    begin(world, 0)
+    world.hooks.points = gate = Gate("coordinator.load")
+    home = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    gate.refuse(ErrorCode.kafka_storage_error)
+    assert world.ask_init().error_code == ErrorCode.not_coordinator
+    world.hooks.points = None
+    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    assert world.ask_init().error_code == CONCURRENT, (
+        "the next leadership reads again, and aborts what was open"
+    )
+
+
+def test_a_long_log_is_read_in_several_turns(world, monkeypatch):
+    from broker.transactions import home as homes
+
+    monkeypatch.setattr(homes, "LOAD_TURN_RECORDS", 4)
+    for _ in range(10):
+        world.init()
+    producer_id, epoch = begin(world, 0, 1)
+    index = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, index, NODE_ID)
+    assert world.ask_init().error_code == ErrorCode.coordinator_load_in_progress
+    world.clock.advance(0)
+    assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
+
+
+def test_nothing_that_waited_in_a_killed_node_happens_any_more(world, peers):
+    producer_id, epoch = begin(world, 0, 1, 4)
+    world.hooks.points = gate = Gate("txn.marker", lambda passage: passage.partition == 1)
+    world.end("tx", producer_id, epoch, committed=True)
+    world.clock.advance(0)
+    [sent] = peers.take()
+    world.node.transactions.abandon()
+    gate.release()
+    sent.answer(None)
+    world.clock.advance(60_000)
+    assert world.markers("t", 1) == []
+    assert peers.take() == []
+    assert state_of(world) == PREPARE_COMMIT
+    assert world.end("tx", producer_id, epoch, committed=True)[0] == ErrorCode.not_coordinator
