@@ -13,6 +13,7 @@ from broker.context import RequestContext
 from broker.fetch_sessions import Answers, Wanted
 from broker.node import Node
 from broker.partition import Partition
+from broker.replication.selection import RACK_AWARE, preferred_replica
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     AbortedTransaction,
@@ -24,6 +25,8 @@ from protocol.messages.fetch import (
 
 READ_COMMITTED: Final = 1
 STORAGE_ERROR_SINCE: Final = 6
+RACKS_SINCE: Final = 11
+"""From here on a consumer says where it is, may be sent to a follower, and may read there (KIP-392)."""
 TOPIC_IDS_SINCE: Final = 13
 LEADER_HINTS_SINCE: Final = 16
 NOT_A_LEADER_HERE: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
@@ -36,7 +39,7 @@ class Outcome(NamedTuple):
     answers: Answers
     bytes_read: int
     must_answer: bool
-    """An error or a divergence never waits for data."""
+    """An error, a divergence or a better replica never waits for data."""
 
 
 class FetchReading:
@@ -46,7 +49,9 @@ class FetchReading:
         "_bytes_max",
         "_context",
         "_interesting",
+        "_knows_racks",
         "_node",
+        "_rack",
         "_read_committed",
         "_replica_id",
         "min_bytes",
@@ -59,6 +64,8 @@ class FetchReading:
         self._node = context.node
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._replica_id = replica_id(request)
+        self._knows_racks = context.api_version >= RACKS_SINCE and self._replica_id < 0
+        self._rack = request.rack_id if self._knows_racks else ""
         self._bytes_max = min(request.max_bytes, context.node.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._bytes_max)
         self.readable: list[tuple[Wanted, Partition]] = []
@@ -94,7 +101,11 @@ class FetchReading:
             # KIP-74: until a partition gave data, a first batch comes whole, however big: everybody gets on.
             answer = self._read_one(wanted, bytes_left, whole_first_batch=bytes_read == 0)
             answers.append((wanted, answer))
-            if answer.error_code != ErrorCode.none or answer.diverging_epoch.epoch >= 0:
+            if (
+                answer.error_code != ErrorCode.none
+                or answer.diverging_epoch.epoch >= 0
+                or answer.preferred_read_replica >= 0
+            ):
                 must_answer = True
             # Our records are bytes; the type allows a list of chunks for others.
             size = len(answer.records or b"")
@@ -103,9 +114,12 @@ class FetchReading:
         return Outcome(answers, bytes_read, must_answer)
 
     def _read_one(self, wanted: Wanted, bytes_left: int, *, whole_first_batch: bool) -> PartitionData:
-        partition = self._leader(wanted)
+        partition = self._replica(wanted)
         if isinstance(partition, ErrorCode):
             return self._failed(wanted, partition)
+        preferred = self._preferred(partition, wanted.offset) if self._rack else None
+        if preferred is not None:
+            return _elsewhere(wanted, partition, preferred)
         error, diverging = partition.diverging(wanted.last_fetched_epoch, wanted.offset)
         if error is not ErrorCode.none:
             return self._failed(wanted, error)
@@ -139,9 +153,18 @@ class FetchReading:
             records=result.records,
         )
 
-    def _leader(self, wanted: Wanted) -> Partition | ErrorCode:
-        """The partition if it leads here and is the one that the reader means."""
-        partition = self._node.replicas.leader(wanted.topic or "", wanted.index)
+    def _preferred(self, partition: Partition, offset: int) -> int | None:
+        """A follower that is nearer to the consumer, if the broker is set to look for one and leads."""
+        if partition.leading is None or self._node.config.get("replica.selector.class") != RACK_AWARE:
+            return None
+        brokers = self._node.metadata.brokers
+        return preferred_replica(partition.leading, partition.leader_id, brokers, self._rack, offset)
+
+    def _replica(self, wanted: Wanted) -> Partition | ErrorCode:
+        """The partition if it may be read here and is the one that the reader means."""
+        replicas = self._node.replicas
+        find = replicas.hosted if self._knows_racks else replicas.leader
+        partition = find(wanted.topic or "", wanted.index)
         if isinstance(partition, ErrorCode):
             return partition
         if wanted.topic_id is not None and partition.topic_id != wanted.topic_id:
@@ -162,7 +185,7 @@ class FetchReading:
         """Is it time to read again? The cases of Kafka's DelayedFetch."""
         available = 0
         for wanted, partition in self.readable:
-            if self._leader(wanted) is not partition:
+            if self._replica(wanted) is not partition:
                 return True
             end = partition.last_stable_offset if self._read_committed else partition.high_watermark
             if wanted.offset > end:
@@ -216,6 +239,19 @@ def _diverged(wanted: Wanted, partition: Partition, diverging: tuple[int, int]) 
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log_start_offset,
         diverging_epoch=EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _elsewhere(wanted: Wanted, partition: Partition, preferred: int) -> PartitionData:
+    """No data: the consumer asks a replica that is nearer to it (KIP-392)."""
+    return PartitionData(
+        partition_index=wanted.index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        preferred_read_replica=preferred,
         aborted_transactions=None,
         records=b"",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -220,6 +221,8 @@ class Produce:
                 item.result = self._append_one(item, acks)
         if acks == ACKS_ALL:
             self._await_commit()
+        elif self._context.node.hooks.points is not None:
+            self._await_disk()
         else:
             self.finished(self.items)
 
@@ -233,6 +236,24 @@ class Produce:
         assert item.batch is not None
         guard = item.check.guard if item.check is not None else None
         return partition.append(item.batch, required_acks=acks, guard=guard)
+
+    def _await_disk(self) -> None:
+        """acks=1 while a rule stands at ``log.write``: answer when what was appended counts, however slow the disk is."""
+        appended = [item for item in self.items if item.result is not None and item.result.last_offset >= 0]
+        self._left = len(appended) + 1
+
+        def written(error: ErrorCode, item: Item | None = None) -> None:
+            if item is not None and error is not ErrorCode.none:
+                item.result = AppendResult(error)
+            self._left -= 1
+            if self._left == 0:
+                self.finished(self.items)
+
+        for item in appended:
+            assert item.partition is not None
+            assert item.result is not None
+            item.partition.on_written(item.result.last_offset + 1, partial(written, item=item))
+        written(ErrorCode.none)
 
     def _await_commit(self) -> None:
         """acks=all: answer when every appended batch (a repeated one too) is below the high watermark."""

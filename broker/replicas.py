@@ -76,10 +76,12 @@ class Replicas(MetadataListener):
         self._background: set[asyncio.Future[Any]] = set()
         self._timers: list[Timer] = []
         self._expiry: Timer | None = None
-        self._flushing = Flushing(directory, config, clock, self.in_background)
+        self._hooks = hooks or Hooks()
+        self._flushing = Flushing(
+            directory, config, clock, self.in_background, hooks=self._hooks, node_id=node_id
+        )
         self._upkeep = Everybody()
         self._upkeep.members.append(self._flushing)
-        self._hooks = hooks or Hooks()
         self._shortening = Shortening(self._truncate, self._start_anew)
         self._roles: Roles | None = None
         if peers is not None:
@@ -104,9 +106,9 @@ class Replicas(MetadataListener):
         return partition
 
     def hosted(self, topic: str, index: int) -> Partition | ErrorCode:
-        """The partition, if this node leads or follows it: what consumers may read from (KIP-392)."""
-        partition = self.get(topic, index)
-        if partition is None or partition.following is None:
+        """The partition, if this node has a replica of it, leader or not: what consumers may read from (KIP-392)."""
+        partition = self.get(topic, index) if self._roles is not None else None
+        if partition is None:
             return self.leader(topic, index)
         return ErrorCode.kafka_storage_error if partition.offline is not None else partition
 

@@ -265,7 +265,10 @@ class Shard:
         if len(batch) > self.partition.log.config.max_message_bytes:
             return ErrorCode.message_too_large, -1
         crash_point("group.append.before")
-        result = self.partition.append_internal(batch, guard=producer.guard, verified=producer.verified)
+        # As Kafka's, whoever is in sync: the commit then waits for the high watermark, or until its time is up.
+        result = self.partition.append_internal(
+            batch, guard=producer.guard, verified=producer.verified, required_acks=1
+        )
         if result.error is not ErrorCode.none:
             return result.error, -1
         crash_point("group.append.after")

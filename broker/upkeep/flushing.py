@@ -20,8 +20,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain, Periodic, Timer
+from broker.hooks import Hooks, Passage
 from broker.logging import get_logger
 from broker.upkeep.events import Upkeep
+from protocol.errors import ErrorCode
 from storage.checkpoints import OffsetCheckpoint, write_rows
 from storage.config import NEVER
 from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, LogDirectory, PartitionKey
@@ -63,12 +65,21 @@ class Flushing(Upkeep):
     """What is on the disk for good: of each partition the recovery point, and the files that tell it."""
 
     def __init__(
-        self, directory: LogDirectory, config: BrokerConfig, clock: Clock, in_background: InBackground
+        self,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        clock: Clock,
+        in_background: InBackground,
+        *,
+        hooks: Hooks | None = None,
+        node_id: int = -1,
     ) -> None:
         self._directory = directory
         self._config = config
         self._clock = clock
         self._in_background = in_background
+        self._hooks = hooks or Hooks()
+        self._node_id = node_id
         self._checkpoints = {
             name: OffsetCheckpoint(_read_checkpoint(directory, name))
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
@@ -88,6 +99,10 @@ class Flushing(Upkeep):
         self._timers: list[Timer] = []
         self._round_goes_on = False
         self._closed = False
+        self._writing = False
+        """Some of the checkpoint files are being written, in a thread."""
+        self._to_write: list[tuple[tuple[str, ...], Callable[[], None]]] = []
+        """What is to be written after that; asked for twice it is written once."""
 
     # -- what was on the disk at the start ----------------------------------------------------------------------
 
@@ -119,7 +134,7 @@ class Flushing(Upkeep):
         self._snapshots.pop(partition, None)
         self._snapshot_at.pop(partition, None)
         self._note(partition)
-        self._write((RECOVERY_POINTS, LOG_STARTS), lambda: None)
+        self._write((RECOVERY_POINTS, LOG_STARTS), _nothing)
         partition.tell_unflushed()
 
     def committed(self, partition: Partition) -> None:
@@ -179,7 +194,7 @@ class Flushing(Upkeep):
             return
         sync = self._prepare(partition, whole=whole)
         if sync is not None:
-            self._start([sync], lambda: None)
+            self._sync_all([sync], _nothing)
 
     def _prepare(self, partition: Partition, *, whole: bool) -> _Sync | None:
         """What a thread must sync so that the recovery point may move to the end, or to the active segment's base."""
@@ -212,6 +227,12 @@ class Flushing(Upkeep):
             if log.segments[log.segment_index(offset)].base_offset != offset:
                 remove(log.directory / file_name(offset, "snapshot"))
 
+    def _sync_all(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
+        if self._hooks.points is None:
+            self._start(syncs, then)
+        else:
+            self._start_past_hooks(syncs, then)
+
     def _start(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
         """Sync some partitions in a thread."""
 
@@ -228,6 +249,33 @@ class Flushing(Upkeep):
         for sync in syncs:
             self._running[sync.partition] = sync
         self._in_background(partial(_run_all, syncs)).add_done_callback(done)
+
+    def _start_past_hooks(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
+        """The same, while somebody may stand at ``log.fsync``: who is held there holds up nobody else."""
+        passed: list[_Sync] = []
+        at_once = True
+        for sync in syncs:
+            partition = sync.partition
+            self._running[partition] = sync
+
+            def go_on(sync: _Sync = sync) -> None:
+                if at_once:
+                    passed.append(sync)
+                else:
+                    self._start([sync], _nothing)
+
+            def refuse(error: ErrorCode, sync: _Sync = sync) -> None:
+                reason = f"fsync refused with {error.name.upper()}"
+                sync.error = StorageError(sync.partition.log.directory, reason)
+                self._finish(sync)
+
+            passage = Passage("log.fsync", self._node_id, partition.topic, partition.index)
+            self._hooks.at_point(passage, go_on, refuse)
+        at_once = False
+        if passed:
+            self._start(passed, then)
+        else:
+            then()
 
     def _finish(self, sync: _Sync) -> None:
         partition = sync.partition
@@ -270,7 +318,7 @@ class Flushing(Upkeep):
             ]
             return
         self._timers = [
-            Periodic(self._clock, interval_ms, partial(self._write, names, lambda: None), Domain.RETENTION)
+            Periodic(self._clock, interval_ms, partial(self._write, names, _nothing), Domain.RETENTION)
             for interval_ms, names in (
                 (config.log_flush_offset_checkpoint_interval_ms, (RECOVERY_POINTS, HIGH_WATERMARKS)),
                 (config.log_flush_start_offset_checkpoint_interval_ms, (LOG_STARTS,)),
@@ -305,7 +353,7 @@ class Flushing(Upkeep):
             if sync is not None:
                 syncs.append(sync)
         if syncs:
-            self._start(syncs, self._go_on)
+            self._sync_all(syncs, self._go_on)
         else:
             self._write(tuple(self._checkpoints), self._end_round)
 
@@ -334,7 +382,12 @@ class Flushing(Upkeep):
             self._checkpoints[LOG_STARTS].drop(key)
 
     def _write(self, names: Iterable[str], then: Callable[[], None]) -> None:
-        """Write the files that are not up to date, in a thread."""
+        """Write the files that are not up to date, in a thread; one of these at a time."""
+        names = tuple(names)
+        if self._writing:
+            if (names, then) not in self._to_write:
+                self._to_write.append((names, then))
+            return
         if HIGH_WATERMARKS in names:
             self._note_committed()
         changed = {name: self._checkpoints[name] for name in names if self._checkpoints[name].changed}
@@ -348,8 +401,12 @@ class Flushing(Upkeep):
                 for checkpoint in changed.values():
                     checkpoint.changed = True
                 log_events.error("checkpoints could not be written", reason=str(error))
+            self._writing = False
             then()
+            while self._to_write and not self._writing:
+                self._write(*self._to_write.pop(0))
 
+        self._writing = True
         rows = {name: checkpoint.rows() for name, checkpoint in changed.items()}
         self._in_background(partial(self._write_files, rows)).add_done_callback(done)
 
@@ -389,6 +446,10 @@ def _read_checkpoint(directory: LogDirectory, name: str) -> Mapping[PartitionKey
     except StorageError as error:
         log_events.warning("checkpoint not usable, taken for empty", file=error.path, reason=str(error))
         return {}
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""
 
 
 def _run_all(syncs: list[_Sync]) -> None:

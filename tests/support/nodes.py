@@ -66,6 +66,9 @@ class Controller:
     def topic(self, name: str) -> Topic | None:
         return self.image.topics.get(name)
 
+    def topic_by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
+        return self.image.topics_by_id.get(topic_id) if topic_id is not None else None
+
     def subscribe(self, listener: MetadataListener) -> None:
         self.listeners.append(listener)
 

@@ -95,7 +95,7 @@ class World:
                 topic_by_id=self._topic_by_id,
                 image=SimpleNamespace(brokers=self.brokers),
             ),
-            replicas=SimpleNamespace(leader=self._leader),
+            replicas=SimpleNamespace(leader=self._leader, hosted=self._leader),
             fetch_sessions=FetchSessions(1000, lambda: next(ids)),
         )
 
