@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -55,7 +55,7 @@ def _decoded(exchange: Exchange, frame: bytes, names: Names, *, values: bool, is
             message = client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
     except (MalformedRequest, UnknownVersion) as error:
         return {"undecodable": str(error), "frame": b64encode(frame).decode()}
-    return _Teller(names, values=values).message(message)
+    return _Teller(names, values=values).message(message, message.__wire__)
 
 
 class _Teller:
@@ -63,9 +63,10 @@ class _Teller:
         self._names = names
         self._values = values
 
-    def message(self, message: Any) -> Decoded:
+    def message(self, message: Any, wire: Sequence[WireField]) -> Decoded:
+        """``wire`` is not asked of the message: a tagged struct that was not sent has its default, of no version."""
         told: Decoded = {}
-        for field in message.__wire__:
+        for field in wire:
             value = getattr(message, field.name)
             told[field.name] = self._field(field, value)
             if field.name.endswith("error_code"):
@@ -84,7 +85,7 @@ class _Teller:
     def _one(self, field: WireField, value: Any) -> Any:
         match field.kind:
             case "struct":
-                return None if value is None else self.message(value)
+                return None if value is None else self.message(value, field.nested.__wire__)
             case "records":
                 return self._batches(value)
             case "bytes":

@@ -44,7 +44,12 @@ def text_line(exchange: Exchange, names: Names = no_names) -> str:
         words.append(f"(handled {exchange.handled_alone} more)")
     if exchange.took_us is not None:
         words.append(f"{exchange.took_us / 1000:.1f} ms")
-    return " ".join(filter(None, words))
+    return printable(" ".join(filter(None, words)))
+
+
+def printable(text: str) -> str:
+    """Names come from strangers: no line feed and no escape sequence of theirs reaches a terminal."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def time_of_day(time_ms: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.trace.exchange import Exchange, Names, no_names
 from broker.trace.json_form import to_json
-from broker.trace.lines import text_line, time_of_day
+from broker.trace.lines import printable, text_line, time_of_day
 from broker.trace.timeline import Assembled, Life
 from broker.trace.written import BatchWritten, Event, MarkerWritten, StateRecord, TopicPartition
 from broker.transactions.state import State
@@ -66,7 +66,10 @@ class Timeline:
             "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
             for row in rows
         ]
-        return "\n".join(line.rstrip() for line in [*self._summary(), "", *lines, *self._gaps()]) + "\n"
+        return (
+            "\n".join(printable(line).rstrip() for line in [*self._summary(), "", *lines, *self._gaps()])
+            + "\n"
+        )
 
     def _summary(self) -> Iterator[str]:
         yield f"transactional id {self.assembled.transactional_id}"
