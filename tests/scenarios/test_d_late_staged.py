@@ -1,0 +1,114 @@
+"""D4 and D5 once more, with real clients: the network between them, and between the nodes, is staged."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.by_hand import ask
+from tests.support.clients import CLIENTS, ConfluentProducer, Refused, eventually, values
+from tests.support.in_process import InProcess
+from tests.support.readers import reader
+
+SPEAKS_OLD, SPEAKS_NEW = "confluent", "java"
+"""The second one only where the level is 2."""
+
+
+def address(broker: InProcess) -> tuple[str, int]:
+    host, port = broker.bootstrap.split(":")
+    return host, int(port)
+
+
+def coordinated_elsewhere(broker: InProcess, topic: str) -> str:
+    """A transactional id whose coordinator does not lead this topic, so that its markers travel."""
+    where = address(broker)
+    topics = {"topics": [{"name": topic}]}
+    leader = ask(*where, "metadata", 9, topics)["topics"][0]["partitions"][0]["leader_id"]
+
+    def coordinator(name: str) -> int:
+        answer = ask(*where, "find_coordinator", 3, {"key": name, "key_type": 1})
+        return -1 if answer["error_code"] else int(answer["node_id"])
+
+    eventually(lambda: coordinator("any") > 0, "the transaction log")
+    return next(name for name in map("orders-{}".format, range(100)) if coordinator(name) != leader)
+
+
+@pytest.mark.parametrize(
+    ("level", "client", "anomaly"),
+    [
+        ("0", SPEAKS_OLD, True),
+        ("1", SPEAKS_OLD, True),
+        # The level of the broker does not help who speaks the old protocol.
+        ("2", SPEAKS_OLD, True),
+        pytest.param("2", SPEAKS_NEW, False, marks=pytest.mark.java),
+    ],
+)
+def test_a_marker_that_lingers_between_two_nodes(level: str, client: str, anomaly: bool, tmp_path: Path):
+    """D4: the coordinator takes it for lost and sends another; it arrives in the middle of the next transaction."""
+    level_of = ("--feature", f"transaction.version={level}")
+    nodes = ("--nodes", "3", "--topic", "orders:1")
+    with InProcess(tmp_path, *nodes, *level_of) as broker, ExitStack() as leaving:
+        producer = CLIENTS[client](broker.bootstrap, transactional_id=coordinated_elsewhere(broker, "orders"))
+        leaving.callback(producer.close)
+        producer.init()
+        lingering = broker.stage("WriteTxnMarkers topic=orders nth=1 -> detach")
+        producer.begin()
+        producer.send("orders", ["first"])
+        producer.commit()
+        broker.reached(lingering)
+        with reader("confluent", broker.bootstrap, "orders") as reading:
+            assert reading.read(1) == ["first"]
+
+            producer.begin()
+            producer.send("orders", ["half of the second"])
+            assert broker.release(lingering) == 1
+            seen = reading.read(1, within_s=5 if anomaly else 0.5)
+            assert seen == (["half of the second"] if anomaly else [])
+            producer.abort()
+            ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
+            assert reading.read(1) == ["behind it"]
+
+
+GIVES_UP_SOON = {
+    SPEAKS_OLD: {"delivery.timeout.ms": 1_000},
+    SPEAKS_NEW: {"delivery.timeout.ms": 1_500, "request.timeout.ms": 1_000},
+}
+
+
+@pytest.mark.parametrize(
+    ("level", "client", "verified", "hangs"),
+    [
+        ("0", SPEAKS_OLD, False, True),
+        ("1", SPEAKS_OLD, False, True),
+        ("2", SPEAKS_OLD, False, True),
+        ("1", SPEAKS_OLD, True, False),
+        pytest.param("1", SPEAKS_NEW, False, True, marks=pytest.mark.java),
+        pytest.param("2", SPEAKS_NEW, False, False, marks=pytest.mark.java),
+    ],
+)
+def test_a_batch_that_lingers_until_its_producer_has_given_it_up(
+    level: str, client: str, verified: bool, hangs: bool, tmp_path: Path
+):
+    """D5: its time is over, the producer aborts, and then it arrives. If nobody is asked, it hangs; level 2 refuses it."""
+    arguments = ("--topic", "orders:1", "--feature", f"transaction.version={level}")
+    settings = {"transaction.partition.verification.enable": str(verified).lower()}
+    with InProcess(tmp_path, *arguments, settings=settings) as broker, ExitStack() as leaving:
+        producer = CLIENTS[client](broker.bootstrap, transactional_id="orders", more=GIVES_UP_SOON[client])
+        leaving.callback(producer.close)
+        producer.init()
+        producer.begin()
+        producer.send("orders", ["in time"])
+        lingering = broker.stage("Produce transactional_id=orders -> detach")
+        with pytest.raises(Refused):
+            producer.send("orders", ["too late"])
+        producer.abort()
+        assert broker.release(lingering, 1) == 1
+
+        ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
+        with reader("confluent", broker.bootstrap, "orders") as reading:
+            seen = reading.read(1, within_s=0.5 if hangs else 5)
+        assert seen == ([] if hangs else ["behind it"])
+        everything = ["in time", "too late", "behind it"] if hangs else ["in time", "behind it"]
+        assert values(broker.bootstrap, "orders", "read_uncommitted") == everything
