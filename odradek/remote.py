@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -81,7 +81,7 @@ class Faults:
     """The rules of a broker. docs/faults.md has their language."""
 
     def __init__(self, client: ControlClient) -> None:
-        self._client = client
+        self.client = client
 
     def add(self, on: str | None = None, **words: Any) -> Rule:
         """Add a rule, in words or as its text::
@@ -94,18 +94,18 @@ class Faults:
             form: dict[str, Any] = {"rule": on or ""}
         else:
             form = _rule(on, words)
-        return Rule(self._client, self._client.post("/v1/faults", form))
+        return Rule(self.client, self.client.post("/v1/faults", form))
 
     def list(self) -> list[Rule]:
         """In the order in which they were added."""
-        return [Rule(self._client, each) for each in self._client.get("/v1/faults")["faults"]]
+        return [Rule(self.client, each) for each in self.client.get("/v1/faults")["faults"]]
 
     def get(self, fault_id: int) -> Rule:
-        return Rule(self._client, self._client.get(f"/v1/faults/{in_path(fault_id)}"))
+        return Rule(self.client, self.client.get(f"/v1/faults/{in_path(fault_id)}"))
 
     def clear(self) -> int:
         """Remove all rules; how many there were. What they hold goes on."""
-        return int(self._client.delete("/v1/faults")["cleared"])
+        return int(self.client.delete("/v1/faults")["cleared"])
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.list())
@@ -133,7 +133,7 @@ class Rule:
     """
 
     def __init__(self, client: ControlClient, view: Mapping[str, Any]) -> None:
-        self._client = client
+        self.client = client
         self._last = dict(view)
         self.id: int = view["id"]
         self.text: str = view["text"]
@@ -169,7 +169,7 @@ class Rule:
         while True:
             slice_ms = min(left_ms, _WAIT_SLICE_MS)
             query = {"hits": hits, "timeout_ms": slice_ms}
-            found = self._client.get(f"/v1/faults/{self.id}/wait", query)
+            found = self.client.get(f"/v1/faults/{self.id}/wait", query)
             self._last = found["fault"]
             left_ms -= slice_ms
             if found["reached"]:
@@ -183,17 +183,17 @@ class Rule:
     def release(self, count: int | None = None) -> int:
         """Let what it holds go on, the oldest first; how many did."""
         body = {} if count is None else {"count": count}
-        return int(self._client.post(f"/v1/faults/{self.id}/release", body)["released"])
+        return int(self.client.post(f"/v1/faults/{self.id}/release", body)["released"])
 
     def remove(self) -> None:
         """Remove it; what it holds goes on. Twice is once."""
         try:
-            self._last = self._client.delete(f"/v1/faults/{self.id}")
+            self._last = self.client.delete(f"/v1/faults/{self.id}")
         except NotFound:
             return
 
     def _now(self) -> Mapping[str, Any]:
-        self._last = self._client.get(f"/v1/faults/{self.id}")
+        self._last = self.client.get(f"/v1/faults/{self.id}")
         return self._last
 
     def __enter__(self) -> Rule:
@@ -216,7 +216,7 @@ class Clock:
     """The broker's time. docs/time.md says what its domains are."""
 
     def __init__(self, client: ControlClient) -> None:
-        self._client = client
+        self.client = client
 
     def advance(self, by: str | int | timedelta, only: str | Iterable[str] = ()) -> None:
         """Move time on: ``"7d"``, ``"1h30m"``, milliseconds, or a timedelta.
@@ -225,7 +225,7 @@ class Clock:
         """
         body: dict[str, Any] = {"by": by} if isinstance(by, str) else {"by_ms": _milliseconds(by)}
         domains = [only] if isinstance(only, str) else list(only)
-        self._client.post("/v1/clock/advance", {**body, "only": domains})
+        self.client.post("/v1/clock/advance", {**body, "only": domains})
 
     @property
     def now_ms(self) -> int:
@@ -243,7 +243,7 @@ class Clock:
 
     def show(self) -> dict[str, Any]:
         """All of it, as the control port has it."""
-        return dict(self._client.get("/v1/clock"))
+        return dict(self.client.get("/v1/clock"))
 
 
 def _milliseconds(by: int | timedelta) -> int:
@@ -260,27 +260,27 @@ class Trace:
     """
 
     def __init__(self, client: ControlClient) -> None:
-        self._client = client
+        self.client = client
         self._was_running: list[bool] = []
 
     def start(self) -> None:
-        self._client.post("/v1/trace/start")
+        self.client.post("/v1/trace/start")
 
     def stop(self) -> None:
-        self._client.post("/v1/trace/stop")
+        self.client.post("/v1/trace/stop")
 
     @property
     def status(self) -> dict[str, Any]:
-        return dict(self._client.get("/v1/trace", {"limit": 1, "bodies": False})["status"])
+        return dict(self.client.get("/v1/trace", {"limit": 1, "bodies": False})["status"])
 
     def entries(self, **filters: object) -> list[dict[str, Any]]:
         """In the order of arrival; also ``since`` (a number), ``limit``, ``bodies`` and ``values``."""
-        return list(self._client.get("/v1/trace", filters)["exchanges"])
+        return list(self.client.get("/v1/trace", filters)["exchanges"])
 
     def pcap(self, path: str | Path, **filters: object) -> None:
         """Write a capture file for Wireshark and tshark."""
         with Path(path).open("wb") as target:
-            self._client.download("/v1/trace.pcap", filters, target)
+            self.client.download("/v1/trace.pcap", filters, target)
 
     @contextmanager
     def follow(self, **filters: object) -> Iterator[Iterator[dict[str, Any]]]:
@@ -290,7 +290,7 @@ class Trace:
             for exchange in exchanges:
                 ...
         """
-        with self._client.lines("/v1/trace/follow", filters) as lines:
+        with self.client.lines("/v1/trace/follow", filters) as lines:
             next(lines, None)  # the status: from here on nothing is missed
             yield lines
 
@@ -326,10 +326,10 @@ class Transactions:
     """Every transactional id that a coordinator knows."""
 
     def __init__(self, client: ControlClient) -> None:
-        self._client = client
+        self.client = client
 
     def list(self) -> list[Transaction]:
-        found = self._client.get("/v1/transactions")["transactions"]
+        found = self.client.get("/v1/transactions")["transactions"]
         return [Transaction(**{**each, "partitions": tuple(each["partitions"])}) for each in found]
 
     def __iter__(self) -> Iterator[Transaction]:
@@ -365,10 +365,10 @@ class Nodes(Mapping[int, "Node"]):
     """The nodes of the cluster by their ids; those that are stopped or killed too."""
 
     def __init__(self, client: ControlClient) -> None:
-        self._client = client
+        self.client = client
 
     def __getitem__(self, node_id: int) -> Node:
-        return Node(self._client, node_id)
+        return Node(self.client, node_id)
 
     def __iter__(self) -> Iterator[int]:
         return iter([each["node_id"] for each in self.show()])
@@ -378,14 +378,14 @@ class Nodes(Mapping[int, "Node"]):
 
     def show(self) -> list[dict[str, Any]]:
         """All of them, as the control port has them."""
-        return list(self._client.get("/v1/cluster")["nodes"])
+        return list(self.client.get("/v1/cluster")["nodes"])
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node of the cluster."""
 
-    _client: ControlClient
+    client: ControlClient = field(repr=False)
     node_id: int
 
     @property
@@ -400,18 +400,18 @@ class Node:
 
     def kill(self) -> None:
         """Its connections are reset and its memory is gone, without one write; others take over."""
-        self._client.post(f"/v1/nodes/{self.node_id}/kill")
+        self.client.post(f"/v1/nodes/{self.node_id}/kill")
 
     def stop(self) -> None:
         """It hands over what it leads, and goes."""
-        self._client.post(f"/v1/nodes/{self.node_id}/stop")
+        self.client.post(f"/v1/nodes/{self.node_id}/stop")
 
     def start(self) -> None:
         """It recovers from its files, and follows whoever leads now."""
-        self._client.post(f"/v1/nodes/{self.node_id}/start")
+        self.client.post(f"/v1/nodes/{self.node_id}/start")
 
     def show(self) -> dict[str, Any]:
-        for each in self._client.get("/v1/cluster")["nodes"]:
+        for each in self.client.get("/v1/cluster")["nodes"]:
             if each["node_id"] == self.node_id:
                 return dict(each)
         raise NotFound(404, f"there is no node {self.node_id}")

@@ -1,0 +1,125 @@
+"""Fixtures for tests against a broker of their own. pytest finds them once Odradek is installed.
+
+    def test_the_lost_answer(odradek_broker, odradek_faults):
+        rule = odradek_faults.add("EndTxn", nth=2, do="lose-answer")
+        ...  # a client at odradek_broker.bootstrap_servers
+        assert rule.wait().hits == 1
+
+docs/control.md says more. Nothing is loaded, and no broker started, before a test asks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from odradek.broker import Broker
+    from odradek.remote import Clock, Faults, Rule
+
+SECTION: Final = "odradek rules"
+_rules_at_the_end = pytest.StashKey[str]()
+
+
+@pytest.fixture(scope="session")
+def odradek_options() -> dict[str, Any]:
+    """What the brokers of these fixtures are started with; a conftest.py overrides it.
+
+    It returns the arguments of ``odradek.Broker``: topics, settings, nodes, transaction_version.
+    """
+    return {}
+
+
+@pytest.fixture(scope="session")
+def odradek_broker(odradek_options: dict[str, Any]) -> Iterator[Broker]:
+    """One broker for all tests of the session: take names of topics and ids that no other test has."""
+    from odradek.broker import Broker
+
+    with Broker(**odradek_options) as broker:
+        yield broker
+
+
+@pytest.fixture
+def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> Iterator[Faults]:
+    """The rules of ``odradek_broker``. Those that a test adds go with it; if it fails, its report shows them."""
+    from odradek.remote import Faults
+
+    class FaultsOfThisTest(Faults):
+        def add(self, on: str | None = None, **words: Any) -> Rule:
+            rule = super().add(on, **words)
+            added.append(rule)
+            return rule
+
+    added: list[Rule] = []
+    yield FaultsOfThisTest(odradek_broker.faults.client)
+    if odradek_broker.process.is_running:
+        request.node.stash[_rules_at_the_end] = _listed(odradek_broker)
+        for rule in added:
+            rule.remove()
+
+
+@pytest.fixture
+def odradek_cluster(odradek_options: dict[str, Any]) -> Iterator[Callable[..., Broker]]:
+    """Start brokers for this test alone: ``odradek_cluster(nodes=3, topics=["orders:4"])``."""
+    from odradek.broker import Broker
+
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> Broker:
+            return stack.enter_context(Broker(**{**odradek_options, **options}))
+
+        yield start
+
+
+@pytest.fixture
+def odradek_clock(odradek_cluster: Callable[..., Broker]) -> Clock:
+    """The time of a broker for this test alone, which is ``odradek_clock.broker``: time that was moved stays moved."""
+    from odradek.remote import Clock
+
+    class ClockOfABroker(Clock):
+        broker = odradek_cluster()
+
+    return ClockOfABroker(ClockOfABroker.broker.clock.client)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Whoever waits for what a rule holds fails by a time-out, which says nothing of the rule: the report does."""
+    report = yield
+    if report.failed and "odradek_faults" in getattr(item, "fixturenames", ()):
+        text = _rules_of(item)
+        if text:
+            report.sections.append((SECTION, text))
+    return report
+
+
+def _rules_of(item: pytest.Item) -> str:
+    """As they are now, or as they were when the test was over."""
+    if _rules_at_the_end in item.stash:
+        return item.stash[_rules_at_the_end]
+    broker = getattr(item, "funcargs", {}).get("odradek_broker")
+    return _listed(broker) if broker is not None else ""
+
+
+def _listed(broker: Broker) -> str:
+    from odradek.errors import OdradekError
+
+    try:
+        return "\n".join(_line(rule.as_dict()) for rule in broker.faults)
+    except OdradekError as error:
+        return str(error)
+
+
+def _line(rule: dict[str, Any]) -> str:
+    line = f"{rule['id']}: {rule['text']}: {rule['hits']} hits of {rule['matches']} matches"
+    held = [
+        f"\n    holds {each['at']} on node {each['node']}"
+        + (f", connection {each['connection']}" if each.get("connection") is not None else "")
+        for each in rule["held"]
+    ]
+    return line + "".join(held)
