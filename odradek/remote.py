@@ -310,14 +310,15 @@ class Transaction:
 
     transactional_id: str
     state: str
-    """EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, …"""
+    """Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, …"""
     producer_id: int
     producer_epoch: int
     coordinator: int
     """The node that coordinates it."""
     timeout_ms: int
-    start_ms: int
-    last_update_ms: int
+    start_ms: int | None
+    """None where no transaction is open."""
+    last_update_ms: int | None
     partitions: tuple[str, ...]
     """topic-partition"""
 

@@ -20,15 +20,15 @@ ID_CHARACTERS_MAX: Final = 2**15 - 1
 class TransactionView(View):
     transactional_id: str
     state: str
-    """As it is stored: EMPTY, ONGOING, PREPARE_COMMIT, …"""
+    """As Kafka's tools call it: Empty, Ongoing, PrepareCommit, …"""
     producer_id: int
     producer_epoch: int
     coordinator: int
     """The node that coordinates it."""
     timeout_ms: int
-    start_ms: int
-    """-1 where no transaction is open."""
-    last_update_ms: int
+    start_ms: int | None
+    """Null where no transaction is open."""
+    last_update_ms: int | None
     partitions: list[str]
     """Those that have joined: topic-partition."""
 
@@ -52,7 +52,7 @@ class OneTransaction(Given):
 
 _EXAMPLE: Final = {
     "transactional_id": "payments",
-    "state": "ONGOING",
+    "state": "Ongoing",
     "producer_id": 1000,
     "producer_epoch": 4,
     "coordinator": 1,

@@ -8,9 +8,11 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import aiokafka
 import pytest
+from yarl import URL
 
 from broker.control.routes import faults, trace
 from broker.faults import ACTIONS, Action, Match, When, parse_rule, rule_to_json
@@ -223,3 +225,33 @@ async def test_the_trace_is_a_capture_file(caller: Caller) -> None:
         data = await answer.read()
     assert data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1")
     assert b"payments" in data
+
+
+# -- transactions
+
+
+async def test_transactions_are_listed(caller: Caller) -> None:
+    async with producing(caller, "payments") as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("orders", b"value", partition=2)
+        (listed,) = (await caller.get("/v1/transactions"))["transactions"]
+        assert (listed["transactional_id"], listed["state"]) == ("payments", "Ongoing")
+        assert (listed["partitions"], listed["coordinator"]) == (["orders-2"], 1)
+        await producer.abort_transaction()
+
+
+@pytest.mark.parametrize("transactional_id", ["payments", "pay/ments %2F?#é"])
+async def test_a_transaction_has_a_timeline_whatever_its_name(caller: Caller, transactional_id: str) -> None:
+    async with producing(caller, transactional_id) as producer:
+        await transaction(producer)
+    path = f"{caller.url}/v1/transactions/{quote(transactional_id, safe='')}/timeline"
+    async with caller.session.get(URL(path, encoded=True)) as answer:
+        shown = await answer.json()
+        assert answer.status == 200, shown
+    assert shown["timeline"]["transactional_id"] == transactional_id
+    assert shown["text"]
+
+
+async def test_a_transaction_that_nobody_knows_has_none(caller: Caller) -> None:
+    status, answer = await caller("GET", "/v1/transactions/nobody/timeline")
+    assert (status, list(answer)) == (404, ["error"])
