@@ -125,8 +125,17 @@ def _twice(chance: Random, at: int, end: int) -> list[Step]:
 
 
 def _late(chance: Random, at: int, end: int) -> list[Step]:
-    api = chance.choice(["Produce", "EndTxn", "WriteTxnMarkers"])
-    return _ruled(f"{api} nth={chance.randint(1, 4)} -> detach", at, end)
+    """Sent again meanwhile, and then delivered all the same.
+
+    Only a Produce: it has sequence numbers. In the protocol of transactions that librdkafka and aiokafka speak (before
+    KIP-890's second part) a late EndTxn or marker counts for the transaction that is open then, on Kafka too (D4).
+    """
+    return _ruled(f"Produce nth={chance.randint(1, 4)} -> detach", at, end)
+
+
+def _stands_still(chance: Random, at: int, end: int) -> list[Step]:
+    api = chance.choice(["EndTxn", "TxnOffsetCommit", "WriteTxnMarkers", "SyncGroup", "OffsetFetch"])
+    return _ruled(f"{api} nth={chance.randint(1, 4)} -> hold", at, end)
 
 
 def _refused(chance: Random, at: int, end: int) -> list[Step]:
@@ -190,6 +199,7 @@ TROUBLES: tuple[tuple[Trouble, int], ...] = (
     (_lost_request, 2),
     (_twice, 2),
     (_late, 2),
+    (_stands_still, 2),
     (_refused, 2),
     (_slow, 1),
     (_node_lost, 4),

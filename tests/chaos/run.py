@@ -1,0 +1,152 @@
+"""One run: a broker of three nodes, clients at work on it, a plan of what goes wrong, and the verdict.
+
+A run that was not right leaves its directory behind (with ``ODRADEK_CHAOS_KEEP=1`` every run does): the plan, to be carried out again (``ODRADEK_CHAOS_PLAN``), what
+clients did and saw, the trace of the last requests, the broker's log, and the data of every node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from odradek import Broker
+from tests.chaos import aiokafka_actors, confluent_actors, end
+from tests.chaos.actors import ACKNOWLEDGED, JOBS, PARTITIONS, SINK, TRANSFERS, Stage
+from tests.chaos.checks import complaints
+from tests.chaos.director import Director
+from tests.chaos.history import History, to_json
+from tests.chaos.plan import Plan
+
+NODES = 3
+SETTINGS = {
+    "default.replication.factor": NODES,
+    "min.insync.replicas": 2,
+    "replica.lag.time.max.ms": 1_500,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+}
+FINISH_S = 30.0
+"""So long clients may take to end what they have begun, when nothing goes wrong any more."""
+GIVE_UP_S = 25.0
+
+
+class ChaosFailed(AssertionError):
+    """What was not right, and where everything about it is kept."""
+
+
+class Company:
+    """The actors, each in a thread of its own. What one of them dies of is a complaint."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._threads: list[threading.Thread] = []
+        self.deaths: list[str] = []
+
+    def play(self) -> None:
+        stage = self._stage
+        parts: dict[str, Callable[[], object]] = {
+            "aiokafka": lambda: asyncio.run(aiokafka_actors.perform(stage)),
+            "source": partial(confluent_actors.source, stage, "source"),
+            "transfers": partial(confluent_actors.transfers, stage, "transfers"),
+            "acknowledged": partial(confluent_actors.acknowledged, stage, "acknowledged"),
+            "worker-1": partial(confluent_actors.worker, stage, "worker-1"),
+            "worker-2": partial(confluent_actors.worker, stage, "worker-2"),
+            "committed": partial(
+                confluent_actors.reader, stage, "committed", [TRANSFERS, SINK], committed_only=True
+            ),
+            "everything": partial(
+                confluent_actors.reader, stage, "everything", [TRANSFERS, ACKNOWLEDGED], committed_only=False
+            ),
+        }
+        for who, part in parts.items():
+            thread = threading.Thread(target=self._live, args=(who, part), name=who, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _live(self, who: str, part: Callable[[], object]) -> None:
+        try:
+            part()
+        except Exception:
+            self.deaths.append(f"{who} died:\n{traceback.format_exc()}")
+
+    def finish(self) -> list[str]:
+        """Ask all to come to their end; what has been wrong with them."""
+        self._stage.ending.set()
+        self._join(FINISH_S)
+        busy = [thread.name for thread in self._threads if thread.is_alive()]
+        late = [f"still busy {FINISH_S} s after the last fault: {', '.join(busy)}"] if busy else []
+        self._stage.given_up.set()
+        self._join(GIVE_UP_S)
+        return [*self.deaths, *late]
+
+    def _join(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def run(plan: Plan, seconds: float, directory: Path) -> str:
+    """Carry a plan out in at most so many seconds; a line about what went on. ``ChaosFailed`` if it was not right."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    (directory / "plan.json").write_text(plan.to_json())
+    history = History()
+    found: list[str] = []
+    said = ""
+    try:
+        said = _play(plan, seconds, directory, history, found)
+    except Exception:
+        found.append(traceback.format_exc())
+    if not found:
+        found += end.different_replicas(directory / "data", NODES)
+    if found:
+        (directory / "complaints.txt").write_text("\n".join(found))
+        raise ChaosFailed("\n".join([*found[:20], "", str(plan), "", f"All of it is kept in {directory}"]))
+    if not os.environ.get("ODRADEK_CHAOS_KEEP"):
+        shutil.rmtree(directory)
+    return said
+
+
+def _play(plan: Plan, seconds: float, directory: Path, history: History, found: list[str]) -> str:
+    broker = Broker(NODES, PARTITIONS, SETTINGS, data_dir=directory / "data")
+    at_the_end = None
+    try:
+        with broker:
+            broker.trace.start()
+            stage = Stage(broker.bootstrap_servers, history, plan.seed)
+            company, director = Company(stage), Director(broker, plan, stage)
+            company.play()
+            director.direct(seconds)
+            requests = director.requests()
+            director.end()
+            found += company.finish()
+            found += end.settled(broker.bootstrap_servers)
+            if not found:
+                at_the_end = end.look(broker.bootstrap_servers)
+                found += complaints(history, at_the_end, JOBS)
+            if found:
+                _keep_trace(broker, directory / "trace.jsonl")
+    finally:
+        (directory / "history.json").write_text(to_json(history, at_the_end))
+        (directory / "broker.log").write_text("\n".join(broker.log))
+    return _said(history, director, requests)
+
+
+def _keep_trace(broker: Broker, path: Path) -> None:
+    with path.open("w") as file:
+        for exchange in broker.trace.entries():
+            file.write(json.dumps(exchange) + "\n")
+
+
+def _said(history: History, director: Director, requests: int) -> str:
+    outcomes = [each.outcome.value for each in history.transactions]
+    counted = ", ".join(f"{outcomes.count(name)} {name}" for name in sorted(set(outcomes)))
+    return f"{requests} requests, {director.done} steps; transactions: {counted}; {len(history.sends)} sends"
