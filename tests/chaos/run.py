@@ -1,7 +1,8 @@
 """One run: a broker of three nodes, clients at work on it, a plan of what goes wrong, and the verdict.
 
-A run that was not right leaves its directory behind (with ``ODRADEK_CHAOS_KEEP=1`` every run does): the plan, to be carried out again (``ODRADEK_CHAOS_PLAN``), what
-clients did and saw, the trace of the last requests, the broker's log, and the data of every node.
+A run that was not right leaves its directory behind (with ``ODRADEK_CHAOS_KEEP=1`` every run does): the plan, to be
+carried out again (``ODRADEK_CHAOS_PLAN``), what clients did and saw, the trace of the last requests, the broker's log,
+and the data of every node.
 """
 
 from __future__ import annotations
