@@ -91,16 +91,19 @@ class MarkerWriter:
 
     def _begin(self, completions: Sequence[Completion]) -> None:
         for completion in completions:
+            if not completion.is_wanted:
+                continue
             if completion.remaining:
                 self._try(completion, completion.remaining)
-            elif completion.is_wanted:
+            else:
                 self._done(completion)
 
     def _try(self, completion: Completion, keys: Collection[TopicPartition]) -> None:
         """Other nodes work while this one writes what it leads, so many partitions in one turn."""
         ordered = sorted(keys)
         for key in ordered:
-            if self._node_for(key) is not None:
+            # A rule at one marker may have killed the node.
+            if completion.is_wanted and self._node_for(key) is not None:
                 self._step(completion, key)
         self.flush()
         self._write_some(completion, [key for key in ordered if self._node_for(key) is None])

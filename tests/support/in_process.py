@@ -32,7 +32,8 @@ class InProcess:
 
     def __init__(self, path: Path, *arguments: str, settings: dict[str, Any] | None = None) -> None:
         assigned = [f"--set={name}={value}" for name, value in (settings or {}).items()]
-        self._settings = parse(["--port", "0", "--data-dir", str(path / "data"), *assigned, *arguments], {})
+        port = [] if "listeners" in (settings or {}) else ["--port", "0"]
+        self._settings = parse([*port, "--data-dir", str(path / "data"), *assigned, *arguments], {})
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="broker")
 
