@@ -236,10 +236,13 @@ def _bind_one(family: int, address: str, port: int) -> socket.socket:
             with contextlib.suppress(OSError):
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
         if port:
-            # A restart must get its port back while connections of the last run are in TIME_WAIT. Not with
-            # port 0: the system would hand the same one to two sockets that do not listen yet.
+            # A restart must get its port back while connections of the last run linger.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((address, port))
+        if not port:
+            # Only now: the system would hand the same port to two sockets that do not listen yet. All connections
+            # of this one inherit it, and a node that starts again asks for the port that it had.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except BaseException:
         bound.close()
         raise

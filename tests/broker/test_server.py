@@ -362,3 +362,20 @@ def test_a_stop_lets_answers_leave_and_waits_for_nobody(run: Run) -> None:
         return took
 
     assert cast(float, run(scenario)) < 2
+
+
+@pytest.mark.parametrize("port", [0, None], ids=["chosen by the system", "named"])
+def test_a_port_is_had_again_while_clients_of_the_last_run_have_not_hung_up(port: int | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        named = free.getsockname()[1]
+    server = Server(backlog=5)
+    (listener,) = server.bind([Endpoint("PLAINTEXT", "127.0.0.1", named if port is None else port)], [])
+    ((bound, _),) = server._sockets
+    bound.listen()
+    with socket.create_connection(("127.0.0.1", listener.port)):
+        accepted, _ = bound.accept()
+        accepted.close()
+        server.stop_accepting()
+        successor = Server(backlog=5)
+        successor.bind([Endpoint("PLAINTEXT", "127.0.0.1", listener.port)], [])
+        successor.stop_accepting()

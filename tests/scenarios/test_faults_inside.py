@@ -1,0 +1,188 @@
+"""Faults inside the broker, told as stories: half of the markers, a coordinator that dies, disks, links."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.clients import ConfluentProducer, eventually, read, tidy, values
+from tests.support.in_process import InProcess
+
+NODES = pytest.mark.parametrize("nodes", [1, 3], ids=["one node", "three nodes"])
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., InProcess]]:
+    with ExitStack() as stack:
+
+        def make(nodes: int, *arguments: str, **options: Any) -> InProcess:
+            broker = InProcess(tmp_path, f"--nodes={nodes}", *arguments, **options)
+            return stack.enter_context(broker)
+
+        yield make
+        tidy()
+
+
+def everywhere(broker: InProcess) -> str:
+    """The addresses of all nodes: one that is killed must not be the only one that a client knows."""
+    return ",".join(f"127.0.0.1:{runtime.listeners[0].port}" for runtime in broker.cluster.nodes.values())
+
+
+class Doing:
+    """Something that a client does meanwhile, and may have to wait for."""
+
+    def __init__(self, what: Callable[[], Any]) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._what = what
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.result = self._what()
+        except BaseException as error:
+            self.error = error
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self) -> Any:
+        self._thread.join(60)
+        assert self.is_over
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+@NODES
+def test_of_four_markers_two_are_written_and_the_rest_held(start: Callable[..., InProcess], nodes: int):
+    """The commit is decided and answered; who reads sees half of it, until the markers arrive."""
+    broker = start(nodes, "--topic", "orders:4")
+    producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
+    producer.init()
+    rule = broker.stage("txn.marker transactional_id=payments after=2 -> hold")
+    producer.begin()
+    for partition in range(4):
+        producer.send("orders", [f"{partition}"], partition=partition)
+    producer.commit()
+    broker.reached(rule, 2)
+    seen = eventually(lambda: len(found := values(everywhere(broker), "orders")) == 2 and found)
+    assert set(seen) < {"0", "1", "2", "3"}
+    assert len(rule.held) == 2
+
+    # The next transaction of the id has to wait for the rest of this one.
+    following = Doing(lambda: transact(producer, "next"))
+    assert broker.release(rule, 1) == 1
+    eventually(lambda: len(values(everywhere(broker), "orders")) == 3)
+    assert not following.is_over
+    broker.call(lambda: broker.faults.remove(rule.id))
+    following.wait()
+    assert sorted(str(each) for each in values(everywhere(broker), "orders")) == ["0", "1", "2", "3", "next"]
+
+
+def transact(producer: ConfluentProducer, value: str) -> None:
+    producer.begin()
+    producer.send("orders", [value])
+    producer.commit()
+
+
+def test_the_coordinator_dies_between_its_decision_and_the_markers(start: Callable[..., InProcess]):
+    """Another node takes over, finds the decision in the log, and writes the markers; the client notices little."""
+    broker = start(3, "--topic", "orders:3")
+    producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
+    producer.init()
+    transact(producer, "before")
+    rule = broker.stage("txn.marker transactional_id=payments nth=1 -> kill")
+    producer.begin()
+    places = [producer.send("orders", [f"{each}"], partition=each) for each in range(3)]
+    assert all(places)
+    producer.commit()
+    broker.reached(rule)
+    dead = [
+        node_id
+        for node_id in broker.cluster.nodes
+        if broker.call(lambda n=node_id: broker.cluster.running(n)) is None
+    ]
+    assert len(dead) == 1
+    broker.run(broker.cluster.start_node(dead[0]))
+    transact(producer, "after")
+    found = eventually(
+        lambda: len(found := read(everywhere(broker), "orders")) == 5 and found, "all five records"
+    )
+    assert sorted(str(record.value) for record in found) == ["0", "1", "2", "after", "before"]
+
+
+@NODES
+def test_a_slow_disk_delays_what_is_written_there_and_nothing_else(
+    start: Callable[..., InProcess], nodes: int
+):
+    broker = start(nodes, "--topic", "orders:1", "--topic", "quick:1")
+    slow, quick = ConfluentProducer(everywhere(broker)), ConfluentProducer(everywhere(broker))
+    slow.send("orders", ["before"])
+    rule = broker.stage("slow-disk topic=orders delay=1h")
+    sending = Doing(lambda: slow.send("orders", ["slow"]))
+    broker.reached(rule)
+    quick.send("quick", ["quick"])
+    assert values(everywhere(broker), "quick") == ["quick"]
+    assert values(everywhere(broker), "orders") == ["before"], "what is not written yet is not seen"
+    assert not sending.is_over
+    broker.call(lambda: broker.faults.remove(rule.id))
+    assert sending.wait() == [(0, 1)]
+    assert values(everywhere(broker), "orders") == ["before", "slow"]
+
+
+def test_where_the_disk_of_the_leader_is_full_another_replica_leads(start: Callable[..., InProcess]):
+    """The client tries again and loses nothing; with room on its disk and a new start the first one is back."""
+    broker = start(3, "--topic", "orders:1", settings={"default.replication.factor": 3})
+    producer = ConfluentProducer(everywhere(broker))
+    producer.send("orders", ["before"])
+    leader = in_sync(broker)[0]
+    rule = broker.stage(f"full-disk node={leader} topic=orders")
+    assert producer.send("orders", ["on another"]) == [(0, 1)]
+    assert rule.hits == 1
+    assert leader not in in_sync(broker)
+
+    broker.call(lambda: broker.faults.remove(rule.id))
+    broker.run(broker.cluster.stop_node(leader))
+    broker.run(broker.cluster.start_node(leader))
+    eventually(lambda: leader in in_sync(broker), "it has copied what it missed")
+    assert values(everywhere(broker), "orders") == ["before", "on another"]
+
+
+def test_a_replica_that_stands_still_leaves_the_isr_and_comes_back(start: Callable[..., InProcess]):
+    broker = start(3, "--topic", "orders:1", settings={"default.replication.factor": 3})
+    producer = ConfluentProducer(everywhere(broker))
+    producer.send("orders", ["one"])
+    leader = in_sync(broker)[0]
+    follower = next(node_id for node_id in (1, 2, 3) if node_id != leader)
+    rule = broker.stage(f"pause node={follower} topic=orders")
+    sending = Doing(lambda: producer.send("orders", ["two"]))
+
+    def is_out() -> bool:
+        broker.advance("10s", ["replication"])
+        return follower not in in_sync(broker)
+
+    eventually(is_out, "the one that stands still is out of sync")
+    assert sending.wait() == [(0, 1)]
+    broker.call(lambda: broker.faults.remove(rule.id))
+    eventually(lambda: follower in in_sync(broker), "it has caught up")
+    assert values(everywhere(broker), "orders") == ["one", "two"]
+
+
+def in_sync(broker: InProcess) -> list[int]:
+    """The leader, and who else is in sync."""
+
+    def look() -> list[int]:
+        topic = broker.cluster.metadata.topic("orders")
+        assert topic is not None
+        state = topic.partitions[0]
+        return [state.leader, *(node_id for node_id in state.isr if node_id != state.leader)]
+
+    return broker.call(look)
