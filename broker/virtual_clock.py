@@ -225,7 +225,8 @@ class VirtualClock:
 
     def now_for(self, written_ms: int, domain: Domain) -> int:
         if not self._advances:
-            return self._real.now_ms()
+            # The first advance may be under way.
+            return self.now_ms(domain)
         return written_ms + self.now_ms(domain) - self._seen(written_ms, domain)
 
     def _seen(self, written_ms: int, domain: Domain) -> int:

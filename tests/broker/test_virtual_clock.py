@@ -358,6 +358,17 @@ async def test_what_was_written_before_an_advance_of_another_domain_ages_by_real
     assert bench.clock.now_for(start_ms, RETENTION) == start_ms + 2_000 + 7 * DAY_MS
 
 
+async def test_the_first_advance_ages_what_was_written_before_it_while_it_is_under_way(bench):
+    """Else a time-out that falls due in it is looked at, found to be in the future, and put off for as long again."""
+    start_ms = bench.clock.now_ms()
+    seen = []
+    for domain in (TRANSACTIONS, RETENTION):
+        look = lambda domain=domain: seen.append(bench.clock.now_for(start_ms, domain) - start_ms)  # noqa: E731
+        bench.clock.call_later_ms(60_000, look, TRANSACTIONS)
+    await bench.clock.advance(DAY_MS, {TRANSACTIONS})
+    assert seen == [60_000, 0]
+
+
 @pytest.mark.parametrize(("domain", "age_ms"), [(IDS, DAY_MS // 2), (GROUPS, 0)])
 async def test_what_is_written_on_the_way_ages_from_there(bench, domain, age_ms):
     written = []
