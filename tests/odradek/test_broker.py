@@ -1,0 +1,279 @@
+"""``odradek.Broker``: a broker as Python objects, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+import odradek
+from odradek.control_client import ControlClient
+from odradek.remote import ACTION, MATCH, WHEN
+from tests.support.clients import PATIENCE, eventually
+
+WEEK_MS = 7 * 86_400_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[odradek.Broker]:
+    with odradek.Broker(topics=["orders:2"]) as broker:
+        yield broker
+
+
+def producer_of(broker: odradek.Broker, transactional_id: str) -> Producer:
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id, **PATIENCE}
+    )
+    producer.init_transactions(10)
+    return producer
+
+
+def commit(producer: Producer, partition: int = 0) -> None:
+    producer.begin_transaction()
+    producer.produce("orders", b"value", partition=partition)
+    producer.commit_transaction(10)
+
+
+# -- coming and going
+
+
+def test_what_is_committed_survives_a_kill_and_is_there_at_the_same_addresses(tmp_path: Path) -> None:
+    with odradek.Broker(topics={"orders": 2}, data_dir=tmp_path / "data") as broker:
+        commit(producer_of(broker, "payments"))
+        broker.faults.add("EndTxn -> drop")
+        addresses = broker.bootstrap_servers, broker.control_url
+        broker.kill()
+        with pytest.raises(odradek.ControlUnreachable, match="no control port at"):
+            broker.faults.list()
+        broker.restart()
+        assert (broker.bootstrap_servers, broker.control_url) == addresses
+        assert broker.faults.list() == []  # rules go with their process
+        assert broker.transactions["payments"].state == "CompleteCommit"
+    assert (tmp_path / "data").is_dir()
+
+
+def test_a_broker_that_cannot_start_says_why() -> None:
+    with (
+        pytest.raises(odradek.BrokerFailed, match="nonsense"),
+        odradek.Broker(settings={"num.partitions": "nonsense"}),
+    ):
+        pass
+
+
+async def test_it_does_not_stop_the_loop_that_it_is_started_on() -> None:
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0.001)
+
+    turning = asyncio.create_task(turn())
+    async with odradek.Broker() as broker:
+        assert turns > 5
+        assert broker.bootstrap_servers
+    turning.cancel()
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_version_of_transactions_is_chosen(version: int) -> None:
+    with odradek.Broker(transaction_version=version) as broker:
+        features = ControlClient(broker.control_url).get("/v1/cluster")["features"]
+        assert features.get("transaction.version", 0) == version
+
+
+def test_a_token_is_asked_for_and_brought_along() -> None:
+    with odradek.Broker(environment={"ODRADEK_CONTROL_TOKEN": "secret"}) as broker:
+        assert broker.faults.list() == []
+        with pytest.raises(odradek.ControlRefused, match="wants its token") as refused:
+            odradek.connect(broker.control_url).faults.list()
+        assert refused.value.status == 401
+        assert odradek.connect(broker.control_url, "secret").faults.list() == []
+
+
+# -- faults
+
+
+def test_the_words_of_a_rule_are_those_of_the_broker(broker: odradek.Broker) -> None:
+    schemas = ControlClient(broker.control_url).get("/openapi.json")["components"]["schemas"]
+    for words, schema in ((MATCH, "MatchForm"), (WHEN, "WhenForm"), (ACTION, "ActionForm")):
+        assert set(schemas[schema]["properties"]) == words
+
+
+def test_a_rule_is_added_in_words_or_as_text(broker: odradek.Broker) -> None:
+    with (
+        broker.faults.add("EndTxn", transactional_id="a b", nth=2, do="lose-answer", silent=True) as one,
+        broker.faults.add(one.text) as other,
+        broker.faults.add(do="cut", nodes=(1, 2), one_way=True, expires_ms=60_000) as cut,
+    ):
+        assert one.text == other.text == "EndTxn 'transactional_id=a b' nth=2 -> lose-answer silent"
+        assert cut.text == "cut 1 2 one-way expires=60000ms"
+        assert [rule.id for rule in broker.faults] == [one.id, other.id, cut.id]
+    assert broker.faults.list() == []
+
+
+def test_a_word_that_no_rule_has_is_an_error_before_anything_happens(broker: odradek.Broker) -> None:
+    with pytest.raises(TypeError, match="a rule has no 'trnsactional_id'; there is after, by, client_id"):
+        broker.faults.add("EndTxn", trnsactional_id="a", do="drop")
+    with pytest.raises(TypeError, match="what happens"):
+        broker.faults.add("EndTxn", nth=2)
+    with pytest.raises(odradek.ControlRefused, match="'drp' is not known; there is drop") as refused:
+        broker.faults.add("EndTxn", do="drp")
+    assert refused.value.status == 400
+
+
+def test_what_is_held_goes_on_when_released(broker: odradek.Broker) -> None:
+    producer = producer_of(broker, "held")
+    with broker.faults.add("EndTxn", transactional_id="held", nth=1, do="hold") as rule:
+        committing = threading.Thread(target=commit, args=(producer,))
+        committing.start()
+        assert rule.wait(1, timeout_s=10) is rule
+        assert [each["at"] for each in rule.held] == ["EndTxn"]
+        assert broker.transactions["held"].state == "Ongoing"
+        assert rule.release() == 1
+        committing.join(10)
+        assert (rule.hits, rule.held, rule.spent) == (1, [], True)
+    assert broker.transactions["held"].state == "CompleteCommit"
+    rule.remove()  # once more is no error
+    with pytest.raises(odradek.NotFound, match=f"there is no rule {rule.id}"):
+        _ = rule.hits
+
+
+def test_to_wait_in_vain_says_how_far_it_came(broker: odradek.Broker) -> None:
+    with (
+        broker.faults.add("EndTxn -> drop") as rule,
+        pytest.raises(odradek.FaultNotHit, match=r"EndTxn -> drop: 0 of 3 hits after 0.01 s \(0 matched\)"),
+    ):
+        rule.wait(3, timeout_s=0.01)
+
+
+# -- time
+
+
+def test_time_is_moved_by_words_milliseconds_or_a_timedelta() -> None:
+    with odradek.Broker() as broker:
+        before = broker.clock.now
+        broker.clock.advance("7d")
+        assert timedelta(days=7) <= broker.clock.now - before < timedelta(days=7, minutes=1)
+        broker.clock.advance(1000, only="groups")
+        broker.clock.advance(timedelta(seconds=1), only=["groups", "retention"])
+        ahead = broker.clock.ahead_ms
+        assert (ahead["transactions"], ahead["groups"], ahead["retention"]) == (WEEK_MS, 2000, 1000)
+        with pytest.raises(odradek.ControlRefused, match="no duration"):
+            broker.clock.advance("soon")
+
+
+def test_a_transaction_that_is_left_open_is_aborted_in_no_time() -> None:
+    with odradek.Broker(topics=["orders:1"]) as broker:
+        producer = producer_of(broker, "left")
+        producer.begin_transaction()
+        producer.produce("orders", b"value")
+        producer.flush(10)
+        broker.clock.advance("2m")
+        assert broker.transactions["left"].state == "CompleteAbort"
+        with pytest.raises(KafkaException, match=r"fenced|epoch"):
+            producer.commit_transaction(10)
+
+
+# -- what happens
+
+
+def test_the_trace_is_read_followed_and_captured(broker: odradek.Broker, tmp_path: Path) -> None:
+    producer = producer_of(broker, "traced")
+    with broker.trace as trace, trace.follow(api="EndTxn", transactional_id="traced") as exchanges:
+        commit(producer)
+        followed = next(exchanges)
+        assert (followed["api"], followed["outcome"]) == ("EndTxn", "answered")
+        (entry,) = trace.entries(api="EndTxn", transactional_id="traced")
+        assert entry["number"] == followed["number"]
+        trace.pcap(tmp_path / "trace.pcap", api="EndTxn")
+    assert not broker.trace.status["running"]
+    assert b"traced" in (tmp_path / "trace.pcap").read_bytes()
+
+
+def test_who_follows_hears_when_the_broker_goes() -> None:
+    with odradek.Broker() as broker, broker.trace.follow() as exchanges:
+        broker.kill()
+        assert list(exchanges) == []
+
+
+def test_transactions_and_their_lives_are_told(broker: odradek.Broker) -> None:
+    producer = producer_of(broker, "tx/ü")
+    commit(producer, partition=1)
+    told = broker.transactions["tx/ü"]
+    assert (told.state, told.coordinator) == ("CompleteCommit", 1)
+    assert told in broker.transactions.list()
+    timeline = broker.timeline("tx/ü")
+    assert "orders-1" in str(timeline)
+    assert timeline.events
+    with pytest.raises(odradek.NotFound):
+        broker.timeline("nobody")
+    with pytest.raises(KeyError):
+        _ = broker.transactions["nobody"]
+
+
+# -- nodes
+
+
+def test_a_node_is_killed_others_lead_and_it_comes_back() -> None:
+    with odradek.Broker(nodes=3, topics=["orders:3:min.insync.replicas=1"]) as broker:
+        assert (list(broker.nodes), len(broker.nodes)) == ([1, 2, 3], 3)
+        assert len(broker.bootstrap_servers.split(",")) == 3
+        node = broker.nodes[2]
+        node.kill()
+        assert (node.state, node.leads) == ("killed", {})
+        with pytest.raises(odradek.ControlRefused, match="node 2 is killed, not running"):
+            node.stop()
+        node.start()
+        eventually(lambda: node.state == "running")
+        node.stop()
+        assert {number: each.state for number, each in broker.nodes.items()} == {
+            1: "running",
+            2: "stopped",
+            3: "running",
+        }
+        with pytest.raises(odradek.NotFound, match="there is no node 9"):
+            broker.nodes[9].kill()
+
+
+# -- from outside
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "https://127.0.0.1:1", "http://127.0.0.1", "http://h:x"])
+def test_what_is_no_control_port_is_said_to_be_none(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ODRADEK_CONTROL", raising=False)
+    with pytest.raises(odradek.ControlUnreachable, match="control"):
+        odradek.connect(url)
+
+
+def test_the_variable_says_which_broker(broker: odradek.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODRADEK_CONTROL", broker.control_url)
+    assert odradek.connect().bootstrap_servers == broker.bootstrap_servers
+
+
+def test_an_answer_that_is_no_control_port_s_is_said_so(broker: odradek.Broker) -> None:
+    kafka = broker.bootstrap_servers
+    with pytest.raises(odradek.ControlUnreachable, match="no control port at"):
+        odradek.connect(f"http://{kafka}").faults.list()
+    broker.process.tracebacks_expected = False
+
+
+def test_the_users_own_process_loads_nothing_of_the_broker() -> None:
+    script = (
+        "import odradek, sys, json; odradek.Broker, odradek.connect;"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert loaded.isdisjoint(
+        {"broker", "protocol", "storage", "kio", "aiohttp", "msgspec", "structlog", "click"}
+    )

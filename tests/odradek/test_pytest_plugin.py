@@ -1,0 +1,141 @@
+"""The pytest plugin, as users meet it: pytest in a process of its own, on tests that they could have written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def write(folder: Path, text: str, name: str = "test_users.py") -> None:
+    (folder / name).write_text(text)
+
+
+def test_pytest_finds_it_by_itself_once_it_is_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"odradek": "odradek.pytest_plugin"}
+
+
+def test_it_loads_nothing_before_a_test_asks() -> None:
+    script = (
+        "import sys, pytest; before = set(sys.modules); import odradek.pytest_plugin;"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["odradek", "odradek.pytest_plugin"]
+
+
+def test_one_broker_serves_the_session_and_rules_go_with_their_test(run_pytest: Run, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+import pytest
+
+@pytest.fixture(scope="session")
+def odradek_options():
+    return {"topics": ["orders:3"]}
+
+seen = []
+
+def test_one(odradek_broker, odradek_faults):
+    odradek_faults.add("EndTxn -> drop")
+    seen.append(odradek_broker.control_url)
+    assert odradek_broker.nodes[1].leads["orders"] == [0, 1, 2]
+
+def test_two(odradek_broker, odradek_faults):
+    assert odradek_faults.list() == []
+    assert seen == [odradek_broker.control_url]
+""",
+    )
+    done = run_pytest(tmp_path)
+    assert "2 passed" in done.stdout, done.stdout
+
+
+def test_rules_that_the_session_itself_has_added_stay(run_pytest: Run, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+def test_one(odradek_broker, odradek_faults):
+    odradek_broker.faults.add("Produce topic=x -> drop")
+    odradek_faults.add("EndTxn -> drop")
+
+def test_two(odradek_faults):
+    assert [rule.text for rule in odradek_faults] == ["Produce topic=x -> drop"]
+""",
+    )
+    assert "2 passed" in run_pytest(tmp_path).stdout
+
+
+def test_time_and_clusters_are_a_test_s_own(run_pytest: Run, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+def test_time(odradek_clock, odradek_broker):
+    assert odradek_clock.broker.control_url != odradek_broker.control_url
+    odradek_clock.advance("7d")
+    assert odradek_clock.ahead_ms["ids"] == 7 * 86_400_000
+    assert odradek_broker.clock.ahead_ms["ids"] == 0
+
+def test_time_again(odradek_clock):
+    assert odradek_clock.ahead_ms["ids"] == 0
+
+def test_cluster(odradek_cluster):
+    one, three = odradek_cluster(), odradek_cluster(nodes=3)
+    assert [len(broker.nodes) for broker in (one, three)] == [1, 3]
+""",
+    )
+    done = run_pytest(tmp_path)
+    assert "3 passed" in done.stdout, done.stdout
+
+
+HOLDING = """
+import threading
+import pytest
+from confluent_kafka import Producer
+
+@pytest.fixture
+def committing(odradek_broker, odradek_faults):
+    odradek_faults.add("EndTxn", transactional_id="payments", do="hold")
+    producer = Producer({"bootstrap.servers": odradek_broker.bootstrap_servers, "transactional.id": "payments"})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce("orders", b"value")
+    yield threading.Thread(target=producer.commit_transaction, args=(10,))
+    TEARDOWN
+
+def test_it(odradek_faults, committing):
+    committing.start()
+    odradek_faults.list()[0].wait()
+    TEST
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "teardown"), [("assert False", "pass"), ("pass", "raise Exception('in the end')")]
+)
+def test_a_failure_shows_what_rules_hold(run_pytest: Run, tmp_path: Path, test: str, teardown: str) -> None:
+    write(tmp_path, HOLDING.replace("TEARDOWN", teardown).replace("TEST", test))
+    done = run_pytest(tmp_path)
+    assert done.returncode == 1
+    assert "odradek rules" in done.stdout, done.stdout
+    assert "1: EndTxn transactional_id=payments -> hold: 1 hits of 1 matches" in done.stdout
+    assert "holds EndTxn on node 1, connection" in done.stdout
+
+
+def test_a_broker_that_died_in_a_test_is_no_error_of_the_fixtures(run_pytest: Run, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+def test_it(odradek_broker, odradek_faults):
+    odradek_faults.add("EndTxn -> drop")
+    odradek_broker.kill()
+""",
+    )
+    assert "1 passed" in run_pytest(tmp_path).stdout
