@@ -1,0 +1,152 @@
+"""Who does what in a simulation: each is a task that goes on until it is told to stop, whatever happens to the nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from tests.simulation.consumers import Reader, committed_offset
+from tests.simulation.ledger import Ledger, Spot, Verdict, View, Work
+from tests.simulation.producers import MustAbort, MustRestart, Producer
+from tests.simulation.wire import Gone, Wire
+
+PAUSE_S: Final = (0.1, 3.0)
+ABORTS: Final = 0.2
+COPIED_AT_ONCE: Final = 5
+
+
+class Stop:
+    """Set once: no new work is begun."""
+
+    def __init__(self) -> None:
+        self.now = False
+
+
+async def transact(
+    wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop: Stop, transactional_id: str, level: int
+) -> None:
+    """Transactions over several partitions, some of which it aborts itself."""
+    producer = Producer(wire, transactional_id, level=level)
+    await _live(producer, stop)
+    number = 0
+    while not stop.now:
+        await asyncio.sleep(wire.random.uniform(*PAUSE_S))
+        number += 1
+        work = ledger.begin(transactional_id, number)
+        try:
+            await _one_transaction(producer, spots, work)
+        except MustAbort as error:
+            wire.say(f"{number} is aborted: {error}")
+            work.verdict = Verdict.ABORTED
+            await _abort(producer, stop)
+        except MustRestart as error:
+            wire.say(f"{number} restarts: {error}")
+            await _live(producer, stop)
+        wire.say(f"{number} {work.verdict.value}")
+    wire.close()
+
+
+async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work) -> None:
+    random = producer.wire.random
+    work.verdict = Verdict.ABORTED  # until it is asked to be committed
+    for _ in range(random.randint(1, 4)):
+        spot = random.choice(spots)
+        await producer.send(spot, [work.value(spot) for _ in range(random.randint(1, 3))])
+        if random.random() < 0.05:
+            await asyncio.sleep(random.uniform(1, 60))  # some are open for too long
+    committed = random.random() >= ABORTS
+    if committed:
+        work.verdict = Verdict.UNKNOWN
+    await producer.end(committed=committed)
+    if committed:
+        work.verdict = Verdict.COMMITTED
+
+
+async def _abort(producer: Producer, stop: Stop) -> None:
+    try:
+        await producer.end(committed=False)
+    except (MustAbort, MustRestart):
+        await _live(producer, stop)
+
+
+async def _live(producer: Producer, stop: Stop) -> None:
+    """Begin a new life, however often it takes."""
+    while True:
+        try:
+            await producer.init()
+            return
+        except (MustAbort, MustRestart) as error:
+            producer.wire.say(f"init: {error}")
+            await producer.wire.back_off()
+
+
+async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop: Stop) -> None:
+    """An idempotent producer: what it is told was written is there once."""
+    producer = Producer(wire, None, level=2)
+    await _live(producer, stop)
+    number = 0
+    while not stop.now:
+        await asyncio.sleep(wire.random.uniform(*PAUSE_S))
+        number += 1
+        work = ledger.begin(wire.name, number)
+        spot = wire.random.choice(spots)
+        work.verdict = Verdict.UNKNOWN
+        try:
+            await producer.send(spot, [work.value(spot) for _ in range(wire.random.randint(1, 3))])
+            work.verdict = Verdict.COMMITTED
+        except (MustAbort, MustRestart) as error:
+            wire.say(f"{number}: {error}")
+            await _live(producer, stop)
+    wire.close()
+
+
+async def read(wire: Wire, spot: Spot, isolation: str, view: View, stop: Stop) -> None:
+    """Read a partition for ever."""
+    reader = Reader(wire, spot, isolation, view)
+    while not stop.now:
+        try:
+            found = await reader.fetch()
+        except Gone:
+            await wire.back_off()
+            continue
+        if found:
+            wire.say(f"read {spot[0]}-{spot[1]} {found[0]} .. {found[-1]}")
+    wire.close()
+
+
+async def copy(wire: Wire, sources: Sequence[Spot], target: str, group: str, stop: Stop, level: int) -> None:
+    """Consume, transform, produce: each source goes to the partition of the same number, offsets with the records."""
+    producer = Producer(wire, wire.name, level=level)
+    await _live(producer, stop)
+    while not stop.now:
+        await asyncio.sleep(wire.random.uniform(*PAUSE_S) / 4)
+        source = wire.random.choice(sources)
+        try:
+            offset = await committed_offset(wire, group, source)
+            reader = Reader(wire, source, "read_committed")
+            reader.position = offset
+            found = (await reader.fetch(500))[:COPIED_AT_ONCE]
+        except Gone:
+            await wire.back_off()
+            continue
+        if found:
+            await _copy_some(producer, source, target, group, [at for at, _ in found], stop)
+    wire.close()
+
+
+async def _copy_some(
+    producer: Producer, source: Spot, target: str, group: str, offsets: list[int], stop: Stop
+) -> None:
+    wire, index = producer.wire, source[1]
+    try:
+        await producer.send((target, index), [f"copy {index}:{offset}".encode() for offset in offsets])
+        await producer.send_offsets(group, {source: offsets[-1] + 1})
+        await producer.end(committed=wire.random.random() >= ABORTS)
+        wire.say(f"copied {index}: {offsets}")
+    except MustAbort as error:
+        wire.say(f"copy is aborted: {error}")
+        await _abort(producer, stop)
+    except MustRestart as error:
+        wire.say(f"copy restarts: {error}")
+        await _live(producer, stop)

@@ -1,0 +1,139 @@
+"""Consumers that keep their own positions, and filter what was aborted as Kafka's do."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from protocol.batch import HEADER_BYTES, RecordBatch
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.record import Record
+from tests.simulation.ledger import Broken, Spot, View
+from tests.simulation.wire import ASK_LEADER_AGAIN, GROUP, NONE, Gone, Wire
+
+FETCH, OFFSET_FETCH = 1, 9
+MAX_WAIT_MS: Final = 2_000
+BYTES_MAX: Final = 2_000
+ABORT = 0
+
+
+def batch_size(records: bytes, at: int) -> int:
+    """Of the batch that begins here: what stands behind the base offset, and these two fields."""
+    return 12 + int.from_bytes(records[at + 8 : at + 12], "big")
+
+
+def visible(
+    records: bytes, aborted: list[tuple[int, int]], position: int
+) -> tuple[list[tuple[int, bytes]], int]:
+    """((offset, value) of what a consumer delivers, its next position)."""
+    found, after = delivered(records, aborted, position)
+    return [(offset, record.value or b"") for offset, record in found], after
+
+
+def delivered(
+    records: bytes, aborted: list[tuple[int, int]], position: int
+) -> tuple[list[tuple[int, Record]], int]:
+    """(offsets and records that a consumer delivers, its next position), by the algorithm of ``CompletedFetch``.
+
+    ``aborted`` are (producer id, first offset); without any, nothing is filtered but markers.
+    """
+    found: list[tuple[int, Record]] = []
+    waiting = sorted(aborted, key=lambda entry: entry[1])
+    active: set[int] = set()
+    at = 0
+    # The last batch may be cut, as ``max_bytes`` has it.
+    while at + HEADER_BYTES <= len(records) and at + batch_size(records, at) <= len(records):
+        batch = RecordBatch.parse(records, at)
+        at += batch.size
+        while waiting and waiting[0][1] <= batch.last_offset:
+            active.add(waiting.pop(0)[0])
+        if batch.is_control:
+            record = next(iter(batch.records()))
+            assert record.key is not None
+            if record.key[3] == ABORT:
+                active.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in active):
+            found += [(record.offset, record) for record in batch.records() if record.offset >= position]
+        position = max(position, batch.next_offset)
+    return found, position
+
+
+class Reader:
+    """Reads one partition from its beginning; ``view`` is what it saw."""
+
+    def __init__(self, wire: Wire, spot: Spot, isolation: str, view: View | None = None) -> None:
+        self.wire = wire
+        self.spot = spot
+        self.position = 0
+        self._committed_only = isolation == "read_committed"
+        self._view = view
+
+    async def fetch(self, max_wait_ms: int = MAX_WAIT_MS) -> list[tuple[int, bytes]]:
+        """What comes next, perhaps nothing; ``Gone`` if it could not be asked for."""
+        topic, index = self.spot
+        _, leader_epoch = await self.wire.leader(topic, index)
+        answer = await self.wire.ask_leader(topic, index, FETCH, 12, self._request(leader_epoch, max_wait_ms))
+        if not answer.responses:
+            raise Gone(f"fetch: {answer.error_code}")
+        data = answer.responses[0].partitions[0]
+        error = ErrorCode(data.error_code)
+        if error is not NONE:
+            self.wire.say(f"fetch {topic}-{index} at {self.position}: {error.name}")
+            self.wire.forget_leader(topic, index)
+            if error not in ASK_LEADER_AGAIN:
+                raise Broken(f"{self.spot} cannot be read on at {self.position}: {error.name}")
+            raise Gone(error.name)
+        return self._take(data, leader_epoch)
+
+    def _request(self, leader_epoch: int, max_wait_ms: int) -> FetchRequest:
+        topic, index = self.spot
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=BYTES_MAX,
+            isolation_level=int(self._committed_only),
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=index,
+                            current_leader_epoch=leader_epoch,
+                            fetch_offset=self.position,
+                            partition_max_bytes=BYTES_MAX,
+                        )
+                    ],
+                )
+            ],
+        )
+
+    def _take(self, data: Any, leader_epoch: int) -> list[tuple[int, bytes]]:
+        aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
+        found, self.position = visible(bytes(data.records or b""), aborted, self.position)
+        if self._view is not None:
+            self._view.saw_offsets(self.spot, leader_epoch, data.high_watermark, data.last_stable_offset)
+            self._view.saw(found)
+        return found
+
+
+async def committed_offset(wire: Wire, group: str, spot: Spot) -> int:
+    """Where a group goes on in a partition (0 if it has nothing there yet); ``Gone`` while that is not certain."""
+    request = OffsetFetchRequest(
+        group_id=group,
+        topics=[OffsetFetchRequestTopic(name=spot[0], partition_indexes=[spot[1]])],
+        require_stable=True,
+    )
+    answer = await wire.ask_coordinator(GROUP, group, OFFSET_FETCH, 7, request)
+    error = ErrorCode(answer.error_code)
+    offset = -1
+    if error is NONE:
+        found = answer.topics[0].partitions[0]
+        error, offset = ErrorCode(found.error_code), found.committed_offset
+    if error is not NONE:
+        wire.forget_coordinator(GROUP, group)
+        raise Gone(error.name)
+    return max(offset, 0)

@@ -1,0 +1,94 @@
+"""An event loop in which nothing comes from outside: no clock, no socket, no thread.
+
+When nothing is ready, time jumps to the next timer. What would run in a thread runs inline, a little later, in a turn of
+its own. So a run is a function of its seeds: the same ones give the same run, turn by turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from broker.clock import Domain, Timer, Unmoved
+from tests.simulation.network import SimNetwork, SimSocket
+
+START_MS = 1_800_000_000_000
+BACKGROUND_S_MAX = 0.01
+"""How long work in a thread takes at most: an fsync, the removal of a file."""
+
+
+class NothingLeft(Exception):
+    """Nothing is ready and no timer is set: whoever waits would wait for ever."""
+
+
+class _Jump:
+    """Stands where the selector is: instead of waiting, it moves time."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise NothingLeft
+        if timeout > 0:
+            self._loop.now += timeout
+        return []
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """`now` is in seconds since the beginning."""
+
+    def __init__(self, seed: object) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.random = Random(f"{seed}/loop")
+        self.network = SimNetwork(self, Random(f"{seed}/network"))
+        self._clock_resolution = 1e-9
+        self._selector = _Jump(self)
+
+    def time(self) -> float:
+        return self.now
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        """There is nobody in another thread."""
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        future = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self.call_later(self.random.uniform(0, BACKGROUND_S_MAX), run)
+        return future
+
+    async def create_server(self, protocol_factory: Any, *, sock: SimSocket, **_: Any) -> SimSocket:  # type: ignore[override]
+        return self.network.listen(sock, protocol_factory)
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Any, host: str | None = None, port: int | None = None, **_: Any
+    ) -> tuple[Any, Any]:
+        assert port is not None
+        return await self.network.connect("node", port, protocol_factory)
+
+
+class SimClock(Unmoved):
+    """The real time of a simulation, beneath its virtual clock."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+
+    def now_ms(self, domain: Domain | None = None) -> int:
+        return START_MS + int(self._loop.now * 1000)
+
+    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
+        return self._loop.call_later(max(delay_ms, 0) / 1000, callback)

@@ -1,0 +1,307 @@
+"""TCP without sockets: ordered bytes with a latency, back-pressure, ends and resets, and lines that can be cut.
+
+A connection is a pair of transports. What one writes the other gets, in pieces of any size, in order, after a latency from
+the seed. A line that is cut carries nothing until it is mended, as when packets are repeated in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from broker.endpoints import Endpoint
+
+LATENCY_S: Final = (0.0001, 0.003)
+SPLIT_ONE_IN: Final = 20
+"""So many pieces arrive in two."""
+WRITE_BUFFER_HIGH_BYTES: Final = 64 * 1024
+FIRST_PORT: Final = 9092
+
+Line = tuple[str, int]
+"""(who connected, port)."""
+
+
+class SimSocket:
+    """What is bound and listened to."""
+
+    def __init__(self, network: SimNetwork, host: str, port: int) -> None:
+        self._network = network
+        self.host = host
+        self.port = port
+
+    def getsockname(self) -> tuple[str, int]:
+        return (self.host, self.port)
+
+    def close(self) -> None:
+        self._network.unlisten(self)
+
+
+class SimTransport(asyncio.Transport):
+    """One end of a connection."""
+
+    def __init__(self, network: SimNetwork, line: Line, peer_port: int, *, of_node: bool) -> None:
+        super().__init__({"peername": ("127.0.0.1", peer_port)})
+        self.of_node = of_node
+        self.network = network
+        self.line = line
+        self.peer: SimTransport
+        self.protocol: Any
+        self._inbox: deque[bytes] = deque()
+        self._reading = True
+        self._in_flight = 0
+        self._high = WRITE_BUFFER_HIGH_BYTES
+        self._writing_paused = False
+        self._closing = False
+        self._lost = False
+        self._ended = False  # the peer sends no more
+
+    # ---- what a protocol calls
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = WRITE_BUFFER_HIGH_BYTES if high is None else high
+
+    def get_write_buffer_size(self) -> int:
+        return self._in_flight
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+    def write(self, data: Any) -> None:
+        if self._closing or not data:
+            return
+        piece = bytes(data)
+        self._in_flight += len(piece)
+        for part in self.network.split(piece):
+            self.network.carry(self, part)
+        if self._in_flight > self._high and not self._writing_paused:
+            self._writing_paused = True
+            self.protocol.pause_writing()
+
+    def writelines(self, list_of_data: Sequence[Any]) -> None:  # type: ignore[override]
+        self.write(b"".join(bytes(each) for each in list_of_data))
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self.network.loop.call_soon(self.deliver)
+
+    def is_reading(self) -> bool:
+        return self._reading and not self._closing
+
+    def close(self) -> None:
+        """What was written still arrives; then the end does."""
+        if self._closing:
+            return
+        self._closing = True
+        self.network.carry(self, b"")
+        self.network.loop.call_soon(self._lose, None)
+
+    def abort(self) -> None:
+        """Nothing more arrives, and the peer sees a reset."""
+        if self._lost:
+            return
+        self._closing = True
+        self.network.reset(self)
+        self.network.loop.call_soon(self._lose, None)
+
+    # ---- what the network calls
+
+    def arrived(self, piece: bytes) -> None:
+        """A piece for our protocol; an empty one is the end."""
+        self._inbox.append(piece)
+        self.deliver()
+
+    def was_reset(self) -> None:
+        if not self._lost:
+            self._closing = True
+            self._lose(ConnectionResetError("reset by the peer"))
+
+    def deliver(self) -> None:
+        while self._inbox and self._reading and not self._lost:
+            piece = self._inbox.popleft()
+            if not piece:
+                self._end()
+                return
+            self.peer.taken(len(piece))
+            self._feed(piece)
+
+    def _feed(self, piece: bytes) -> None:
+        if not isinstance(self.protocol, asyncio.BufferedProtocol):
+            self.protocol.data_received(piece)
+            return
+        while piece and not self._lost:
+            buffer = self.protocol.get_buffer(-1)
+            size = min(len(buffer), len(piece))
+            buffer[:size] = piece[:size]
+            piece = piece[size:]
+            self.protocol.buffer_updated(size)
+
+    def _end(self) -> None:
+        if not self.protocol.eof_received():
+            self.close()
+
+    def taken(self, size: int) -> None:
+        """The peer has read so much of what we wrote."""
+        self._in_flight -= size
+        if self._writing_paused and self._in_flight <= self._high // 4 and not self._lost:
+            self._writing_paused = False
+            self.protocol.resume_writing()
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._lost:
+            self._lost = True
+            self._inbox.clear()
+            self.protocol.connection_lost(error)
+
+
+class _Direction:
+    """What is under way from one end to the other."""
+
+    def __init__(self) -> None:
+        self.pieces: deque[tuple[float, bytes]] = deque()
+        self.latest = 0.0
+        self.scheduled = False
+
+
+class SimNetwork:
+    """All listeners and connections of one simulation."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
+        self.loop = loop
+        self._random = random
+        self._listeners: dict[int, Callable[[], Any]] = {}
+        self._next_port = FIRST_PORT
+        self._next_client_port = 40_000
+        self._directions: dict[SimTransport, _Direction] = {}
+        self._cut: dict[Line, int] = {}
+        self._delay_s: dict[int, float] = {}
+        self._losing: dict[int, int] = {}
+        self.on_piece: Callable[[Line, str, bytes], None] = lambda line, what, piece: None
+        """Told of all that arrives: line, ``>`` to the node or ``<`` from it, bytes; and of ends and resets."""
+
+    # ---- listening and connecting
+
+    def bind(self, endpoint: Endpoint) -> list[Any]:
+        port = endpoint.port
+        if not port:
+            port, self._next_port = self._next_port, self._next_port + 1
+        return [SimSocket(self, endpoint.host, port)]
+
+    def listen(self, sock: SimSocket, protocol_factory: Callable[[], Any]) -> SimSocket:
+        self._listeners[sock.port] = protocol_factory
+        return sock
+
+    def unlisten(self, sock: SimSocket) -> None:
+        self._listeners.pop(sock.port, None)
+
+    async def connect(
+        self, name: str, port: int, protocol_factory: Callable[[], Any]
+    ) -> tuple[SimTransport, Any]:
+        await asyncio.sleep(self._latency(port))
+        line = (name, port)
+        if line in self._cut:
+            await asyncio.sleep(1)
+            raise TimeoutError(f"no way to port {port}")
+        factory = self._listeners.get(port)
+        if factory is None:
+            raise ConnectionRefusedError(f"nobody listens on port {port}")
+        self._next_client_port += 1
+        ours = SimTransport(self, line, port, of_node=False)
+        theirs = SimTransport(self, line, self._next_client_port, of_node=True)
+        ours.peer, theirs.peer = theirs, ours
+        self._directions[ours], self._directions[theirs] = _Direction(), _Direction()
+        theirs.protocol, ours.protocol = factory(), protocol_factory()
+        theirs.protocol.connection_made(theirs)
+        ours.protocol.connection_made(ours)
+        return ours, ours.protocol
+
+    # ---- carrying
+
+    def split(self, piece: bytes) -> list[bytes]:
+        if len(piece) > 1 and self._random.randrange(SPLIT_ONE_IN) == 0:
+            at = self._random.randrange(1, len(piece))
+            return [piece[:at], piece[at:]]
+        return [piece]
+
+    def _latency(self, port: int) -> float:
+        return self._random.uniform(*LATENCY_S) + self._delay_s.get(port, 0.0)
+
+    def carry(self, sender: SimTransport, piece: bytes) -> None:
+        direction = self._directions.get(sender)
+        if direction is None:
+            return
+        due = max(direction.latest, self.loop.time() + self._latency(sender.line[1]))
+        direction.latest = due
+        direction.pieces.append((due, piece))
+        self._schedule(sender, direction)
+
+    def _schedule(self, sender: SimTransport, direction: _Direction) -> None:
+        if not direction.scheduled and direction.pieces and sender.line not in self._cut:
+            direction.scheduled = True
+            self.loop.call_at(max(direction.pieces[0][0], self.loop.time()), self._arrive, sender, direction)
+
+    def _arrive(self, sender: SimTransport, direction: _Direction) -> None:
+        direction.scheduled = False
+        if sender.line in self._cut:
+            return
+        while direction.pieces and direction.pieces[0][0] <= self.loop.time() + 1e-9:
+            _, piece = direction.pieces.popleft()
+            if sender.of_node and piece and self._losing.get(sender.line[1], 0) > 0:
+                self._losing[sender.line[1]] -= 1
+                self._note(sender, "lost", piece)
+                sender.abort()
+                sender.peer.was_reset()
+                return
+            self._note(sender, "<" if sender.of_node else ">", piece)
+            if not piece:
+                self._directions.pop(sender, None)
+            sender.peer.arrived(piece)
+        self._schedule(sender, direction)
+
+    def reset(self, sender: SimTransport) -> None:
+        if self._directions.pop(sender, None) is not None:
+            self._note(sender, "reset", b"")
+            self.loop.call_later(self._latency(sender.line[1]), sender.peer.was_reset)
+
+    def _note(self, sender: SimTransport, what: str, piece: bytes) -> None:
+        self.on_piece(sender.line, what, piece)
+
+    # ---- faults
+
+    def lose_answers(self, port: int, count: int) -> None:
+        """The next answers of a node are written, and never arrive: their connections are reset instead."""
+        self._losing[port] = self._losing.get(port, 0) + count
+
+    def slow_down(self, port: int, delay_s: float) -> None:
+        """All that goes to a node or comes from it takes so much longer."""
+        self._delay_s[port] = delay_s
+
+    def cut(self, line: Line) -> None:
+        self._cut[line] = self._cut.get(line, 0) + 1
+
+    def mend(self, line: Line) -> None:
+        self._cut[line] -= 1
+        if not self._cut[line]:
+            del self._cut[line]
+            for sender, direction in list(self._directions.items()):
+                if sender.line == line:
+                    self._schedule(sender, direction)
+
+    def mend_all(self) -> None:
+        for line, count in list(self._cut.items()):
+            for _ in range(count):
+                self.mend(line)
+        self._delay_s.clear()
+        self._losing.clear()

@@ -1,0 +1,272 @@
+"""Producers that retry as Kafka's do: the same sequence again, coordinator and leader asked for again, abort, a new life."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from protocol.batch import build_batch
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.simulation.ledger import Spot
+from tests.simulation.wire import (
+    ASK_COORDINATOR_AGAIN,
+    ASK_LEADER_AGAIN,
+    GROUP,
+    NONE,
+    TRANSACTION,
+    TRY_AGAIN,
+    Gone,
+    Wire,
+)
+
+PRODUCE, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSETS = 0, 22, 24, 25, 26, 28
+DELIVERY_S: Final = 60.0
+"""How long one step is tried again before the transaction is given up."""
+TRANSACTION_TIMEOUT_MS: Final = 40_000
+FATAL: Final = frozenset(
+    {
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.producer_fenced,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.invalid_txn_state,
+    }
+)
+
+
+class MustAbort(Exception):
+    """This transaction cannot be committed any more."""
+
+
+class MustRestart(Exception):
+    """This life of the producer is over."""
+
+
+class Producer:
+    """One producer at a time under one transactional id; without an id, one that is idempotent."""
+
+    def __init__(self, wire: Wire, transactional_id: str | None, *, level: int) -> None:
+        self.wire = wire
+        self._id = transactional_id
+        self._level = level
+        """2: the protocol of KIP-890 (one epoch for each transaction), 1: that of before."""
+        self._producer_id = -1
+        self._epoch = -1
+        self._sequences: dict[Spot, int] = {}
+        self._added: set[Spot] = set()
+        self._begun = False
+        self._in_doubt = False
+
+    # ---- the steps
+
+    async def init(self, *, bump: bool = False) -> None:
+        """A new life, that fences the last one; or the next epoch of this one (KIP-360)."""
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            producer_id=self._producer_id if bump else -1,
+            producer_epoch=self._epoch if bump else -1,
+        )
+        answer = await self._insist("init", INIT, 4 if self._level == 1 else 5, request, patient=True)
+        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+        self._over()
+        self.wire.say(f"is {self._producer_id}/{self._epoch}")
+
+    def _over(self) -> None:
+        self._added.clear()
+        self._begun = self._in_doubt = False
+
+    async def send(self, spot: Spot, values: list[bytes]) -> None:
+        """One batch, with acks=all."""
+        topic, index = spot
+        if self._id is not None and self._level == 1 and spot not in self._added:
+            await self._add_partition(spot)
+        self._begun = True
+        sequence = self._sequences.get(spot, 0)
+        request = self._produce_request(spot, values, sequence)
+        async with _deadline():
+            while True:
+                if await self._try_to_send(topic, index, request):
+                    break
+                await self.wire.back_off()
+        self._sequences[spot] = sequence + len(values)
+
+    def _produce_request(self, spot: Spot, values: list[bytes], sequence: int) -> ProduceRequest:
+        now_ms = self.wire.now_ms()
+        batch = build_batch(
+            [(now_ms, None, value) for value in values],
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+            transactional=self._id is not None,
+        )
+        return ProduceRequest(
+            transactional_id=self._id,
+            acks=-1,
+            timeout_ms=5_000,
+            topic_data=[
+                TopicProduceData(
+                    name=spot[0], partition_data=[PartitionProduceData(index=spot[1], records=batch)]
+                )
+            ],
+        )
+
+    async def _try_to_send(self, topic: str, index: int, request: ProduceRequest) -> bool:
+        version = 11 if self._level == 1 else 12
+        try:
+            answer = await self.wire.ask_leader(topic, index, PRODUCE, version, request)
+        except Gone:
+            self._in_doubt = True
+            return False
+        error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        if error in (NONE, ErrorCode.duplicate_sequence_number):
+            return True
+        self.wire.say(f"produce {topic}-{index}: {error.name}")
+        self._in_doubt = True
+        if error in ASK_LEADER_AGAIN:
+            self.wire.forget_leader(topic, index)
+        elif error not in TRY_AGAIN and error not in ASK_COORDINATOR_AGAIN:
+            raise MustRestart(error.name) if error in FATAL else MustAbort(error.name)
+        return False
+
+    async def _add_partition(self, spot: Spot) -> None:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=spot[0], partitions=[spot[1]])],
+        )
+        self._begun = True
+        await self._insist("add partition", ADD_PARTITIONS, 3, request)
+        self._added.add(spot)
+
+    async def send_offsets(self, group: str, offsets: Mapping[Spot, int]) -> None:
+        """Offsets of a group become visible with the records."""
+        self._begun = True
+        if self._level == 1:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self._id,
+                producer_id=self._producer_id,
+                producer_epoch=self._epoch,
+                group_id=group,
+            )
+            await self._insist("add offsets", ADD_OFFSETS, 3, request)
+        await self._insist(
+            "offsets",
+            OFFSETS,
+            3 if self._level == 1 else 5,
+            TxnOffsetCommitRequest(
+                transactional_id=self._id,
+                group_id=group,
+                producer_id=self._producer_id,
+                producer_epoch=self._epoch,
+                generation_id=-1,
+                member_id="",
+                topics=[
+                    TxnOffsetCommitRequestTopic(
+                        name=topic,
+                        partitions=[
+                            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+                        ],
+                    )
+                    for (topic, index), offset in offsets.items()
+                ],
+            ),
+            group=group,
+        )
+
+    async def end(self, *, committed: bool) -> None:
+        """Commit or abort; ``MustRestart`` if nobody can tell what became of it."""
+        if not self._begun:
+            return
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            committed=committed,
+        )
+        try:
+            answer = await self._insist("end", END, 4 if self._level == 1 else 5, request)
+        except MustAbort as error:
+            raise MustRestart(str(error)) from error
+        in_doubt = self._in_doubt
+        self._over()
+        if self._level == 2:
+            if (answer.producer_id, answer.producer_epoch) != (self._producer_id, self._epoch):
+                self._sequences.clear()
+            self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        elif in_doubt and not committed:
+            await self.init(bump=True)
+
+    # ---- asking until it is clear
+
+    async def _insist(
+        self,
+        what: str,
+        key: int,
+        version: int,
+        request: Any,
+        *,
+        group: str | None = None,
+        patient: bool = False,
+    ) -> Any:
+        kind, name = (GROUP, group) if group is not None else (TRANSACTION, self._id)
+        async with _deadline(DELIVERY_S * 10 if patient else DELIVERY_S):
+            while True:
+                try:
+                    if name is None:
+                        answer = await self.wire.ask_any(key, version, request)
+                    else:
+                        answer = await self.wire.ask_coordinator(kind, name, key, version, request)
+                except Gone:
+                    await self.wire.back_off()
+                    continue
+                error = _error_of(answer)
+                if error is NONE:
+                    return answer
+                self.wire.say(f"{what}: {error.name}")
+                if error in ASK_COORDINATOR_AGAIN and name is not None:
+                    self.wire.forget_coordinator(kind, name)
+                elif error not in TRY_AGAIN and error not in ASK_LEADER_AGAIN:
+                    raise MustRestart(error.name) if error in FATAL else MustAbort(error.name)
+                await self.wire.back_off()
+
+
+def _error_of(answer: Any) -> ErrorCode:
+    """The first error of an answer, wherever it stands."""
+    for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
+        for result in topic.results_by_partition:
+            if result.partition_error_code != NONE:
+                return ErrorCode(result.partition_error_code)
+    for topic in getattr(answer, "topics", ()):
+        for partition in topic.partitions:
+            if partition.error_code != NONE:
+                return ErrorCode(partition.error_code)
+    return ErrorCode(getattr(answer, "error_code", 0))
+
+
+class _deadline:
+    """What takes longer is given up: the transaction must be aborted."""
+
+    def __init__(self, seconds: float = DELIVERY_S) -> None:
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *what: Any) -> None:
+        try:
+            await self._timeout.__aexit__(*what)
+        except TimeoutError as error:
+            raise MustAbort("it took too long") from error

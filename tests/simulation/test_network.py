@@ -1,0 +1,177 @@
+"""The loop and the network of the simulation behave like a loop and like TCP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from broker.endpoints import Endpoint
+from tests.simulation.loop import NothingLeft, SimLoop
+from tests.simulation.network import WRITE_BUFFER_HIGH_BYTES
+
+ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 0)
+
+
+class End(asyncio.Protocol):
+    """One end: what it heard, and when."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+        self.lost: list[Exception | None] = []
+        self.paused = False
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.heard += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.append(exc)
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+
+
+def simulated(story: Callable[[SimLoop], Coroutine[Any, Any, None]], seed: int = 1) -> SimLoop:
+    loop = SimLoop(seed)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(story(loop))
+    return loop
+
+
+async def connected(loop: SimLoop) -> tuple[End, End]:
+    """(client, server)."""
+    servers: list[End] = []
+
+    def accept() -> End:
+        servers.append(End())
+        return servers[-1]
+
+    (bound,) = loop.network.bind(ENDPOINT)
+    await loop.create_server(accept, sock=bound)
+    _, client = await loop.network.connect("c", bound.port, End)
+    return client, servers[0]
+
+
+def test_time_jumps_to_the_next_timer():
+    async def story(loop: SimLoop) -> None:
+        await asyncio.sleep(1_000_000)
+        assert loop.time() == pytest.approx(1_000_000)
+
+    simulated(story)
+
+
+def test_who_waits_for_nothing_is_told():
+    async def story(loop: SimLoop) -> None:
+        await loop.create_future()
+
+    with pytest.raises(NothingLeft):
+        simulated(story)
+
+
+def test_work_for_a_thread_ends_in_a_later_turn():
+    async def story(loop: SimLoop) -> None:
+        done: list[str] = []
+        future = loop.run_in_executor(None, done.append, "work")
+        assert done == []
+        await future
+        assert done == ["work"]
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(None, lambda: 1 // 0)
+
+    simulated(story)
+
+
+def test_bytes_arrive_whole_and_in_order():
+    async def story(loop: SimLoop) -> None:
+        client, server = await connected(loop)
+        sent = b""
+        for number in range(500):
+            piece = b"%d," % number
+            client.transport.write(piece)
+            sent += piece
+        client.transport.close()
+        await asyncio.sleep(5)
+        assert server.heard == sent
+        assert (client.lost, server.lost) == ([None], [None])
+
+    simulated(story)
+
+
+def test_a_reset_loses_what_is_under_way():
+    async def story(loop: SimLoop) -> None:
+        client, server = await connected(loop)
+        client.transport.write(b"never")
+        client.transport.abort()
+        await asyncio.sleep(5)
+        assert server.heard == b""
+        assert isinstance(server.lost[0], ConnectionResetError)
+
+    simulated(story)
+
+
+def test_a_line_that_is_cut_carries_nothing_until_it_is_mended():
+    async def story(loop: SimLoop) -> None:
+        client, server = await connected(loop)
+        line = client.transport.line
+        loop.network.cut(line)
+        client.transport.write(b"late")
+        await asyncio.sleep(100)
+        assert server.heard == b""
+        with pytest.raises(TimeoutError):
+            await loop.network.connect(*line, End)
+        loop.network.mend(line)
+        await asyncio.sleep(1)
+        assert server.heard == b"late"
+
+    simulated(story)
+
+
+def test_a_lost_answer_was_written_and_never_arrives():
+    async def story(loop: SimLoop) -> None:
+        client, server = await connected(loop)
+        loop.network.lose_answers(client.transport.line[1], 1)
+        client.transport.write(b"question")
+        await asyncio.sleep(1)
+        server.transport.write(b"answer")
+        await asyncio.sleep(1)
+        assert server.heard == b"question"
+        assert client.heard == b""
+        assert isinstance(client.lost[0], ConnectionResetError)
+        assert server.lost == [None]
+
+    simulated(story)
+
+
+def test_a_reader_that_is_slow_holds_the_writer_back():
+    async def story(loop: SimLoop) -> None:
+        client, server = await connected(loop)
+        client.transport.pause_reading()
+        server.transport.write(bytes(WRITE_BUFFER_HIGH_BYTES + 1))
+        await asyncio.sleep(1)
+        assert server.paused
+        assert client.heard == b""
+        client.transport.resume_reading()
+        await asyncio.sleep(1)
+        assert not server.paused
+        assert len(client.heard) == WRITE_BUFFER_HIGH_BYTES + 1
+
+    simulated(story)
+
+
+def test_nobody_listens():
+    async def story(loop: SimLoop) -> None:
+        (bound,) = loop.network.bind(ENDPOINT)
+        await loop.create_server(End, sock=bound)
+        bound.close()
+        with pytest.raises(ConnectionRefusedError):
+            await loop.network.connect("c", bound.port, End)
+
+    simulated(story)
