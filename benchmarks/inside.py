@@ -1,8 +1,9 @@
 """Where the broker's own time goes: requests handed to a connection of a broker in this process, without a socket.
 
 ``python -m benchmarks.inside produce-small`` prints the CPU time per request, of all rounds the least (so that a busy
-machine does not matter much); with ``--profile`` the functions that it went to. System calls on the log are in it,
-those on sockets are not: `benchmarks.run` measures the whole.
+machine does not matter much); with ``--profile`` the functions that it went to; with ``--traced`` also what it is while the
+trace is on, in rounds that take turns with those without. System calls on the log are in it, those on sockets are not:
+`benchmarks.run` measures the whole.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import cProfile
+import math
 import pstats
 import sys
 import tempfile
@@ -34,6 +36,7 @@ from benchmarks.client import (
 from broker.cluster import Cluster
 from broker.connection import Connection
 from broker.options import parse as parse_options
+from broker.trace.trace import Trace
 
 ROUNDS: Final = 7
 TOPIC: Final = "inside"
@@ -101,7 +104,7 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
     return [fetch_frame(TOPIC, 0)] * (number // 10)
 
 
-async def measure(kind: str, profile: bool) -> None:
+async def measure(kind: str, profile: bool, traced: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
         cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
         await cluster.start()
@@ -113,6 +116,8 @@ async def measure(kind: str, profile: bool) -> None:
             profiler = cProfile.Profile()
             profiler.runcall(round_us, inside, frames)
             pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
+        elif traced:
+            print(f"{kind}: {in_turns(Trace(cluster.hooks, cluster.clock), inside, frames)}", flush=True)
         else:
             least = min(round_us(inside, frames[at * size : (at + 1) * size]) for at in range(ROUNDS))
             print(f"{kind}: {least:.1f} us per request", flush=True)
@@ -127,6 +132,21 @@ def round_us(inside: Inside, frames: Sequence[bytes]) -> float:
     return (time.process_time() - start) / len(frames) * 1e6
 
 
+def in_turns(trace: Trace, inside: Inside, frames: Sequence[bytes]) -> str:
+    """Rounds with the trace on between rounds with it off."""
+    least = {False: math.inf, True: math.inf}
+    rounds = 2 * ROUNDS
+    size = len(frames) // rounds
+    for number in range(rounds):
+        on = number % 2 == 1
+        if on:
+            trace.start()
+        least[on] = min(least[on], round_us(inside, frames[number * size : (number + 1) * size]))
+        trace.stop()
+    more = least[True] - least[False]
+    return f"{least[False]:.1f} us per request, {least[True]:.1f} us traced: {more:.1f} us more"
+
+
 KINDS: Final = ("produce-small", "produce-idempotent", "produce-large", "fetch-large")
 
 
@@ -134,10 +154,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.inside", description=__doc__.splitlines()[0])
     parser.add_argument("kind", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; default: all")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
+    parser.add_argument("--traced", action="store_true", help="show what the trace costs while it is on")
     options = parser.parse_args(arguments)
     for kind in options.kind or KINDS:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(measure(kind, options.profile))
+            runner.run(measure(kind, options.profile, options.traced))
     return 0
 
 

@@ -310,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         """Somebody hangs on calls: let him see this one, and decide."""
         kept = bytes(frame)
         if kept is not frame:  # he may keep it for longer than its buffer lasts
-            request = route.decode(kept, header.body_offset)
+            request = route.decode(memoryview(kept), header.body_offset)
         call = Call(self, context, route, header, kept, request, self._shared.clock.now_ms(), hook)
         self._holds |= HELD
         if hook.arrived(call):

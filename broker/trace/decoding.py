@@ -48,11 +48,12 @@ def answer_dict(exchange: Exchange, names: Names = no_names, *, values: bool = F
 
 def _decoded(exchange: Exchange, frame: bytes, names: Names, *, values: bool, is_request: bool) -> Decoded:
     key, version = exchange.api_key, exchange.api_version
+    view = memoryview(frame)  # so that records are not copied
     try:
         if is_request:
-            message = request_codec(key, version).decode(frame, parse_request_header(frame).body_offset)
+            message = request_codec(key, version).decode(view, parse_request_header(frame).body_offset)
         else:
-            message = client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
+            message = client_codec(key, version).decode(view, response_body_offset(key, version, frame))
     except (MalformedRequest, UnknownVersion) as error:
         return {"undecodable": str(error), "frame": b64encode(frame).decode()}
     return _Teller(names, values=values).message(message, message.__wire__)
@@ -101,7 +102,7 @@ class _Teller:
         found: Decoded = {"bytes": len(records), "batches": told}
         end = 0
         try:
-            for batch in batches(bytes(records)):
+            for batch in batches(records):
                 told.append(self._batch(batch))
                 end += batch.size
         except CorruptBatch as error:

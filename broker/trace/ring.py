@@ -20,11 +20,17 @@ class TraceLimits:
     entries_max: int = 50_000
     bytes_max: int = 64 * 1024 * 1024
     """Of all exchanges in the ring, their frames and ``EXCHANGE_BYTES`` for each."""
-    frame_bytes_max: int = 1024 * 1024
-    """Of one request, and of one answer: what is larger is cut, and marked."""
+    frame_bytes_max: int = 2 * 1024 * 1024
+    """Of one request, and of one answer: what is larger is cut, and marked. (Clients send up to 1 MiB by default.)"""
+    head_bytes: int = 16 * 1024
+    """So much is kept of what is cut."""
     follow_entries_max: int = 1000
     """Of exchanges that wait for one follower; what comes while so many wait is dropped, and counted."""
     follow_bytes_max: int = 8 * 1024 * 1024
+
+    def cut(self, frame: bytes) -> bytes:
+        """The beginning of a frame that is too large."""
+        return frame[: min(self.head_bytes, self.frame_bytes_max)]
 
 
 class Ring:

@@ -136,7 +136,7 @@ class Trace:
         )
         if exchange.request_bytes > self.limits.frame_bytes_max:
             exchange.request_summary = request_summary(request_dict(exchange, self.names))
-            exchange.request = call.frame[: self.limits.frame_bytes_max]
+            exchange.request = self.limits.cut(call.frame)
         self._ring.add(exchange)
         call.watcher = partial(self._happened, exchange, self._time.measure_us())
         return True
@@ -167,7 +167,7 @@ class Trace:
         exchange.answer, exchange.answer_bytes = answer, len(answer)
         if exchange.answer_bytes > self.limits.frame_bytes_max:
             exchange.answer_summary = answer_summary(answer_dict(exchange, self.names) or {})
-            exchange.answer = answer[: self.limits.frame_bytes_max]
+            exchange.answer = self.limits.cut(answer)
         self._ring.grow(exchange, len(exchange.answer))
 
     def _tell(self, exchange: Exchange) -> None:
