@@ -1,0 +1,40 @@
+"""The example of docs/trace.md does what the page says, line by line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace.md"
+
+# What differs from run to run: times, ports, correlation ids, how long it took.
+DIFFERS = [
+    (r"\d\d:\d\d:\d\d\.\d{3}", "TIME"),
+    (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+    (r" #\d+ ", " #N "),
+    (r" [\d.]+ ms$", " N ms"),
+]
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def told(text: str) -> list[str]:
+    """Without what differs, and without FindCoordinator: how often a client asks depends on how fast it is."""
+    for pattern, instead in DIFFERS:
+        text = re.sub(pattern, instead, text, flags=re.MULTILINE)
+    return [line for line in text.strip().splitlines() if "FindCoordinator" not in line]
+
+
+def test_the_example_says_what_the_page_says(tmp_path: Path) -> None:
+    example = tmp_path / "example.py"
+    example.write_text(block("python"), "utf-8")
+    run = subprocess.run(
+        [sys.executable, str(example)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert told(run.stdout) == told(block("text"))
