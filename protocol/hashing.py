@@ -4,7 +4,9 @@ Coordinators put a group or a transactional id on `abs(String.hashCode) mod part
 on murmur2. Both must agree with Java to the bit, or a client looks for its state in the wrong partition.
 """
 
+from functools import lru_cache
 from struct import unpack
+from typing import Final
 
 _INT32_MIN = -(2**31)
 _UINT32 = 0xFFFF_FFFF
@@ -20,6 +22,11 @@ def java_string_hash(text: str) -> int:
     return value - 2**32 if value >> 31 else value
 
 
+IDS_REMEMBERED: Final = 4096
+"""Of the ids that were asked for last the partition is known: each request of a client asks for the same one."""
+
+
+@lru_cache(IDS_REMEMBERED)
 def partition_for(key: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` or `__transaction_state` that keeps this id (`Utils.abs`)."""
     value = java_string_hash(key)
