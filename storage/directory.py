@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from storage import files
@@ -52,6 +52,17 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(fd)
 
 
+def _segment_bytes(folder: Path) -> int:
+    size = 0
+    # A topic may be deleted, or retention at work, while this looks.
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".log"):
+                with suppress(FileNotFoundError):
+                    size += entry.stat().st_size
+    return size
+
+
 class LogDirectory:
     """One directory with an exclusive lock for as long as it is open."""
 
@@ -77,6 +88,15 @@ class LogDirectory:
             topic, _, index = name.rpartition("-")
             if topic and index.isascii() and index.isdecimal() and topic != "__cluster_metadata":
                 yield (topic, int(index)), self.path / name
+
+    def sizes(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
+        """Bytes of the segments of partitions, 0 for one without a folder (slow for many: call it off the loop)."""
+        return {key: _segment_bytes(self.partition_path(*key)) for key in keys}
+
+    def volume(self) -> tuple[int, int]:
+        """(bytes in all, bytes that we may still use) of the file system that this directory lies on."""
+        found = os.statvfs(self.path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def doomed_directories(self) -> Iterator[Path]:
         """Folders of deleted topics whose removal was not finished."""

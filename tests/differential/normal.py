@@ -47,12 +47,17 @@ class Normal:
             return body | {"topics": [t for t in body["topics"] if self._own(t["name"])]}
         if api == "list_groups":
             return body | {"groups": [g for g in body["groups"] if g["group_id"].startswith(self.prefix)]}
+        if api == "describe_log_dirs":
+            return body | {"results": [self._log_dir(row) for row in body["results"]]}
         if api == "list_transactions":
             mine = [
                 row for row in body["transaction_states"] if row["transactional_id"].startswith(self.prefix)
             ]
             return body | {"transaction_states": mine}
         return body
+
+    def _log_dir(self, row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"topics": [topic for topic in row["topics"] if self._own(topic["name"])]}
 
     def _own(self, name: str | None) -> bool:
         return not name or not re.match(r"[a-z]+-[a-z0-9]", name) or name.startswith(self.prefix)
@@ -119,8 +124,8 @@ class Normal:
     def _string(self, value: str, field: str) -> str:
         if field in MESSAGES:
             return value if value in ("", "NONE") else "(text)"
-        if field == "cluster_id":
-            return "cluster"
+        if field in ("cluster_id", "log_dir"):
+            return field.partition("_")[0]
         if field in ("host", "client_host"):
             return "host" if value.strip("/") in ("127.0.0.1", "localhost") else value
         value = value.replace(self.prefix, "~")
@@ -135,6 +140,8 @@ class Normal:
             return "port"
         if field == "finalized_features_epoch":
             return "offset"
+        if field in ("total_bytes", "usable_bytes") and value > 0:
+            return "bytes"
         return self._time(value) if 10**12 < value < 10**13 else value
 
     def _time(self, value: int) -> Any:

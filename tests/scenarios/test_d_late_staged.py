@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.by_hand import ask
-from tests.support.clients import CLIENTS, ConfluentProducer, Refused, eventually, values
+from tests.support.clients import CLIENTS, ConfluentProducer, Refused, batches_of, eventually, values
 from tests.support.in_process import InProcess
 from tests.support.readers import reader
 
@@ -21,11 +21,14 @@ def address(broker: InProcess) -> tuple[str, int]:
     return host, int(port)
 
 
+def leader_of(broker: InProcess, topic: str) -> int:
+    answer = ask(*address(broker), "metadata", 9, {"topics": [{"name": topic}]})
+    return int(answer["topics"][0]["partitions"][0]["leader_id"])
+
+
 def coordinated_elsewhere(broker: InProcess, topic: str) -> str:
     """A transactional id whose coordinator does not lead this topic, so that its markers travel."""
-    where = address(broker)
-    topics = {"topics": [{"name": topic}]}
-    leader = ask(*where, "metadata", 9, topics)["topics"][0]["partitions"][0]["leader_id"]
+    where, leader = address(broker), leader_of(broker, topic)
 
     def coordinator(name: str) -> int:
         answer = ask(*where, "find_coordinator", 3, {"key": name, "key_type": 1})
@@ -69,6 +72,9 @@ def test_a_marker_that_lingers_between_two_nodes(level: str, client: str, anomal
             producer.abort()
             ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
             assert reading.read(1) == ["behind it"]
+        data_dir = broker.cluster.nodes[leader_of(broker, "orders")].data_dir
+        markers = [each.marker for each in batches_of(data_dir, "orders") if each.is_control]
+        assert markers == (["COMMIT", "COMMIT", "ABORT"] if anomaly else ["COMMIT", "ABORT"])
 
 
 GIVES_UP_SOON = {

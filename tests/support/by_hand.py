@@ -156,6 +156,7 @@ class ProducerByHand:
             answer = self._ask("add_offsets_to_txn", 3, self._who() | {"group_id": group})
             if answer["error_code"]:
                 return int(answer["error_code"])
+        self._ask("find_coordinator", 3, {"key": group, "key_type": 0})
         topics = [
             {"name": topic, "partitions": [{"partition_index": partition, "committed_offset": offset}]}
             for (topic, partition), offset in offsets.items()

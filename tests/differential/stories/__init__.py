@@ -13,6 +13,7 @@ from tests.differential.stories import inspection as inspection
 from tests.differential.stories import isolation as isolation
 from tests.differential.stories import late as late
 from tests.differential.stories import leaders as leaders
+from tests.differential.stories import log_dirs as log_dirs
 from tests.differential.stories import offsets as offsets
 from tests.differential.stories import produce as produce
 from tests.differential.stories import producer_state as producer_state

@@ -1,0 +1,30 @@
+"""DescribeLogDirs: partitions and their sizes."""
+
+from __future__ import annotations
+
+from tests.differential.story import Story, Topic, story
+
+
+def of(t: Topic | str, *partitions: int) -> dict[str, object]:
+    return {"topic": t if isinstance(t, str) else t.name, "partitions": list(partitions)}
+
+
+@story("describe-log-dirs")
+def sizes(s: Story) -> None:
+    """The bytes of the batches; what is not there is not in the list."""
+    t, u = s.topic(2), s.topic()
+    for count in (1, 3):
+        s.produce(t, s.batch(count))
+    for v in range(1, 6):
+        s.ask("describe_log_dirs", v, topics=[of(t, 0, 1), of(u, 0)], note="two topics")
+        s.ask("describe_log_dirs", v, topics=[of(t, 0, 0, 7, -1), of(s.name("missing"), 0)], note="missing")
+        s.ask("describe_log_dirs", v, topics=[of(t)], note="no partitions")
+        s.ask("describe_log_dirs", v, topics=[], note="no topics")
+    answer = s.quiet("describe_log_dirs", 4, topics=None)
+    own = [row for row in answer["results"][0]["topics"] if row["name"].startswith(s.prefix)]
+    found = {
+        f"{row['name'].replace(s.prefix, '~')}-{each['partition_index']}": each["partition_size"]
+        for row in own
+        for each in row["partitions"]
+    }
+    s.put("all", dict(sorted(found.items())))

@@ -1,0 +1,105 @@
+"""The levels of `transaction.version`: what a broker of each says and writes; clients of both protocols side by side."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tests.scenarios.levels import LEVELS, NONE, at_level
+from tests.support.broker import Broker, StartBroker
+from tests.support.by_hand import ProducerByHand, ask
+from tests.support.clients import STATE_TOPIC, batches_of, committed_offset, read_messages, values
+
+SPEAKS = {"old": False, "new": True}
+
+
+def speaking(broker: Broker, transactional_id: str, *, new: bool) -> ProducerByHand:
+    return ProducerByHand(broker.host, broker.port, transactional_id, new=new).init()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_level_is_announced_and_decides_how_states_are_written(level: str, start_broker: StartBroker):
+    """Level 0 is not in the list of what is finalized; from level 1 on the values have tagged fields (version 1)."""
+    broker = at_level(start_broker, level)
+    software = {"client_software_name": "by-hand", "client_software_version": "1"}
+    said = ask(broker.host, broker.port, "api_versions", 4, software)
+    finalized = {
+        row["name"]: (row["min_version_level"], row["max_version_level"])
+        for row in said["finalized_features"]
+    }
+    assert finalized.get("transaction.version") == (None if level == "0" else (int(level), int(level)))
+    supported = {row["name"]: (row["min_version"], row["max_version"]) for row in said["supported_features"]}
+    assert supported["transaction.version"] == (0, 2)
+
+    for name, new in SPEAKS.items():
+        producer = speaking(broker, name, new=new)
+        assert producer.send("orders", [name]) == NONE
+        assert producer.end(committed=True) == NONE
+    # The level decides, whatever protocol the client speaks.
+    found = {
+        struct.unpack_from(">h", message.value())[0]
+        for message in read_messages(broker.bootstrap, STATE_TOPIC, "read_uncommitted")
+    }
+    assert found == {0 if level == "0" else 1}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_clients_of_both_protocols_side_by_side(level: str, start_broker: StartBroker):
+    """The version of each request decides: Produce v11 and v12, TxnOffsetCommit v4 and v5, EndTxn v4 and v5."""
+    broker = at_level(start_broker, level)
+    both = {name: speaking(broker, name, new=new) for name, new in SPEAKS.items()}
+    for round_, committed in enumerate((True, False, True)):
+        for name, producer in both.items():
+            assert producer.send("orders", [f"{name} {round_}"]) == NONE
+            assert producer.send_offsets(f"group of {name}", {("orders", 0): 10 + round_}) == NONE
+        for producer in both.values():
+            assert producer.end(committed=committed) == NONE
+    assert values(broker.bootstrap, "orders") == ["old 0", "new 0", "old 2", "new 2"]
+    for name in both:
+        assert committed_offset(broker.bootstrap, f"group of {name}", "orders") == 12
+
+    # Every transaction of the new one has an epoch of its own, one behind its marker's; those of the old one share theirs.
+    assert (both["old"].epoch, both["new"].epoch) == (0, 3)
+    epochs = {
+        name: [
+            (batch.producer_epoch, batch.is_control)
+            for batch in batches_of(broker.data_dir, "orders")
+            if batch.producer_id == producer.producer_id
+        ]
+        for name, producer in both.items()
+    }
+    assert epochs["old"] == [(0, False), (0, True)] * 3
+    assert epochs["new"] == [(0, False), (1, True), (1, False), (2, True), (2, False), (3, True)]
+
+
+def test_one_id_in_both_protocols_by_turns(start_broker: StartBroker):
+    """As when an application is rolled from one client to the other, and back."""
+    broker = at_level(start_broker, "2")
+    for turn, new in enumerate((False, True, False, True)):
+        producer = speaking(broker, "orders", new=new)
+        for committed in (True, False):
+            assert producer.send("orders", [f"{turn} {committed}"]) == NONE
+            assert producer.end(committed=committed) == NONE
+    assert values(broker.bootstrap, "orders") == [f"{turn} True" for turn in range(4)]
+
+
+def test_a_transaction_that_began_in_the_new_protocol_is_ended_in_the_old_one(start_broker: StartBroker):
+    """No epoch moves then, and its marker is one of the old protocol; the next one is new again."""
+    broker = at_level(start_broker, "2")
+    producer = speaking(broker, "orders", new=True)
+    assert producer.send("orders", ["one"]) == NONE
+    old = speaking_for(producer)
+    assert old.end(committed=True) == NONE
+    assert producer.send("orders", ["two"]) == NONE
+    assert producer.end(committed=True) == NONE
+    assert values(broker.bootstrap, "orders") == ["one", "two"]
+    epochs = [batch.producer_epoch for batch in batches_of(broker.data_dir, "orders")]
+    assert epochs == [0, 0, 0, 1]
+
+
+def speaking_for(producer: ProducerByHand) -> ProducerByHand:
+    """The same producer, in the old protocol."""
+    other = ProducerByHand(producer.host, producer.port, producer.transactional_id, new=False)
+    other.producer_id, other.epoch = producer.producer_id, producer.epoch
+    return other
