@@ -1,0 +1,316 @@
+"""Three nodes driven at random: writers, transactions, links, pauses, kills, elections.
+
+ODRADEK_REPLICATION_EXAMPLES=3000 runs it for longer.
+
+With clean elections and two of three in sync nothing that was acknowledged with acks=all may be lost, whatever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broker.partition import AppendResult, Partition
+from broker.replication.leading import Leading
+from protocol.errors import ErrorCode
+from storage.producers import Producers
+from tests.support.nodes import Nodes
+
+OK = ErrorCode.none
+EXAMPLES = int(os.environ.get("ODRADEK_REPLICATION_EXAMPLES", "40"))
+ROOM = next((room for room in ("/dev/shm",) if os.access(room, os.W_OK)), None)
+NODE_IDS = st.sampled_from([1, 2, 3])
+PRODUCERS = st.sampled_from([7, 8])
+
+
+class Replication(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.home = Path(tempfile.mkdtemp(prefix="replication-", dir=ROOM))
+        self.acknowledged: dict[int, bytes] = {}
+        """By offset, what a client with acks=all was told is written."""
+        self.sequences = {7: 0, 8: 0}
+        self.open: set[int] = set()
+        self.count = 0
+        self.watermark = (0, 0)
+
+        async def open_nodes() -> None:
+            self.nodes = Nodes(self.home)
+            self.nodes.create(min_isr=2)
+
+        self._run(open_nodes())
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self.loop.run_until_complete(work)
+
+    def teardown(self) -> None:
+        if hasattr(self, "nodes"):
+            try:
+                self._run(self._end())
+            finally:
+                self.nodes.end()
+                self._run(self._let_go())
+                self.loop.close()
+                shutil.rmtree(self.home)
+
+    async def _let_go(self) -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    async def _end(self) -> None:
+        """All come back, all links are mended: everybody has the same, and whoever was acknowledged finds his record."""
+        nodes = self.nodes
+        self._mend_all()
+        for node_id in {1, 2, 3} - nodes.running.keys():
+            nodes.start(node_id)
+        await nodes.settle()
+        await nodes.pass_time(2000)
+        leader = nodes.leader
+        assert set(nodes.isr) == {1, 2, 3}
+        assert leader.high_watermark == leader.log_end_offset
+        assert nodes.content(1) == nodes.content(2) == nodes.content(3)
+        self._check_acknowledged(leader)
+        for node_id in (1, 2, 3):
+            self._check_producers(nodes.on(node_id))
+
+    # -- clients ------------------------------------------------------------------------------------------------
+
+    @property
+    def led(self) -> bool:
+        return self.nodes.controller.state().leader in self.nodes.running
+
+    def _value(self) -> bytes:
+        self.count += 1
+        return b"%d" % self.count + b"." * (self.count % 50)
+
+    def _note(self, result: AppendResult, value: bytes) -> None:
+        if result.error is not OK or result.duplicate:
+            return
+        outcome = self.nodes.outcome(result)
+
+        def settle(error: ErrorCode) -> None:
+            if error is OK:
+                self.acknowledged[result.base_offset] = value
+
+        if outcome.error is not None:
+            settle(outcome.error)
+        else:
+            outcome.hear = settle  # type: ignore[method-assign]
+
+    @precondition(lambda self: self.led)
+    @rule(acks=st.sampled_from([-1, -1, 1]))
+    def append(self, acks: int) -> None:
+        async def work() -> None:
+            value = self._value()
+            result = self.nodes.append(value, acks=acks)
+            if acks == -1:
+                self._note(result, value)
+
+        self._run(work())
+
+    @precondition(lambda self: self.led)
+    @rule(producer_id=PRODUCERS, transactional=st.booleans())
+    def produce(self, producer_id: int, transactional: bool) -> None:
+        """As a client that goes on with the sequence that the leader knows."""
+
+        async def work() -> None:
+            entry = self.nodes.leader.log.producers.entries.get(producer_id)
+            sequence = entry.last_sequence + 1 if entry is not None else 0
+            is_open = entry is not None and entry.current_txn_first_offset >= 0
+            value = self._value()
+            producer = (producer_id, 0, sequence)
+            self._note(
+                self.nodes.append(value, producer=producer, transactional=transactional or is_open), value
+            )
+
+        self._run(work())
+
+    @precondition(lambda self: self.led)
+    @rule(producer_id=PRODUCERS, committed=st.booleans())
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        async def work() -> None:
+            self.nodes.mark(producer_id, committed=committed)
+
+        self._run(work())
+
+    @precondition(lambda self: self.led)
+    @rule(producer_id=PRODUCERS, back=st.integers(1, 5))
+    def repeat(self, producer_id: int, back: int) -> None:
+        """One of the last five batches comes again: it is recognised, whoever leads by now."""
+
+        async def work() -> None:
+            entry = self.nodes.leader.log.producers.entries.get(producer_id)
+            if entry is None or len(entry.batches) < back:
+                return
+            known = entry.batches[-back]
+            producer = (producer_id, entry.epoch, known.first_sequence)
+            result = self.nodes.append(b"again", producer=producer, acks=1)
+            assert result.duplicate
+            assert result.base_offset == known.first_offset
+
+        self._run(work())
+
+    # -- what happens to nodes ----------------------------------------------------------------------------------
+
+    @rule(sender=NODE_IDS, receiver=NODE_IDS)
+    def cut(self, sender: int, receiver: int) -> None:
+        if sender != receiver and not self.nodes.hooks.links.is_cut(sender, receiver):
+            self.nodes.hooks.links.cut(sender, receiver)
+
+    @rule(node_id=NODE_IDS)
+    def pause(self, node_id: int) -> None:
+        if not self.nodes.hooks.links.is_paused(node_id, "t", 0):
+            self.nodes.hooks.links.pause(node_id)
+
+    @rule(sender=NODE_IDS, receiver=NODE_IDS, delay_ms=st.sampled_from([5, 100]))
+    def slow(self, sender: int, receiver: int, delay_ms: int) -> None:
+        if sender != receiver and not self.nodes.hooks.links.delay_ms(sender, receiver):
+            self.nodes.hooks.links.slow(sender, receiver, delay_ms)
+
+    @rule()
+    def mend(self) -> None:
+        async def work() -> None:
+            self._mend_all()
+            await self.nodes.settle()
+
+        self._run(work())
+
+    def _mend_all(self) -> None:
+        links = self.nodes.hooks.links
+        for sender in (1, 2, 3):
+            if links.is_paused(sender, "t", 0):
+                links.resume(sender)
+            for receiver in (1, 2, 3):
+                if links.is_cut(sender, receiver):
+                    links.mend(sender, receiver)
+                if delay_ms := links.delay_ms(sender, receiver):
+                    links.quicken(sender, receiver, delay_ms)
+
+    @rule(node_id=NODE_IDS)
+    def kill(self, node_id: int) -> None:
+        async def work() -> None:
+            if node_id in self.nodes.running:
+                self.nodes.kill(node_id)
+
+        self._run(work())
+
+    @rule(node_id=NODE_IDS)
+    def stop(self, node_id: int) -> None:
+        async def work() -> None:
+            if node_id in self.nodes.running:
+                await self.nodes.stop(node_id)
+
+        self._run(work())
+
+    @rule(node_id=NODE_IDS)
+    def start(self, node_id: int) -> None:
+        async def work() -> None:
+            if node_id not in self.nodes.running:
+                self.nodes.start(node_id)
+                await self.nodes.settle()
+
+        self._run(work())
+
+    @precondition(lambda self: self.led)
+    @rule(node_id=NODE_IDS)
+    def lead(self, node_id: int) -> None:
+        async def work() -> None:
+            state = self.nodes.controller.state()
+            if node_id != state.leader and node_id in state.isr and node_id in self.nodes.running:
+                self.nodes.lead(node_id)
+
+        self._run(work())
+
+    @rule(delay_ms=st.sampled_from([0, 0, 10, 1000, 50_000]))
+    def time_passes(self, delay_ms: int) -> None:
+        async def work() -> None:
+            await self.nodes.settle()
+            await self.nodes.pass_time(delay_ms)
+
+        self._run(work())
+
+    @precondition(lambda self: self.led)
+    @rule(share=st.floats(0, 1))
+    def roll(self, share: float) -> None:
+        async def work() -> None:
+            log = self.nodes.leader.log
+            if log.exists and log.active.size:
+                log.roll(self.nodes.clock.now)
+
+        self._run(work())
+
+    # -- what must hold -----------------------------------------------------------------------------------------
+
+    @invariant()
+    def offsets_are_in_order(self) -> None:
+        if not hasattr(self, "nodes"):
+            return
+        for replicas in self.nodes.running.values():
+            for each in replicas.opened():
+                assert each.log_start_offset <= each.last_stable_offset <= each.high_watermark
+                assert each.high_watermark <= each.log_end_offset
+
+    @invariant()
+    def one_leaders_high_watermark_does_not_go_back(self) -> None:
+        if hasattr(self, "nodes") and self.led:
+            leader = self.nodes.leader
+            epoch, high_watermark = self.watermark
+            assert leader.leader_epoch != epoch or leader.high_watermark >= high_watermark
+            self.watermark = (leader.leader_epoch, leader.high_watermark)
+
+    @invariant()
+    def replicas_agree_on_what_is_committed(self) -> None:
+        if not hasattr(self, "nodes") or not self.led:
+            return
+        leader, nodes = self.nodes.leader, self.nodes
+        for node_id in nodes.isr:
+            if node_id in nodes.running and isinstance(leader.leading, Leading):
+                common = min(leader.high_watermark, nodes.on(node_id).high_watermark)
+                assert nodes.content(node_id, common) == nodes.content(
+                    nodes.controller.state().leader, common
+                )
+
+    @invariant()
+    def what_was_acknowledged_is_there(self) -> None:
+        if hasattr(self, "nodes") and self.led:
+            self._check_acknowledged(self.nodes.leader)
+
+    def _check_acknowledged(self, leader: Partition) -> None:
+        there = {
+            record.offset: record.value
+            for batch in leader.log.batches()
+            if not batch.is_control
+            for record in batch.records()
+        }
+        for offset, value in self.acknowledged.items():
+            assert there.get(offset) == value, f"offset {offset} of {self.acknowledged}"
+
+    def _check_producers(self, partition: Partition) -> None:
+        """What it remembers of producers is what a reading of all its batches gives."""
+        log, again = partition.log, Producers()
+        for batch in log.batches():
+            again.replay(batch)
+        known = {each.producer_id: each for each in log.producers.snapshot()}
+        assert known == {each.producer_id: each for each in again.snapshot()}
+        assert list(log.producers.open_transactions()) == list(again.open_transactions())
+
+
+Replication.TestCase.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+TestReplication = Replication.TestCase
