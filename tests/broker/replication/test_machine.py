@@ -206,6 +206,24 @@ class Replication(RuleBasedStateMachine):
 
         self._run(work())
 
+    @precondition(lambda self: self.led)
+    @rule(count=st.integers(1, 4))
+    def die_with_a_tail(self, count: int) -> None:
+        """The leader writes what nobody copies, and dies: its log has left the others' when it comes back."""
+
+        async def work() -> None:
+            nodes, leader_id = self.nodes, self.nodes.controller.state().leader
+            others = [each for each in (1, 2, 3) if each != leader_id]
+            for node_id in others:
+                nodes.hooks.links.pause(node_id)
+            for _ in range(count):
+                nodes.append(self._value(), acks=1)
+            nodes.kill(leader_id)
+            for node_id in others:
+                nodes.hooks.links.resume(node_id)
+
+        self._run(work())
+
     @rule(node_id=NODE_IDS)
     def stop(self, node_id: int) -> None:
         async def work() -> None:
