@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 import threading
 import time
 import traceback
@@ -37,6 +38,7 @@ SETTINGS = {
 FINISH_S = 30.0
 """So long clients may take to end what they have begun, when nothing goes wrong any more."""
 GIVE_UP_S = 25.0
+EXCHANGES_KEPT = 10_000
 
 
 class ChaosFailed(AssertionError):
@@ -82,8 +84,11 @@ class Company:
         """Ask all to come to their end; what has been wrong with them."""
         self._stage.ending.set()
         self._join(FINISH_S)
-        busy = [thread.name for thread in self._threads if thread.is_alive()]
-        late = [f"still busy {FINISH_S} s after the last fault: {', '.join(busy)}"] if busy else []
+        late = [
+            f"{thread.name}: still busy {FINISH_S} s after the last fault:\n{_stack(thread)}"
+            for thread in self._threads
+            if thread.is_alive()
+        ]
         self._stage.given_up.set()
         self._join(GIVE_UP_S)
         return [*self.deaths, *late]
@@ -92,6 +97,12 @@ class Company:
         deadline = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _stack(thread: threading.Thread) -> str:
+    """Where it is."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "".join(traceback.format_stack(frame)[-6:])
 
 
 def run(plan: Plan, seconds: float, directory: Path) -> str:
@@ -135,15 +146,15 @@ def _play(plan: Plan, seconds: float, directory: Path, history: History, found: 
                 found += complaints(history, at_the_end, JOBS)
             if found:
                 _keep_trace(broker, directory / "trace.jsonl")
+            (directory / "broker.log").write_text("\n".join(broker.log))
     finally:
         (directory / "history.json").write_text(to_json(history, at_the_end))
-        (directory / "broker.log").write_text("\n".join(broker.log))
     return _said(history, director, requests)
 
 
 def _keep_trace(broker: Broker, path: Path) -> None:
     with path.open("w") as file:
-        for exchange in broker.trace.entries():
+        for exchange in broker.trace.entries(limit=EXCHANGES_KEPT):
             file.write(json.dumps(exchange) + "\n")
 
 

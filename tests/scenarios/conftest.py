@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import CLIENTS, TransactionalProducer, tidy
 from tests.support.relay import Relay
+from tests.support.three_nodes import ThreeNodes
 
 NewProducer = Callable[..., TransactionalProducer]
+StartThree = Callable[..., ThreeNodes]
 
 
 @pytest.fixture
@@ -55,3 +59,16 @@ def new_producer(client: str, start_broker: StartBroker, relay: Relay) -> Iterat
         producer.close()
     made.clear()
     tidy()
+
+
+@pytest.fixture
+def start_three(tmp_path: Path) -> Iterator[Callable[..., ThreeNodes]]:
+    """Start a broker of three nodes (see ``ThreeNodes``), its trace on; it ends with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*topics: str, settings: dict[str, Any] | None = None, **options: Any) -> ThreeNodes:
+            three = stack.enter_context(ThreeNodes(tmp_path, topics, settings, **options))
+            three.trace.start()
+            return three
+
+        yield start
