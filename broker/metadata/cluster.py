@@ -31,7 +31,10 @@ from broker.metadata.creation import (
     check_total,
 )
 from broker.metadata.elections import (
+    Decide,
     Election,
+    PartitionKey,
+    decisions,
     record_for_election,
     record_for_failed_replica,
     record_for_isr,
@@ -42,7 +45,7 @@ from broker.metadata.elections import (
 )
 from broker.metadata.features import check_levels
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
-from broker.metadata.image import Broker, Changes, Endpoint, Image, PartitionState, Topic
+from broker.metadata.image import Broker, Changes, Endpoint, Image, Topic
 from broker.metadata.internal_topics import internal_topic
 from broker.metadata.listeners import MetadataListener, tell
 from broker.metadata.log import MetadataLog, MetadataLogFailed, Sync
@@ -59,9 +62,6 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 log = structlog.get_logger()
-
-
-PartitionKey = tuple[str, int]
 
 
 class ClusterMetadata:
@@ -342,17 +342,15 @@ class ClusterMetadata:
     async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
         """A leader says who is in sync. Refused if it leads no more, or names somebody who cannot be (AlterPartition)."""
         await self._change_partition(
-            topic,
-            index,
-            lambda known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
+            (topic, index),
+            lambda _, known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
         )
 
     async def lose_replica(self, topic: str, index: int, node_id: int) -> None:
         """The files of a replica failed: another one leads, if any is in sync."""
         await self._change_partition(
-            topic,
-            index,
-            lambda known, state: record_for_failed_replica(self._image, known, state, node_id),
+            (topic, index),
+            lambda _, known, state: record_for_failed_replica(self._image, known, state, node_id),
         )
 
     async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[Refused | None]:
@@ -382,47 +380,24 @@ class ClusterMetadata:
         if records:
             await self._commit_for_all(records)
 
-    async def _change_partition(
-        self, name: str, index: int, decide: Callable[[Topic, PartitionState], MetadataRecord | None]
-    ) -> None:
+    async def _change_partition(self, key: PartitionKey, decide: Decide) -> None:
         """Change one partition; raises what speaks against it."""
-        (refusal,) = await self._change_partitions(
-            [(name, index)], lambda number, topic, state: decide(topic, state)
-        )
+        (refusal,) = await self._change_partitions([key], decide)
         if refusal is not None:
             raise refusal
 
     async def _change_partitions(
         self,
         partitions: Sequence[PartitionKey],
-        decide: Callable[[int, Topic, PartitionState], MetadataRecord | None],
+        decide: Decide,
     ) -> list[Refused | None]:
         """Change what can be changed, in one commit; ``decide`` gets the position in the list with each."""
         names = {name for name, _ in partitions}
         await self._changing.settled(names)
-        results: list[Refused | None] = []
-        records: list[MetadataRecord] = []
-        for number, (name, index) in enumerate(partitions):
-            try:
-                record = decide(number, *self._existing(name, index))
-                results.append(None)
-            except Refused as refusal:
-                results.append(refusal)
-                continue
-            if record is not None:
-                records.append(record)
+        results, records = decisions(self._image, partitions, decide)
         if records:
             await self._commit(records, names)
         return results
-
-    def _existing(self, name: str, index: int) -> tuple[Topic, PartitionState]:
-        topic = self._image.topics.get(name)
-        if topic is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")
-        state = topic.partition(index)
-        if state is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition, f"No such partition as {name}-{index}")
-        return topic, state
 
     def _allows_unclean(self, topic: Topic) -> bool:
         return LogConfig.from_properties(

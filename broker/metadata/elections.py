@@ -31,6 +31,39 @@ class Election(Enum):
     UNCLEAN = 1
 
 
+PartitionKey = tuple[str, int]
+Decide = Callable[[int, Topic, PartitionState], MetadataRecord | None]
+"""What becomes of one of several partitions, the position in the list first; None: it stays as it is. May be Refused."""
+
+
+def decisions(
+    image: Image, partitions: Sequence[PartitionKey], decide: Decide
+) -> tuple[list[Refused | None], list[MetadataRecord]]:
+    """For each partition why it does not change, or None; and the records of those that do."""
+    results: list[Refused | None] = []
+    records: list[MetadataRecord] = []
+    for number, (name, index) in enumerate(partitions):
+        try:
+            record = decide(number, *_existing(image, name, index))
+        except Refused as refusal:
+            results.append(refusal)
+            continue
+        results.append(None)
+        if record is not None:
+            records.append(record)
+    return results, records
+
+
+def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionState]:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")
+    state = topic.partition(index)
+    if state is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"No such partition as {name}-{index}")
+    return topic, state
+
+
 def live_brokers(image: Image) -> set[int]:
     return {broker.node_id for broker in image.brokers.values() if not broker.fenced}
 
