@@ -13,6 +13,7 @@ PLACES_TOLD_MAX: Final = 4
 """Topic partitions named in one line; of the others only the number is told."""
 ERRORS_TOLD_MAX: Final = 4
 
+_YEAR_10000_MS: Final = 253_402_300_800_000
 _TOPIC_KEYS: Final = ("topic_name", "topic", "name", "topic_id")
 _INDEX_KEYS: Final = ("partition_index", "partition", "partition_id", "index")
 _OUTCOMES: Final = {
@@ -53,7 +54,9 @@ def printable(text: str) -> str:
 
 
 def time_of_day(time_ms: int) -> str:
-    """``12:00:01.250`` in UTC."""
+    """``12:00:01.250`` in UTC. What a client has stamped may be no time of this calendar: then it is its number."""
+    if not 0 <= time_ms < _YEAR_10000_MS:
+        return str(time_ms)
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 

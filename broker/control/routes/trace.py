@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Final
@@ -104,7 +105,9 @@ _EXCHANGE_EXAMPLE: Final = {
 async def show_trace(control: Control, params: WantedEntries) -> TraceView:
     """Show what is in the trace, in the order of arrival: each request, and its answer if there is one."""
     found = control.trace.entries(params.filter, since=params.since, limit=params.limit)
-    return TraceView(status=_status(control), exchanges=[_told(control, each, params) for each in found])
+    # To decode so many takes longer than a turn of the loop may.
+    told = await asyncio.to_thread(lambda: [_told(control, each, params) for each in found])
+    return TraceView(status=_status(control), exchanges=told)
 
 
 @operation(

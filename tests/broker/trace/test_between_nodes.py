@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.connection import Connection
 from broker.trace.filters import TraceFilter
 from broker.trace.lines import text_line
 from broker.trace.pcap import pcap
 from broker.trace.reading import timeline, transactions
 from tests.broker.trace.conftest import StartTraced, TracedBroker
-from tests.broker.trace.test_pcap import needs_tshark, packets, tshark
+from tests.broker.trace.test_pcap import needs_tshark, packets, streams, tshark
 
 WRITE_TXN_MARKERS = 27
 PARTITIONS = 6
@@ -96,6 +99,61 @@ async def test_a_capture_has_the_markers_between_the_nodes_own_ports(broker: Tra
         for runtime in broker.cluster.nodes.values()
         if runtime.node_id in {each.node_id for each in markers}
     }
+
+
+class Wire:
+    """Writes down what connections read from their sockets and write to them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.streams: defaultdict[tuple[Any, Any], bytes] = defaultdict(bytes)
+        made, updated = Connection.connection_made, Connection.buffer_updated
+
+        def connection_made(connection: Connection, transport: Any) -> None:
+            made(connection, Tap(transport, self.streams))  # type: ignore[arg-type]
+
+        def buffer_updated(connection: Connection, count: int) -> None:
+            frame, filled = connection._frame, connection._frame_filled
+            landed = connection._shared.landing[:count] if frame is None else frame[filled : filled + count]
+            self.streams[(connection.host, connection.port), connection.address] += bytes(landed)
+            updated(connection, count)
+
+        monkeypatch.setattr(Connection, "connection_made", connection_made)
+        monkeypatch.setattr(Connection, "buffer_updated", buffer_updated)
+
+
+class Tap:
+    """A transport that writes down what is written to it."""
+
+    def __init__(self, transport: Any, streams: defaultdict[tuple[Any, Any], bytes]) -> None:
+        self._transport = transport
+        self._streams = streams
+        self._key = transport.get_extra_info("sockname")[:2], transport.get_extra_info("peername")[:2]
+
+    def write(self, data: bytes) -> None:
+        self._streams[self._key] += bytes(data)
+        self._transport.write(data)
+
+    def writelines(self, chunks: list[bytes]) -> None:
+        self._streams[self._key] += b"".join(chunks)
+        self._transport.writelines(chunks)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+async def test_the_capture_is_what_the_sockets_carried(
+    start_traced: StartTraced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = Wire(monkeypatch)
+    broker = await start_traced("--nodes", "3", "--topic", f"orders:{PARTITIONS}")
+    broker.trace.start()
+    await commit_everywhere(broker)
+    captured = streams(packets(b"".join(pcap(broker.trace.entries()))))
+    assert captured == {key: data for key, data in wire.streams.items() if data}
+    ports = {runtime.listeners[0].port for runtime in broker.cluster.nodes.values()}
+    between = [each for each in broker.trace.entries() if each.api_key == WRITE_TXN_MARKERS]
+    assert between
+    assert all(each.ends.port in ports and each.ends.peer_port not in ports for each in between)
 
 
 @needs_tshark

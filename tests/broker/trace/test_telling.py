@@ -122,6 +122,9 @@ def test_every_version_is_told_field_by_field_as_json(key: int) -> None:
         for codec, body, side in ((request_codec, request, "request"), (client_codec, answer, "answer")):
             message = codec(key, version).decode(body)
             check_fields(message, told[side], message.__wire__)
+        # Whatever is in it: the trace stands in the way of every request and must not fall over one.
+        made.transactions = transactions_in(key, request_codec(key, version).decode(request))
+        assert len(json.loads(json_line(made))["transactions"]) == len(made.transactions)
         assert "\n" not in text_line(made, names)
 
 

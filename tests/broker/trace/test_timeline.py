@@ -179,7 +179,7 @@ def test_all_of_it_in_one_millisecond_keeps_the_order_that_must_be() -> None:
     ]
 
 
-@pytest.mark.parametrize("client_ms", [0, NOW_MS + 10**9])
+@pytest.mark.parametrize("client_ms", [-1, 0, NOW_MS + 10**9, 2**63 - 1, -(2**63)])
 def test_a_client_s_clock_moves_no_batch_out_of_its_transaction(client_ms: int) -> None:
     story = Story().state(State.ONGOING, ORDERS_0).batch(ORDERS_0, time_ms=client_ms).batch(ORDERS_0)
     story.state(State.PREPARE_ABORT, ORDERS_0).marker(ORDERS_0, committed=False).state(State.COMPLETE_ABORT)
@@ -191,6 +191,7 @@ def test_a_client_s_clock_moves_no_batch_out_of_its_transaction(client_ms: int) 
         "1 ABORT orders-0@2",
         "1 CompleteAbort",
     ]
+    assert "1 record, sequence 0, pid 7/0" in story.told().to_text()
 
 
 def test_each_state_names_the_partitions_that_have_joined_since() -> None:
