@@ -1,4 +1,4 @@
-"""Brokers at a level of `transaction.version`, and clients that speak as it has them speak."""
+"""Brokers at a level of `transaction.version`, clients that speak as it has them speak, and the operator's tool."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.broker import Broker, StartBroker
 from tests.support.by_hand import ProducerByHand
+from tests.support.javaprog import java_clients
 
 NONE = ErrorCode.none
+TRANSACTIONS_TOOL = "org.apache.kafka.tools.TransactionsCommand"
 LEVELS = ("0", "1", "2")
 
 
@@ -33,3 +35,12 @@ def leave_a_batch_behind(
     late = producer.sending("orders", ["too late"], at_ms=at_ms)
     assert producer.end(committed=False) == NONE
     return producer, late.arrive()
+
+
+def kafka_transactions(bootstrap: str, *arguments: object) -> list[dict[str, str]]:
+    """Run kafka-transactions.sh as it is; the table that it prints, by column."""
+    ran = java_clients().tool(TRANSACTIONS_TOOL, "--bootstrap-server", bootstrap, *arguments)
+    assert ran.status == 0, f"{arguments}\n{ran.out}\n{ran.err}"
+    header, *rows = [line.rstrip("\t ").split("\t") for line in ran.out.splitlines() if line.strip()] or [[]]
+    names = [name.strip() for name in header]
+    return [dict(zip(names, (cell.strip() for cell in row), strict=True)) for row in rows]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.scenarios.levels import kafka_transactions
 from tests.support.by_hand import ask
 from tests.support.clients import CLIENTS, ConfluentProducer, Refused, batches_of, eventually, values
 from tests.support.in_process import InProcess
@@ -118,3 +119,36 @@ def test_a_batch_that_lingers_until_its_producer_has_given_it_up(
         assert seen == ([] if hangs else ["behind it"])
         everything = ["in time", "too late", "behind it"] if hangs else ["in time", "behind it"]
         assert values(broker.bootstrap, "orders", "read_uncommitted") == everything
+
+
+@pytest.mark.java
+def test_what_hangs_on_three_nodes_is_found_and_repaired(tmp_path: Path):
+    """D6: each node is asked for what it coordinates and holds; the marker goes to the partition's leader."""
+    arguments = ("--nodes", "3", "--topic", "orders:1", "--feature", "transaction.version=1")
+    settings = {"transaction.partition.verification.enable": "false"}
+    with InProcess(tmp_path, *arguments, settings=settings) as broker, ExitStack() as leaving:
+        name = coordinated_elsewhere(broker, "orders")
+        producer = CLIENTS[SPEAKS_OLD](
+            broker.bootstrap, transactional_id=name, more=GIVES_UP_SOON[SPEAKS_OLD]
+        )
+        leaving.callback(producer.close)
+        producer.init()
+        producer.begin()
+        producer.send("orders", ["in time"])
+        lingering = broker.stage(f"Produce transactional_id={name} -> detach")
+        with pytest.raises(Refused):
+            producer.send("orders", ["too late"])
+        producer.abort()
+        assert broker.release(lingering, 1) == 1
+        ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
+
+        # Its timestamps are of now: any open transaction that its coordinator does not know of counts.
+        find = ("find-hanging", "--topic", "orders", "--max-transaction-timeout", 0)
+        (hanging,) = kafka_transactions(broker.bootstrap, *find)
+        (listed,) = kafka_transactions(broker.bootstrap, "list")
+        assert (listed["TransactionalId"], listed["ProducerId"]) == (name, hanging["ProducerId"])
+        assert int(listed["Coordinator"]) != leader_of(broker, "orders")
+        where = ("--topic", "orders", "--partition", 0, "--start-offset", hanging["StartOffset"])
+        kafka_transactions(broker.bootstrap, "abort", *where)
+        assert kafka_transactions(broker.bootstrap, *find) == []
+        assert values(broker.bootstrap, "orders") == ["behind it"]

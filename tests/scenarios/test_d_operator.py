@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scenarios.levels import NONE, at_level, by_hand, leave_a_batch_behind
-from tests.support.broker import Broker, StartBroker
+from tests.scenarios.levels import NONE, at_level, by_hand, kafka_transactions, leave_a_batch_behind
+from tests.support.broker import StartBroker
 from tests.support.by_hand import now_ms
 from tests.support.clients import ConfluentProducer, values
-from tests.support.javaprog import java_clients
 from tests.support.readers import reader
 
 pytestmark = pytest.mark.java
 
-TRANSACTIONS_TOOL = "org.apache.kafka.tools.TransactionsCommand"
 LONG_AGO_MS = 20 * 60_000
 """Longer than any transaction may last by default: the tool compares the records' timestamps with its own clock."""
-
-
-def kafka_transactions(broker: Broker, *arguments: object) -> list[dict[str, str]]:
-    """Run kafka-transactions.sh as it is; the table that it prints, by column."""
-    ran = java_clients().tool(TRANSACTIONS_TOOL, "--bootstrap-server", broker.bootstrap, *arguments)
-    assert ran.status == 0, f"{arguments}\n{ran.out}\n{ran.err}"
-    header, *rows = [line.rstrip("\t ").split("\t") for line in ran.out.splitlines() if line.strip()] or [[]]
-    names = [name.strip() for name in header]
-    return [dict(zip(names, (cell.strip() for cell in row), strict=True)) for row in rows]
 
 
 def test_an_operator_finds_a_hanging_transaction_and_aborts_it(start_broker: StartBroker):
@@ -41,7 +30,7 @@ def test_an_operator_finds_a_hanging_transaction_and_aborts_it(start_broker: Sta
         assert reading.read(1, within_s=0.5) == []
 
         # Another transaction has had no record for as long; its coordinator knows of it, so it is not in the list.
-        (hanging,) = kafka_transactions(broker, "find-hanging", "--broker-id", 1)
+        (hanging,) = kafka_transactions(broker.bootstrap, "find-hanging", "--broker-id", 1)
         assert int(hanging.pop("Duration(min)")) >= 20
         assert hanging == {
             "Topic": "orders",
@@ -54,7 +43,8 @@ def test_an_operator_finds_a_hanging_transaction_and_aborts_it(start_broker: Sta
         }
         where = ("--topic", "orders", "--partition", 0)
         shown = {
-            row.pop("ProducerId"): row for row in kafka_transactions(broker, "describe-producers", *where)
+            row.pop("ProducerId"): row
+            for row in kafka_transactions(broker.bootstrap, "describe-producers", *where)
         }
         assert shown[str(producer.producer_id)] == {
             "ProducerEpoch": str(producer.epoch),
@@ -64,9 +54,9 @@ def test_an_operator_finds_a_hanging_transaction_and_aborts_it(start_broker: Sta
             "CurrentTransactionStartOffset": "2",
         }
 
-        kafka_transactions(broker, "abort", *where, "--start-offset", 2)
+        kafka_transactions(broker.bootstrap, "abort", *where, "--start-offset", 2)
         assert reading.read(1) == ["behind it"]
-    assert kafka_transactions(broker, "find-hanging", "--topic", "orders") == []
+    assert kafka_transactions(broker.bootstrap, "find-hanging", "--topic", "orders") == []
     assert healthy.end(committed=True) == NONE
     assert values(broker.bootstrap, "orders") == ["behind it", "as old"]
 
@@ -78,13 +68,13 @@ def test_an_operator_sees_where_each_transaction_stands(start_broker: StartBroke
     for producer in (open_one, done):
         assert producer.send("orders", ["one"]) == NONE
     assert done.end(committed=True) == NONE
-    listed = {row.pop("TransactionalId"): row for row in kafka_transactions(broker, "list")}
+    listed = {row.pop("TransactionalId"): row for row in kafka_transactions(broker.bootstrap, "list")}
     assert listed == {
         name: {"Coordinator": "1", "ProducerId": str(producer.producer_id), "TransactionState": state}
         for name, producer, state in (("open", open_one, "Ongoing"), ("done", done, "CompleteCommit"))
     }
 
-    (shown,) = kafka_transactions(broker, "describe", "--transactional-id", "open")
+    (shown,) = kafka_transactions(broker.bootstrap, "describe", "--transactional-id", "open")
     assert before_ms <= int(shown.pop("CurrentTransactionStartTimeMs")) <= now_ms()
     assert int(shown.pop("TransactionDurationMs")) < 60_000
     assert shown == {
@@ -105,7 +95,7 @@ def test_an_operator_filters_what_runs_for_long_or_is_called_so(start_broker: St
         assert by_hand(broker, name, "2").send("orders", ["open"]) == NONE
 
     def listed(*filters: object) -> set[str]:
-        return {row["TransactionalId"] for row in kafka_transactions(broker, "list", *filters)}
+        return {row["TransactionalId"] for row in kafka_transactions(broker.bootstrap, "list", *filters)}
 
     assert listed() == {"orders-1", "orders-2", "payments"}
     assert listed("--transactional-id-pattern", "orders-[0-9]") == {"orders-1", "orders-2"}
