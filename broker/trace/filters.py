@@ -41,7 +41,7 @@ class TraceFilter:
         return cls(**fields)  # type: ignore[arg-type]
 
     def matches(self, exchange: Exchange) -> bool:
-        return (
+        return self is EVERYTHING or (
             _fits(self.api_key, exchange.api_key)
             and _fits(self.api_version, exchange.api_version)
             and _fits(self.node_id, exchange.node_id)

@@ -77,13 +77,16 @@ async def timeline(
     written: list[BatchWritten | MarkerWritten] = []
     for place in sorted(frozenset[TopicPartition]().union(*(record.partitions for record in states))):
         written += await scan.written(place, producer_ids, since_ms)
-    exchanges = _exchanges(trace, transactional_id, producer_ids, limits) if trace is not None else []
-    # A long life takes a while to be put together; what it is made of does not change any more.
+    every = [] if trace is None else trace.entries()
     names = no_names if trace is None else trace.names
-    found = await asyncio.to_thread(
-        lambda: assemble(transactional_id, states, written, exchanges, _sent(exchanges, names), scan.scanned)
-    )
-    return Timeline(found, names)
+
+    def put_together() -> Timeline:
+        exchanges = _exchanges(every, transactional_id, producer_ids, limits)
+        sent = _sent(exchanges, names)
+        return Timeline(assemble(transactional_id, states, written, exchanges, sent, scan.scanned), names)
+
+    # A long life takes a while to be put together; what it is made of does not change any more.
+    return await asyncio.to_thread(put_together)
 
 
 def transactions(nodes: Sequence[Node]) -> list[dict[str, Any]]:
@@ -154,7 +157,7 @@ def _since_ms(states: Sequence[StateRecord]) -> int:
 
 
 def _exchanges(
-    trace: Trace, transactional_id: str, producer_ids: frozenset[int], limits: ScanLimits
+    every: Sequence[Exchange], transactional_id: str, producer_ids: frozenset[int], limits: ScanLimits
 ) -> list[Exchange]:
     def is_about(exchange: Exchange) -> bool:
         return any(
@@ -163,7 +166,7 @@ def _exchanges(
             for facts in exchange.transactions
         )
 
-    return [exchange for exchange in trace.entries() if is_about(exchange)][-limits.exchanges_max :]
+    return [exchange for exchange in every if is_about(exchange)][-limits.exchanges_max :]
 
 
 # -- logs -----------------------------------------------------------------------------------------------------------

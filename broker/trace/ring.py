@@ -49,13 +49,6 @@ class Ring:
     def __iter__(self) -> Iterator[Exchange]:
         return iter(tuple(self._exchanges))
 
-    def since(self, number: int) -> Iterator[Exchange]:
-        """Those that arrived after the exchange of this number, the newest first."""
-        for exchange in reversed(tuple(self._exchanges)):
-            if exchange.number <= number:
-                return
-            yield exchange
-
     @property
     def first(self) -> Exchange | None:
         return self._exchanges[0] if self._exchanges else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
 from broker.clock import Clock, stopwatch_us
@@ -96,10 +97,13 @@ class Trace:
         self, wanted: TraceFilter = EVERYTHING, *, since: int = 0, limit: int | None = None
     ) -> list[Exchange]:
         """In the order of arrival: those after the number ``since``, of these the newest ``limit``."""
-        found = filter(wanted.matches, self._ring.since(since))
-        newest = list(found if limit is None else islice(found, limit))
-        newest.reverse()
-        return newest
+        return _newest(tuple(self._ring), wanted, since, limit)
+
+    async def search(
+        self, wanted: TraceFilter = EVERYTHING, *, since: int = 0, limit: int | None = None
+    ) -> list[Exchange]:
+        """As ``entries``, but a full ring is looked through in a thread: others have their turns."""
+        return await asyncio.to_thread(_newest, tuple(self._ring), wanted, since, limit)
 
     def follow(self, wanted: TraceFilter = EVERYTHING) -> Subscription:
         """Every exchange from now on, once it is over; one that a rule holds also when it is held.
@@ -174,6 +178,15 @@ class Trace:
         followers: Iterable[Subscription] = self._followers
         for follower in followers:
             follower.offer(exchange)
+
+
+def _newest(
+    exchanges: Sequence[Exchange], wanted: TraceFilter, since: int, limit: int | None
+) -> list[Exchange]:
+    newer = takewhile(lambda exchange: exchange.number > since, reversed(exchanges))
+    found = list(islice(filter(wanted.matches, newer), limit))
+    found.reverse()
+    return found
 
 
 class _Time:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from itertools import islice
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -23,6 +24,8 @@ from broker.trace.pcap import pcap
 ENTRIES_MAX: Final = 10_000
 """In one answer; ``since`` gets the next ones."""
 FOLLOWERS_MAX: Final = 16
+PACKETS_AT_ONCE: Final = 256
+"""Of a capture: put together in a thread, then sent."""
 NUMBER_MAX: Final = 2**53 - 1
 TEXT_CHARACTERS_MAX: Final = 1024
 LINES: Final = "application/x-ndjson"
@@ -104,7 +107,7 @@ _EXCHANGE_EXAMPLE: Final = {
 @operation("GET", "/v1/trace", answer_example={"status": _STATUS_EXAMPLE, "exchanges": [_EXCHANGE_EXAMPLE]})
 async def show_trace(control: Control, params: WantedEntries) -> TraceView:
     """Show what is in the trace, in the order of arrival: each request, and its answer if there is one."""
-    found = control.trace.entries(params.filter, since=params.since, limit=params.limit)
+    found = await control.trace.search(params.filter, since=params.since, limit=params.limit)
     # To decode so many takes longer than a turn of the loop may.
     told = await asyncio.to_thread(lambda: [_told(control, each, params) for each in found])
     return TraceView(status=_status(control), exchanges=told)
@@ -143,11 +146,12 @@ async def _lines(control: Control, params: WantedForms, wanted: TraceFilter) -> 
 )
 async def capture_trace(control: Control, params: Wanted) -> Stream:
     """Get what is in the trace as a capture file that Wireshark and tshark read."""
-    return Stream(PCAP, _pieces(control.trace.entries(params.filter)))
+    return Stream(PCAP, _pieces(await control.trace.search(params.filter)))
 
 
 async def _pieces(exchanges: list[Exchange]) -> AsyncGenerator[bytes, None]:
-    for piece in pcap(exchanges):
+    pieces = pcap(exchanges)
+    while piece := await asyncio.to_thread(lambda: b"".join(islice(pieces, PACKETS_AT_ONCE))):
         yield piece
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -85,4 +86,5 @@ async def show_timeline(control: Control, params: OneTransaction) -> TimelineVie
         found = await timeline(nodes, params.transactional_id, control.trace)
     except UnknownTransaction as error:
         raise Refused(404, str(error)) from None
-    return TimelineView(timeline=found.to_json(), text=found.to_text())
+    # A long one takes longer to be told than a turn of the loop may.
+    return await asyncio.to_thread(lambda: TimelineView(timeline=found.to_json(), text=found.to_text()))

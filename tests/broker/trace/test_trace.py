@@ -227,6 +227,16 @@ async def test_entries_are_the_newest_after_a_number() -> None:
     assert traced.trace.entries(since=6) == []
 
 
+async def test_a_search_finds_what_entries_are_and_leaves_the_loop_to_others() -> None:
+    traced = Traced()
+    for number in range(6):
+        traced.peer.send(heartbeat(number))
+    searching = asyncio.ensure_future(traced.trace.search(since=2, limit=2))
+    await turns()
+    traced.peer.send(heartbeat(7))  # after the search began
+    assert [each.number for each in await searching] == [5, 6]
+
+
 # -- filters --------------------------------------------------------------------------------------------------------
 
 
