@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Names = Callable[[UUID], str | None]
 """The name of a topic by its id; None for a topic that is not known (any more)."""
 
-_NODES_CLIENT_ID: Final = re.compile(r"broker-(\d+)-")
-"""What nodes call themselves when they speak to each other, as Kafka's do (``broker-1-txn-marker-sender``)."""
+_NODES_CLIENT_ID: Final = re.compile(r"(?:broker-(\d+)-txn-marker-sender|AddPartitionsManager-client-(\d+))$")
+"""What nodes call themselves when they speak to each other, as Kafka's do (`transactions.remote_markers`)."""
 
 
 def no_names(topic_id: UUID) -> str | None:
@@ -120,7 +120,7 @@ class Exchange:
     def from_node(self) -> int | None:
         """The node that asked, if it was one of the cluster's."""
         match = _NODES_CLIENT_ID.match(self.client_id or "")
-        return int(match[1]) if match else None
+        return int(match[1] or match[2]) if match else None
 
     @property
     def request_is_cut(self) -> bool:

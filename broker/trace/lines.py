@@ -100,7 +100,7 @@ def _facts(message: Decoded) -> Iterator[str]:
         producer_id = part.get("producer_id", part.get("v3_and_below_producer_id", -1))
         if producer_id is not None and producer_id >= 0:
             epoch = part.get("producer_epoch", part.get("v3_and_below_producer_epoch"))
-            yield f"pid={producer_id}/{epoch}"
+            yield f"pid={producer_id}" if epoch is None else f"pid={producer_id}/{epoch}"
         if part.get("group_id"):
             yield f"group={part['group_id']}"
         if part.get("member_id"):

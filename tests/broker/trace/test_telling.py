@@ -48,8 +48,12 @@ from protocol.messages.produce import (
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
     WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from protocol.versions import WireField, versions_of
 from tests.broker.trace.test_pcap import exchange
@@ -322,8 +326,29 @@ def test_markers_between_nodes_are_told_as_asked_by_a_node() -> None:
         transaction_result=True,
         topics=[WritableTxnMarkerTopic(name="orders", partition_indexes=[0, 2])],
     )
-    made = asked(MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
+    written = WritableTxnMarkerPartitionResult(partition_index=0)
+    of_topic = WritableTxnMarkerTopicResult(name="orders", partitions=[written])
+    result = WritableTxnMarkerResult(producer_id=7, topics=[of_topic])
+    answer = WriteTxnMarkersResponse(markers=[result])
+    made = asked(MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]), answer)
     made.client_id = "broker-2-txn-marker-sender"
     assert made.from_node == 2
     line = text_line(made)
-    assert "node 1 < node 2 WriteTxnMarkers v1 #9 pid=7/2 commit orders-0 orders-2 ->" in line
+    assert "node 1 < node 2 WriteTxnMarkers v1 #9 pid=7/2 commit orders-0 orders-2 -> ok pid=7 " in line
+
+
+@pytest.mark.parametrize(
+    ("client_id", "node_id"),
+    [
+        ("broker-2-txn-marker-sender", 2),
+        ("AddPartitionsManager-client-31", 31),
+        ("broker-2-txn-marker-sender-of-mine", None),
+        ("my-broker-2-txn-marker-sender", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_node_is_known_by_what_it_calls_itself(client_id: str | None, node_id: int | None) -> None:
+    made = produced()
+    made.client_id = client_id
+    assert made.from_node == node_id
