@@ -146,6 +146,15 @@ async def test_a_request_that_a_rule_holds_is_seen_as_held_and_later_as_answered
         assert follower.take() is follower.take() is traced.last  # once held, once over
 
 
+async def test_it_sees_what_a_rule_stops_that_was_there_before_it() -> None:
+    traced = Traced()
+    traced.trace.stop()
+    traced.hooks.hang_calls(Rule(handles=False, answers=True))
+    traced.trace.start()
+    traced.peer.send(heartbeat(1))
+    assert traced.last.outcome is Outcome.HELD
+
+
 async def test_off_it_hangs_nowhere() -> None:
     traced = Traced()
     assert traced.hooks.calls is traced.trace
