@@ -9,8 +9,10 @@ from typing import Final
 
 from broker.clock import Domain
 from broker.cluster import Cluster
+from broker.hooks import POINTS, Passage
 from broker.runtime import State
 from broker.virtual_clock import ALL_DOMAINS, DEFAULT_DOMAINS, VirtualClock
+from protocol.errors import ErrorCode
 from tests.simulation.network import SimNetwork
 
 HOUR_MS: Final = 3_600_000
@@ -35,11 +37,15 @@ class Chaos:
         self._clients = clients
         self._say = say
         self._tasks: list[asyncio.Task[None]] = []
+        self._armed: dict[str, list[bool]] = {}
+        """By point: for each passage to come that goes wrong, whether its node dies there or is only slow."""
+        cluster.hooks.points = self
         self._kinds = [
-            self._kill,
-            self._kill,
-            self._lose_answers,
-            self._lose_answers,
+            *[self._kill] * 2,
+            self._stop,
+            self._slow_down,
+            *[self._arm_point] * 6,
+            *[self._lose_answers] * 2,
             self._cut_client,
             self._jump,
         ]
@@ -53,16 +59,47 @@ class Chaos:
             await asyncio.sleep(self._random.expovariate(1 / MEAN_PAUSE_S))
             kind = self._random.choice(self._kinds)
             self._tasks.append(asyncio.ensure_future(kind()))
-        await asyncio.wait(self._tasks)
-        for task in self._tasks:
-            task.result()
+        self._armed.clear()
+        while self._tasks:
+            await self._tasks.pop(0)
 
     async def mend(self) -> None:
         """All nodes up, all lines whole."""
+        self._armed.clear()
         self._network.mend_all()
         for node_id, runtime in self._cluster.nodes.items():
             if runtime.state is not State.RUNNING:
                 await self._cluster.start_node(node_id)
+
+    # ---- at the steps inside (`broker.hooks.PointHook`)
+
+    def watches(self, point: str) -> bool:
+        return bool(self._armed.get(point))
+
+    def reached(
+        self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+    ) -> None:
+        """The step is lost because its node dies before it, or it comes late."""
+        where = f"{passage.point} on node {passage.node_id}"
+        runtime = self._cluster.nodes[passage.node_id]
+        if self._armed[passage.point].pop():
+            self._say(f"fault: dies before {where}")
+            self._tasks.append(asyncio.ensure_future(self._kill(passage.node_id)))
+            return
+        delay_s = self._random.uniform(0.001, 8)
+        self._say(f"fault: {where} takes {delay_s:.3f} s")
+
+        def late() -> None:
+            # What a process had to do goes with it.
+            if self._cluster.nodes[passage.node_id] is runtime and runtime.state is State.RUNNING:
+                go_on()
+
+        asyncio.get_running_loop().call_later(delay_s, late)
+
+    async def _arm_point(self) -> None:
+        point = self._random.choice(sorted(POINTS))
+        self._armed.setdefault(point, []).append(self._random.random() < 0.6)
+        self._say(f"fault: the next {point} goes wrong")
 
     def _node(self) -> int:
         return self._random.choice(sorted(self._cluster.nodes))
@@ -70,8 +107,9 @@ class Chaos:
     def _port(self, node_id: int) -> int:
         return self._cluster.nodes[node_id].listeners[0].port
 
-    async def _kill(self) -> None:
-        node_id, down_s = self._node(), self._random.uniform(0.01, 15)
+    async def _kill(self, node_id: int | None = None) -> None:
+        node_id = self._node() if node_id is None else node_id
+        down_s = self._random.uniform(0.01, 15)
         if self._cluster.nodes[node_id].state is not State.RUNNING:
             return
         self._say(f"fault: node {node_id} is killed for {down_s:.3f} s")
@@ -79,6 +117,23 @@ class Chaos:
         await asyncio.sleep(down_s)
         await self._cluster.start_node(node_id)
         self._say(f"fault: node {node_id} is back")
+
+    async def _stop(self) -> None:
+        node_id, down_s = self._node(), self._random.uniform(0.01, 15)
+        if self._cluster.nodes[node_id].state is not State.RUNNING:
+            return
+        self._say(f"fault: node {node_id} is stopped for {down_s:.3f} s")
+        await self._cluster.stop_node(node_id)
+        await asyncio.sleep(down_s)
+        await self._cluster.start_node(node_id)
+        self._say(f"fault: node {node_id} is back")
+
+    async def _slow_down(self) -> None:
+        port, delay_s = self._port(self._node()), self._random.uniform(0.01, 2)
+        self._say(f"fault: port {port} is slower by {delay_s:.3f} s")
+        self._network.slow_down(port, delay_s)
+        await asyncio.sleep(self._random.uniform(0.1, 20))
+        self._network.slow_down(port, 0)
 
     async def _lose_answers(self) -> None:
         node_id, count = self._node(), self._random.randint(1, 3)

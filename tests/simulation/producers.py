@@ -18,7 +18,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.simulation.ledger import Spot
+from tests.simulation.ledger import Broken, Spot
 from tests.simulation.wire import (
     ASK_COORDINATOR_AGAIN,
     ASK_LEADER_AGAIN,
@@ -133,6 +133,9 @@ class Producer:
         if error in (NONE, ErrorCode.duplicate_sequence_number):
             return True
         self.wire.say(f"produce {topic}-{index}: {error.name}")
+        if error is ErrorCode.out_of_order_sequence_number:
+            # One batch at a time, each sent until it is answered: a leader that knows what was written finds no gap.
+            raise Broken(f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence")
         self._in_doubt = True
         if error in ASK_LEADER_AGAIN:
             self.wire.forget_leader(topic, index)
