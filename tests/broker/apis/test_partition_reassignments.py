@@ -53,6 +53,7 @@ def moving(cluster, topics=None, denied=()):
     response = list_partition_reassignments(request, context_of(cluster, 0, denied=denied))
     encoded = b"".join(bytes(chunk) for chunk in request_codec(46, 0).encode(response))
     answer = client_codec(46, 0).decode(encoded, 0)
+    assert all(topic.partitions for topic in answer.topics), "a topic where nothing moves is not in the list"
     assert answer.error_code == (ErrorCode.cluster_authorization_failed if denied else OK)
     return {
         (topic.name, one.partition_index): (
