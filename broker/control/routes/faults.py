@@ -166,7 +166,10 @@ async def list_faults(control: Control) -> FaultsView:
     answer_example={**_FAULT_EXAMPLE, "matches": 0, "hits": 0, "spent": False},
 )
 async def add_fault(control: Control, body: NewFault) -> FaultView:
-    """Add a rule; it counts from now on. docs/faults.md has the language, as text and as JSON."""
+    """Add a rule; it counts from now on.
+
+    docs/faults.md has the language, as text and as JSON.
+    """
     form: Any = body.rule
     said = msgspec.structs.replace(body, rule=None)
     if form is None:

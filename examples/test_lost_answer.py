@@ -1,0 +1,110 @@
+"""A pytest to copy: your own code between two topics, and the moments at which exactly-once usually breaks.
+
+pip install odradek confluent-kafka pytest
+pytest test_lost_answer.py
+
+``double_all`` stands for what you want to prove right. Each test stages one failure in one line; the broker, its topics and
+the rules come from Odradek's fixtures and go with the tests.
+"""
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+NUMBERS = range(20)
+
+
+@pytest.fixture(scope="session")
+def odradek_options():
+    return {"topics": ["numbers:1", "doubled:1"]}
+
+
+@pytest.fixture
+def broker(odradek_cluster):
+    """A broker for each test: the topics are empty."""
+    broker = odradek_cluster()
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in NUMBERS:
+        producer.produce("numbers", str(number))
+    producer.flush(10)
+    return broker
+
+
+def double_all(bootstrap_servers):
+    """Read numbers, write their doubles, with the positions in the same transaction: ten at a time."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "doubling",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": "doubling"})
+    producer.init_transactions(20)
+    (committed,) = consumer.committed([TopicPartition("numbers", 0)], 20)
+    position = max(committed.offset, 0)
+    consumer.assign([TopicPartition("numbers", 0, position)])
+    while position < len(NUMBERS):
+        producer.begin_transaction()
+        for message in consumer.consume(10, 20):
+            producer.produce("doubled", str(int(message.value()) * 2))
+            position = message.offset() + 1
+        positions = [TopicPartition("numbers", 0, position)]
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 20)
+        while True:
+            try:
+                producer.commit_transaction(20)
+                break
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+    consumer.close()
+
+
+def doubled(bootstrap_servers):
+    """What a reader of committed records finds."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "reading",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition("doubled", 0, 0)])
+    found = []
+    while (message := consumer.poll(20)) is not None and message.error() is None:
+        found.append(int(message.value()))
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "EndTxn nth=1 -> lose-answer",  # it was committed, and nobody tells
+        "EndTxn nth=2 -> lose-request",  # it was not, and nobody tells
+        "TxnOffsetCommit nth=1 -> lose-answer",
+        "AddPartitionsToTxn nth=1 -> error CONCURRENT_TRANSACTIONS",
+        "Produce topic=doubled nth=2 -> lose-answer",  # sent again, and already there
+        "txn.marker topic=doubled nth=1 -> delay 300ms",  # decided, and not yet visible
+    ],
+)
+def test_each_number_is_doubled_once(broker, rule):
+    staged = broker.faults.add(rule)
+    double_all(broker.bootstrap_servers)
+    assert staged.wait().hits == 1
+    assert doubled(broker.bootstrap_servers) == [number * 2 for number in NUMBERS]
+
+
+def test_what_a_dead_worker_left_open_is_gone_before_the_next_one_writes(broker):
+    dead = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "doubling"})
+    dead.init_transactions(20)
+    dead.begin_transaction()
+    dead.produce("doubled", "666")
+    dead.flush(20)
+    double_all(broker.bootstrap_servers)
+    assert doubled(broker.bootstrap_servers) == [number * 2 for number in NUMBERS]
+    with pytest.raises(KafkaException):
+        dead.commit_transaction(20)

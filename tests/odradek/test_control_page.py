@@ -1,0 +1,145 @@
+"""docs/control.md: every snippet is run, and every table compared, as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import odradek
+from broker.control.operations import discover
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "control.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w+(?: \w+)?)\n(.*?)^```", PAGE, re.M | re.S)
+README = (ROOT / "README.md").read_text("utf-8")
+OF_THE_README = [
+    text for text in re.findall(r"^```python\n(.*?)^```", README, re.M | re.S) if "odradek.Broker" in text
+]
+CONTROL = "http://127.0.0.1:18092"
+
+
+def blocks(kind: str) -> list[str]:
+    return [text for each, text in BLOCKS if each == kind]
+
+
+COMMANDS = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[odradek.Broker]:
+    with odradek.Broker(nodes=3, topics=["orders:4"]) as broker:
+        yield broker
+
+
+def test_there_is_no_snippet_that_nobody_runs() -> None:
+    assert {kind for kind, _ in BLOCKS} == {"python", "python pytest", "console"}
+    programs = {shlex.split(line)[0] for line in COMMANDS}
+    assert programs == {"odradek", "export", "curl"}
+    assert len(OF_THE_README) == 1
+
+
+@pytest.mark.parametrize("snippet", [*blocks("python"), *OF_THE_README])
+def test_python_does_as_it_stands_there(snippet: str, tmp_path: Path) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", snippet],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("snippet", blocks("python pytest"))
+def test_tests_pass_as_they_stand_there(
+    snippet: str, run_pytest: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "test_snippet.py").write_text(snippet)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_example_passes(
+    run_pytest: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "test_lost_answer.py").write_text((ROOT / "examples" / "test_lost_answer.py").read_text())
+    done = run_pytest(tmp_path)
+    assert "7 passed" in done.stdout, done.stdout
+
+
+def test_commands_do_as_they_stand_there(broker: odradek.Broker, tmp_path: Path) -> None:
+    environ = {**os.environ, "ODRADEK_CONTROL": broker.control_url, "PYTHONPATH": str(ROOT)}
+    start = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
+    for line in COMMANDS:
+        line, _, otherwise = line.partition(" || ")
+        program, *arguments = shlex.split(line)
+        if program == "curl":
+            curl(broker, arguments)
+        elif program == "export":
+            assert arguments == [f"ODRADEK_CONTROL={CONTROL}"]
+        elif arguments[0] == "serve":
+            options_are_known(arguments)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-c", start, *arguments],
+                cwd=tmp_path,
+                env=environ,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 0 or otherwise, (line, done.stderr)
+    assert (tmp_path / "trace.pcap").exists()
+
+
+def curl(broker: odradek.Broker, arguments: list[str]) -> None:
+    """As curl would do it, which not every machine has."""
+    method, data, headers, url = "GET", None, {}, ""
+    words = iter(arguments)
+    for word in words:
+        if word == "-X":
+            method = next(words)
+        elif word == "-d":
+            method, data = "POST", next(words).encode()
+        elif word == "-H":
+            name, _, value = next(words).partition(": ")
+            headers[name] = value
+        else:
+            url = word.replace(CONTROL, broker.control_url)
+    assert url.startswith(broker.control_url)
+    with urllib.request.urlopen(
+        urllib.request.Request(url, data, headers, method=method), timeout=30
+    ) as answer:
+        assert answer.status == 200
+
+
+def options_are_known(arguments: list[str]) -> None:
+    from broker.options import parse
+
+    settings = parse(arguments[1:], {})
+    assert settings.control is not None
+    assert (len(settings.nodes), settings.control.port) == (3, 18092)
+
+
+def test_the_table_has_every_call_with_its_sentence() -> None:
+    rows = re.findall(r"^\| `([A-Z]+) (/\S+)` \| (.+) \|$", PAGE, re.M)
+    assert [(method, path, sentence) for method, path, sentence in rows] == [
+        (each.method, each.path, each.sentence) for each in discover().values()
+    ]
+
+
+def test_the_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", PAGE):
+        assert (ROOT / "docs" / target).exists(), target
