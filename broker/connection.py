@@ -176,8 +176,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def in_progress(self) -> bool:
-        """Is there a request that waits for its answer?"""
-        return self._pending is not None
+        """Is there a request that waits for its answer, or to be handled?"""
+        return self._pending is not None or bool(self._holds & HELD)
 
     def close(self, reason: str, **facts: object) -> None:
         """End the connection because the peer, or its number, broke a rule: one line says which."""

@@ -59,6 +59,8 @@ class Active:
     """By the clock's domain ``requests``."""
     removed: bool = False
     occasions: Occasions = field(init=False)
+    api_keys: frozenset[int] = field(init=False)
+    points: frozenset[str] = field(init=False)
     held_things: list[Held] = field(default_factory=list)
     told_of_no_room: bool = False
     expiry: Timer | None = None
@@ -67,6 +69,7 @@ class Active:
 
     def __post_init__(self) -> None:
         self.occasions = Occasions(self.rule.when)
+        self.api_keys, self.points = self.rule.api_keys, self.rule.points
 
     @property
     def matches(self) -> int:

@@ -11,7 +11,7 @@ from broker.faults.active import Active
 from broker.faults.error_answers import error_answer, wants_no_answer
 from broker.faults.mentions import asks_for_mentions, mentions_of
 from broker.faults.powers import Powers
-from broker.faults.rules import Match, Place, matches
+from broker.faults.rules import Match, matches
 
 if TYPE_CHECKING:
     from broker.faults.mentions import Mentions
@@ -29,9 +29,8 @@ class CallRules:
         """These are the rules that look."""
         self._by_api = {}
         for active in rules:
-            if active.rule.place is Place.CALL:
-                for key in active.rule.api_keys:
-                    self._by_api[key] = (*self._by_api.get(key, ()), active)
+            for key in active.api_keys:
+                self._by_api[key] = (*self._by_api.get(key, ()), active)
 
     @property
     def looks(self) -> bool:

@@ -28,7 +28,7 @@ class PointRules:
         """These are the rules that look."""
         self._by_point = {}
         for active in rules:
-            for point in active.rule.points:
+            for point in active.points:
                 self._by_point[point] = (*self._by_point.get(point, ()), active)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,8 @@ class Holding:
         self._emptied = emptied
         self._things: dict[Held, Active] = {}
         self._last: dict[Key, Held] = {}
+        self._in_order: Counter[str] = Counter()
+        """How many steps are held that others must wait for, by point."""
 
     def __len__(self) -> int:
         return len(self._things)
@@ -46,11 +49,11 @@ class Holding:
     @property
     def holds_steps_in_order(self) -> bool:
         """Is one held that others must wait for?"""
-        return any(held.at in _IN_ORDER for held in self._things)
+        return bool(self._in_order)
 
     def has_steps_at(self, point: str) -> bool:
         """Is one held that others of this kind must wait for?"""
-        return point in _IN_ORDER and any(held.at == point for held in self._things)
+        return point in self._in_order
 
     def has_room(self, active: Active, size: int) -> bool:
         """May one more be held? What has nobody left to matter to makes room."""
@@ -66,6 +69,8 @@ class Holding:
     def hold(self, active: Active, held: Held, delay_ms: int | None = None) -> None:
         """Keep it until it is released, or for so long."""
         self._things[held] = active
+        if held.at in _IN_ORDER:
+            self._in_order[held.at] += 1
         active.held_things.append(held)
         if delay_ms is not None:
             held.timer = self._clock.call_later_ms(delay_ms, lambda: self.let_go(held), Domain.REQUESTS)
@@ -93,6 +98,8 @@ class Holding:
         active = self._things.pop(held, None)
         if active is not None:
             active.held_things.remove(held)
+            if held.at in _IN_ORDER:
+                self._in_order -= Counter({held.at: 1})
         if held.timer is not None:
             held.timer.cancel()
         if not self._things:

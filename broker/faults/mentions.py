@@ -1,49 +1,30 @@
-"""What a request is about: its topics, partitions, groups and transactional ids, found by the names of its fields.
-
-Kafka's schemas have a handful of names for the same things. Each message class is looked at once; what is known of it is
-the list of those of its fields that matter here.
-"""
+"""What a request is about: its topics, partitions, groups and transactional ids, found by the names of its fields."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from broker.faults.fields import (
+    FIND_COORDINATOR,
+    PARTITION_ARRAYS,
+    PARTITION_NUMBERS,
+    TOPIC_NAMES,
+    roles,
+)
 from broker.faults.rules import Match, matches
 from broker.fetch_sessions import NO_SESSION
-from protocol.messages.index import APIS
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
 
 FETCH: Final = 1
-FIND_COORDINATOR: Final = 10
 COORDINATOR_OF_A_GROUP: Final = 0
 COORDINATOR_OF_A_TRANSACTION: Final = 1
 TOPIC_RESOURCE: Final = 2
 GROUP_RESOURCE: Final = 32
-
-_TRANSACTIONAL_IDS: Final = {
-    "transactional_id",
-    "transactional_ids",
-    "v3_and_below_transactional_id",
-}
-_GROUPS: Final = {"group_id", "groups", "groups_names"}
-_TOPIC_ARRAYS: Final = {
-    "forgotten_topics_data",
-    "topic_data",
-    "topic_names",
-    "topic_partitions",
-    "topics",
-    "v3_and_below_topics",
-}
-_TOPIC_NAMES: Final = ("name", "topic")
-_PARTITION_ARRAYS: Final = ("partition_data", "partition_indexes", "partitions")
-_PARTITION_NUMBERS: Final = ("index", "partition", "partition_index")
 
 TopicName = Callable[[UUID], str | None]
 """The name that metadata has for a topic id; None for one that it does not know."""
@@ -116,7 +97,7 @@ def mentions_in(api_key: int, request: Any, name_of: TopicName) -> Mentions:
 
 
 def _look(value: Any, union: type, api_key: int, name_of: TopicName, found: Mentions) -> None:
-    for name, role, nested in _roles(union, api_key):
+    for name, role, struct in roles(union, api_key):
         content = getattr(value, name)
         if content is None:
             continue
@@ -130,42 +111,21 @@ def _look(value: Any, union: type, api_key: int, name_of: TopicName, found: Ment
         elif role == "resources":
             _look_at_resources(content, found)
         else:
-            assert nested is not None
             for each in content:
-                _look(each, nested, api_key, name_of, found)
-
-
-@cache
-def _roles(union: Any, api_key: int) -> tuple[tuple[str, str, type | None], ...]:
-    """(field, what it is, the struct that it is made of) for the fields of a message class that matter."""
-    module = import_module(f"protocol.messages.{APIS[api_key][0]}")
-    found: list[tuple[str, str, type | None]] = []
-    for name, kind, *_ in union.__fields__:
-        nested = getattr(module, kind.removeprefix("[]"), None)
-        if name in _TOPIC_ARRAYS:
-            found.append((name, "topics", None))
-        elif name == "resources":
-            found.append((name, "resources", None))
-        elif kind.startswith("[]") and nested is not None:
-            found.append((name, "nested", nested))
-        elif name in _TRANSACTIONAL_IDS:
-            found.append((name, "transactional_id", None))
-        elif name in _GROUPS:
-            found.append((name, "group", None))
-    return tuple(found)
+                _look(each, struct, api_key, name_of, found)
 
 
 def _partitions(topic: Any, name_of: TopicName) -> Iterator[tuple[str, int | None]]:
     if isinstance(topic, str):
         yield topic, None
         return
-    name = next((getattr(topic, each) for each in _TOPIC_NAMES if getattr(topic, each, None)), None)
+    name = next((getattr(topic, each) for each in TOPIC_NAMES if getattr(topic, each, None)), None)
     topic_id = getattr(topic, "topic_id", None)
     if not name and topic_id is not None:
         name = name_of(topic_id)
     if not name:
         return
-    for each in _PARTITION_ARRAYS:
+    for each in PARTITION_ARRAYS:
         if hasattr(topic, each):
             for partition in getattr(topic, each):
                 yield name, partition if isinstance(partition, int) else _number(partition)
@@ -174,7 +134,7 @@ def _partitions(topic: Any, name_of: TopicName) -> Iterator[tuple[str, int | Non
 
 
 def _number(partition: Any) -> int:
-    return int(next(getattr(partition, each) for each in _PARTITION_NUMBERS if hasattr(partition, each)))
+    return int(next(getattr(partition, each) for each in PARTITION_NUMBERS if hasattr(partition, each)))
 
 
 def _look_at_resources(resources: Iterable[Any], found: Mentions) -> None:

@@ -18,6 +18,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
+from broker.faults.fields import known_at, named_by
 from broker.hooks import POINTS
 from protocol.errors import ErrorCode
 from protocol.messages.index import APIS
@@ -160,6 +161,7 @@ _ASKED: Final[dict[Place, frozenset[str]]] = {
     Place.REPLICA: frozenset({"topic", "partition", "node"}),
     Place.DISK: frozenset({"topic", "partition", "node"}),
 }
+_NAMED: Final = ("transactional_id", "group", "topic", "partition")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
 """A link or a replica is what it is from the moment the rule is added: there is nothing to count."""
 
@@ -290,13 +292,26 @@ def _check_place(rule: Rule, kind: Kind) -> Place:
     return rule.place
 
 
+def _asked(rule: Rule, place: Place) -> frozenset[str]:
+    """What can be asked of what a rule stands on: of several APIs or points, what one of them names."""
+    named: set[str] = set()
+    if place is Place.CALL:
+        named = named.union(*map(named_by, rule.api_keys))
+    elif place is Place.POINT:
+        named = named.union(*map(known_at, rule.points))
+    else:
+        return _ASKED[place]
+    return frozenset(_ASKED[place] - set(_NAMED) | named)
+
+
 def _check_match(rule: Rule, place: Place) -> None:
     match = rule.match
+    asked = _asked(rule, place)
     for each in fields(Match):
         name = each.name
-        if getattr(match, name) is not None and name not in _ASKED[place]:
+        if getattr(match, name) is not None and name not in asked:
             where = rule.on or rule.action.do
-            allowed = ", ".join(sorted(_ASKED[place])) or "nothing"
+            allowed = ", ".join(sorted(asked)) or "nothing"
             raise FaultError(f"{where} has no {name}; it can be asked for {allowed}")
     for name in ("partition", "node", "connection"):
         number = getattr(match, name)

@@ -93,13 +93,14 @@ def transact(producer: ConfluentProducer, value: str) -> None:
     producer.commit()
 
 
-def test_the_coordinator_dies_between_its_decision_and_the_markers(start: Callable[..., InProcess]):
-    """Another node takes over, finds the decision in the log, and writes the markers; the client notices little."""
+@pytest.mark.parametrize("where", ["EndTxn", "txn.prepare.append", "txn.marker", "txn.complete.append"])
+def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProcess], where: str):
+    """Another node takes over and goes on from what is in the log; the client asks again, and has committed once."""
     broker = start(3, "--topic", "orders:3")
     producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
     producer.init()
     transact(producer, "before")
-    rule = broker.stage("txn.marker transactional_id=payments nth=1 -> kill")
+    rule = broker.stage(f"{where} transactional_id=payments nth=1 -> kill")
     producer.begin()
     places = [producer.send("orders", [f"{each}"], partition=each) for each in range(3)]
     assert all(places)

@@ -13,6 +13,7 @@ from broker.faults import FaultError, parse_rule
 from broker.faults.engine import RULES_MAX
 from broker.faults.holding import HELD_MAX
 from broker.hooks import Passage
+from broker.server import IDLE_TICKS
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 from tests.broker.faults.stage import Stage
@@ -213,6 +214,16 @@ async def test_a_held_connection_stands_still_until_released() -> None:
     assert active.held == ()
 
 
+async def test_a_held_connection_is_not_idle() -> None:
+    stage = Stage()
+    stage.add("Heartbeat -> hold")
+    held, idle = stage.connect(), stage.connect()
+    held.send(heartbeat(1))
+    for _ in range(IDLE_TICKS + 2):
+        stage.broker.clock.advance(stage.broker.connections.limits.idle_ms_max / IDLE_TICKS)
+    assert (held.transport.closing, idle.transport.closing) == (False, True)
+
+
 async def test_the_oldest_are_released_first() -> None:
     stage = Stage()
     active = stage.add("Heartbeat -> hold")
@@ -311,8 +322,6 @@ async def test_the_first_rule_that_takes_hold_decides() -> None:
         ("group=g", True),
         ("group=h*", False),
         ("group=g client_id=d", False),
-        ("topic=*", False),
-        ("transactional_id=*", False),
     ],
 )
 async def test_a_rule_looks_at_who_asks_where_and_for_what(condition: str, hit: bool) -> None:

@@ -121,6 +121,15 @@ CALL_MATCHES = st.builds(
     listener=maybe(NAMES),
     peer=maybe(NAMES),
 )
+CIRCUMSTANCES = st.builds(
+    Match,
+    version=maybe(spans()),
+    client_id=maybe(NAMES),
+    node=maybe(NUMBERS),
+    connection=maybe(NUMBERS),
+    listener=maybe(NAMES),
+    peer=maybe(NAMES),
+)
 POINT_MATCHES = st.builds(
     Match,
     transactional_id=maybe(NAMES),
@@ -171,8 +180,12 @@ def patterns(names: list[str]) -> st.SearchStrategy[str]:
 
 
 ANY_RULE = st.one_of(
-    st.builds(Rule, actions(Place.CALL), patterns(sorted(API_KEYS)) | st.just("*"), CALL_MATCHES, whens()),
-    st.builds(Rule, actions(Place.POINT), patterns(sorted(POINTS)), POINT_MATCHES, whens()),
+    st.builds(
+        Rule, actions(Place.CALL), st.sampled_from(["*", "*Txn*", "TxnOffsetCommit"]), CALL_MATCHES, whens()
+    ),
+    st.builds(Rule, actions(Place.CALL), patterns(sorted(API_KEYS)), CIRCUMSTANCES, whens()),
+    st.builds(Rule, actions(Place.POINT), st.sampled_from(["*.append", "*.*"]), POINT_MATCHES, whens()),
+    st.builds(Rule, actions(Place.POINT), patterns(sorted(POINTS)), DISK_MATCHES, whens()),
     st.builds(Rule, actions(Place.LINK), st.none(), st.just(Match()), STATES),
     st.builds(Rule, actions(Place.REPLICA), st.none(), PAUSES, STATES),
     st.builds(Rule, actions(Place.DISK), st.none(), DISK_MATCHES, whens()),
@@ -241,8 +254,13 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("Produce -> lose", "lose is not possible at an API (Produce); there is crash, delay, detach"),
         ("Produce -> cut 1 2", "cut stands alone"),
         ("hold", "hold needs an API or a point to stand on"),
-        ("txn.marker client_id=a -> hold", "txn.marker has no client_id; it can be asked for group, node"),
+        ("txn.marker client_id=a -> hold", "txn.marker has no client_id; it can be asked for node, part"),
         ("cut 1 2 topic=a", "cut has no topic"),
+        ("WriteTxnMarkers transactional_id=a -> hold", "WriteTxnMarkers has no transactional_id"),
+        ("Heartbeat topic=a -> hold", "it can be asked for client_id, connection, group, listener"),
+        ("Metadata topic=a partition=0 -> hold", "Metadata has no partition"),
+        ("log.write group=g -> hold", "log.write has no group; it can be asked for node, partition, topic"),
+        ("group.append transactional_id=a -> hold", "group.append has no transactional_id"),
         ("cut 1", "cut needs two nodes"),
         ("cut", "cut needs two nodes"),
         ("cut 1 1", "two different nodes"),

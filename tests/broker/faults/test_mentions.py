@@ -10,6 +10,7 @@ import pytest
 
 from broker.api import discover
 from broker.context import RequestContext
+from broker.faults.fields import named_by
 from broker.faults.mentions import Mentions, mentions_in, mentions_of
 from broker.faults.rules import Match
 from protocol.codec import client_codec, request_codec
@@ -144,3 +145,13 @@ def test_one_of_its_partitions_is_enough_but_it_must_be_one(match: Match, met: b
         ListOffsetsTopic(name="other", partitions=[ListOffsetsPartition(partition_index=2)]),
     ]
     assert read(2, 5, ListOffsetsRequest(topics=topics)).meet(match) == met
+
+
+def test_what_a_rule_may_ask_of_an_api_is_what_its_requests_name() -> None:
+    kinds = {"X": {"transactional_id"}, "G": {"group"}, "T": {"topic"}, "P": {"topic", "partition"}}
+    for key, api in APIS.items():
+        if api.name not in ("describe_configs", "find_coordinator"):
+            expected = set().union(*(kinds[kind] for kind in NAMES.get(api.name, "")))
+            assert named_by(key) == expected, api.name
+    assert named_by(10) == {"transactional_id", "group"}
+    assert named_by(32) == {"topic", "group"}

@@ -1,0 +1,94 @@
+"""What requests and steps can be about. Kafka's schemas have a handful of names for the same things.
+
+Each message class is looked at once; what is known of it is the list of those of its fields that matter here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from protocol.messages.index import APIS
+from protocol.versions import message_name
+
+FIND_COORDINATOR: Final = 10
+
+TOPIC_NAMES: Final = ("name", "topic")
+PARTITION_ARRAYS: Final = ("partition_data", "partition_indexes", "partitions")
+PARTITION_NUMBERS: Final = ("index", "partition", "partition_index")
+
+_TRANSACTIONAL_IDS: Final = {
+    "transactional_id",
+    "transactional_ids",
+    "v3_and_below_transactional_id",
+}
+_GROUPS: Final = {"group_id", "groups", "groups_names"}
+_TOPIC_ARRAYS: Final = {
+    "forgotten_topics_data",
+    "topic_data",
+    "topic_names",
+    "topic_partitions",
+    "topics",
+    "v3_and_below_topics",
+}
+
+# Of the steps inside, by the first word of their names; all have a topic, a partition and a node.
+_OF_POINTS: Final = {"txn": {"transactional_id"}, "group": {"group"}}
+
+
+def _module_of(api_key: int) -> Any:
+    return import_module(f"protocol.messages.{APIS[api_key][0]}")
+
+
+@cache
+def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
+    """(field, what it is, the struct that it is made of) for the fields of a message class that matter.
+
+    It is a ``transactional_id``, a ``group``, an array of ``topics`` or ``resources``, or ``nested``.
+    """
+    module = _module_of(api_key)
+    found: list[tuple[str, str, Any]] = []
+    for name, kind, *_ in union.__fields__:
+        struct = getattr(module, kind.removeprefix("[]"), None)
+        if name in _TOPIC_ARRAYS:
+            found.append((name, "topics", struct))
+        elif name == "resources":
+            found.append((name, "resources", struct))
+        elif kind.startswith("[]") and struct is not None:
+            found.append((name, "nested", struct))
+        elif name in _TRANSACTIONAL_IDS:
+            found.append((name, "transactional_id", None))
+        elif name in _GROUPS:
+            found.append((name, "group", None))
+    return tuple(found)
+
+
+@cache
+def named_by(api_key: int) -> frozenset[str]:
+    """What some version of an API's requests names: of ``transactional_id``, ``group``, ``topic``, ``partition``."""
+    if api_key == FIND_COORDINATOR:
+        return frozenset({"transactional_id", "group"})
+    request = getattr(_module_of(api_key), f"{message_name(APIS[api_key][0])}Request")
+    return frozenset(_named_in(request, api_key))
+
+
+def _named_in(union: Any, api_key: int) -> set[str]:
+    found = set()
+    for _, role, struct in roles(union, api_key):
+        if role == "nested":
+            found |= _named_in(struct, api_key)
+        elif role == "topics":
+            found.add("topic")
+            if struct is not None and any(field[0] in PARTITION_ARRAYS for field in struct.__fields__):
+                found.add("partition")
+        elif role == "resources":
+            found |= {"topic", "group"}
+        else:
+            found.add(role)
+    return found
+
+
+def known_at(point: str) -> frozenset[str]:
+    """The same of a step inside."""
+    return frozenset({"topic", "partition"} | _OF_POINTS.get(point.partition(".")[0], set()))
