@@ -136,7 +136,6 @@ def _duplicate(powers: Powers, active: Active, call: Call) -> bool:
         call,
         context=replace(call.context),
         request=call.route.decode(call.frame, call.header.body_offset),
-        before_answer=None,
     )
 
     def handle_again() -> bool:
