@@ -31,6 +31,9 @@ _TOP_LEVEL_ONLY: Final = {
 }
 """From this version on the entries stay away, if the version has a place for the code at the top."""
 
+_NEVER_BY_ENTRY: Final = {"describe_log_dirs"}
+"""What is asked about is no part of the answer; versions that cannot say the code at the top cannot say it."""
+
 _KEYS: Final = {
     "group_id",
     "index",
@@ -78,7 +81,7 @@ def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> A
         values[at_top] = code
     if api == "fetch":
         values["session_id"] = request.session_id
-    if at_top is None or not _says_it_at_the_top_only(api, version):
+    if not _says_it_at_the_top_only(api, version, at_top):
         asked, answered = _entries_of(at_version(api_key, version, "request")), _answered_in(response)
         if asked is not None and answered is not None:
             values[answered.name] = _entries(api, getattr(request, asked.name) or (), asked, answered, code)
@@ -89,8 +92,10 @@ def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> A
     return response.__union__(**values)
 
 
-def _says_it_at_the_top_only(api: str, version: int) -> bool:
-    return any(api == name and version >= since for name, since in _TOP_LEVEL_ONLY)
+def _says_it_at_the_top_only(api: str, version: int, at_top: str | None) -> bool:
+    if api in _NEVER_BY_ENTRY:
+        return True
+    return at_top is not None and any(api == name and version >= since for name, since in _TOP_LEVEL_ONLY)
 
 
 def _nothing(api: str, struct: Any) -> dict[str, Any]:

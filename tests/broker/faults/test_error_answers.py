@@ -38,6 +38,7 @@ WHERE: dict[str, list[tuple[int, set[str]]]] = {
     "describe_cluster": [(0, {TOP})],
     "describe_configs": [(1, {"results.error_code"})],
     "describe_groups": [(0, {"groups.error_code"})],
+    "describe_log_dirs": [(1, set()), (3, {TOP})],
     "describe_producers": [(0, {"topics.partitions.error_code"})],
     "describe_topic_partitions": [(0, {"topics.error_code"})],
     "describe_transactions": [(0, {"transaction_states.error_code"})],

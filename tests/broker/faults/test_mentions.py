@@ -35,6 +35,7 @@ NAMES = {
     "delete_records": "P",
     "delete_topics": "T",
     "describe_groups": "G",
+    "describe_log_dirs": "P",
     "describe_producers": "P",
     "describe_topic_partitions": "T",
     "describe_transactions": "X",
