@@ -26,6 +26,9 @@ FETCH_BYTES: Final = 1024 * 1024
 BACKOFF_MS: Final = 1000
 """``replica.fetch.backoff.ms``: after an error, ask again."""
 
+LOST_MS: Final = 30_000
+"""``replica.socket.timeout.ms``: an answer that has not come by then is asked for again."""
+
 log_events = get_logger()
 
 
@@ -201,28 +204,35 @@ class Following:
         return True
 
     def _pass(self, fetched: Fetched) -> bool:
-        """Append, unless somebody stands in the way (``replica.append``)."""
-        at_once = True
-        result: list[bool] = []
+        """Append, unless somebody stands in the way (``replica.append``): then later, or, if it is lost, by asking again."""
+        at_once, is_open = True, True
+        done = False
 
-        def settle(done: bool) -> None:
-            result.append(done)
-            if not at_once and done:
+        def settle(step: Callable[[], bool]) -> None:
+            nonlocal done, is_open
+            if self._ended or not is_open:
+                return
+            is_open = False
+            done = step()
+            if done and not at_once:
                 self._begin(self._send)
 
-        def go_on() -> None:
-            if not self._ended:
-                settle(self._append(fetched))
-
-        def refuse(error: ErrorCode) -> None:
-            if not self._ended:
-                settle(self._back_off(error))
+        def lost() -> None:
+            nonlocal is_open
+            is_open = False
+            self._begin(self._send)
 
         partition = self._partition
         passage = Passage("replica.append", self._around.node_id, partition.topic, partition.index)
-        self._around.hooks.at_point(passage, go_on, refuse)
+        self._around.hooks.at_point(
+            passage,
+            lambda: settle(lambda: self._append(fetched)),
+            lambda error: settle(lambda: self._back_off(error)),
+        )
         at_once = False
-        return bool(result) and result[0]
+        if is_open:
+            self._later(LOST_MS, lost)
+        return done
 
     def _back_off(self, error: ErrorCode) -> bool:
         """Ask again later; at once the first time, for who leads may not be known everywhere yet."""

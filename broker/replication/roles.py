@@ -63,7 +63,10 @@ class Roles:
 
         ``at_once``: everybody knows of it already, so that a follower need not wait for the next turn.
         """
-        if self._ended or partition.offline is not None:
+        if self._ended:
+            return
+        if partition.offline is not None:
+            self.release(partition)
             return
         if partition.leader_id == self.node_id:
             self._stop_following(partition)
@@ -88,9 +91,13 @@ class Roles:
         if leading is None:
             leading = partition.leading = self._leading[partition] = Leading(partition, self._around)
         leading.assume()
+        self._invite(partition)
+
+    def _invite(self, partition: Partition) -> None:
+        """Who opens a partition follows its leader."""
         for node_id in partition.replicas:
             if node_id != self.node_id and (peer := self._peers(node_id)) is not None:
-                peer.get(partition.topic, partition.index)  # who opens it follows
+                peer.get(partition.topic, partition.index)
 
     def release(self, partition: Partition) -> None:
         """The partition goes: deleted, moved to another node, or its files cannot be used."""
@@ -120,7 +127,9 @@ class Roles:
             self._lag_timer.cancel()
 
     def look_again(self) -> None:
-        """This node is served now: those who could not join those in sync before may do so now."""
+        """This node is served now: it may join those in sync, and nodes that were not there when it began to lead may be."""
+        for partition in tuple(self._leading):
+            self._invite(partition)
         for following in tuple(self._following.values()):
             following.pull()
 

@@ -121,6 +121,25 @@ async def test_a_folder_that_nobody_has_opened_follows_when_it_is_assigned(nodes
     assert nodes.leader.leading is None or not nodes.leader.leading.followers
 
 
+async def test_nodes_that_come_after_the_leader_has_opened_its_log_follow_it(nodes: Nodes):
+    """As at the start of all nodes, of which one has to recover and opens its logs first."""
+    nodes.create()
+    nodes.append(b"a")
+    await nodes.stop(2, tell=False)
+    await nodes.stop(3, tell=False)
+    nodes.kill(1, tell=False)
+    nodes.start(1)
+    assert nodes.leader.leading is not None
+    for node_id in (2, 3):
+        nodes._open(node_id)
+    outcome = nodes.outcome(nodes.append(b"b"))
+    assert outcome.error is None
+    for node_id in (1, 2, 3):
+        nodes.running[node_id].start_timers()
+    await nodes.settle()
+    assert outcome.error is OK
+
+
 async def test_a_partition_that_is_left_with_one_replica_commits_all_that_it_has(nodes: Nodes):
     nodes.create([1, 2])
     nodes.hooks.links.pause(2)

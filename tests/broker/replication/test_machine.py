@@ -166,18 +166,27 @@ class Replication(RuleBasedStateMachine):
 
     @rule(sender=NODE_IDS, receiver=NODE_IDS)
     def cut(self, sender: int, receiver: int) -> None:
-        if sender != receiver and not self.nodes.hooks.links.is_cut(sender, receiver):
-            self.nodes.hooks.links.cut(sender, receiver)
+        async def work() -> None:
+            if sender != receiver and not self.nodes.hooks.links.is_cut(sender, receiver):
+                self.nodes.hooks.links.cut(sender, receiver)
+
+        self._run(work())
 
     @rule(node_id=NODE_IDS)
     def pause(self, node_id: int) -> None:
-        if not self.nodes.hooks.links.is_paused(node_id, "t", 0):
-            self.nodes.hooks.links.pause(node_id)
+        async def work() -> None:
+            if not self.nodes.hooks.links.is_paused(node_id, "t", 0):
+                self.nodes.hooks.links.pause(node_id)
+
+        self._run(work())
 
     @rule(sender=NODE_IDS, receiver=NODE_IDS, delay_ms=st.sampled_from([5, 100]))
     def slow(self, sender: int, receiver: int, delay_ms: int) -> None:
-        if sender != receiver and not self.nodes.hooks.links.delay_ms(sender, receiver):
-            self.nodes.hooks.links.slow(sender, receiver, delay_ms)
+        async def work() -> None:
+            if sender != receiver and not self.nodes.hooks.links.delay_ms(sender, receiver):
+                self.nodes.hooks.links.slow(sender, receiver, delay_ms)
+
+        self._run(work())
 
     @rule()
     def mend(self) -> None:

@@ -75,6 +75,19 @@ async def test_a_followers_append_that_is_refused_is_tried_again(nodes: Nodes):
     assert nodes.ends()[3] == (1, 1)
 
 
+async def test_what_was_lost_before_a_followers_append_is_asked_for_again(nodes: Nodes):
+    nodes.create()
+    guard = Guard(nodes, "replica.append", 3)
+    nodes.append(b"a")
+    (late, _), guard.open = guard.held.pop(), True
+    await nodes.pass_time(29_999)
+    assert nodes.ends()[3] == (0, 0)
+    await nodes.pass_time(1)
+    assert nodes.ends()[3] == (1, 1)
+    late()
+    assert nodes.content(3) == nodes.content(1)
+
+
 async def test_what_was_held_for_an_old_leader_is_not_appended_under_a_new_one(nodes: Nodes):
     nodes.create()
     nodes.append(b"common")
