@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Domain(Enum):
@@ -23,6 +23,10 @@ class Domain(Enum):
     CONNECTIONS = "connections"
     REQUESTS = "requests"
     REPLICATION = "replication"
+
+
+NOTHING_DONE: Final = object()
+"""What a timer's callback may return if it found nothing to do: a clock that is moved on need not wait for anything then."""
 
 
 class Timer(Protocol):
@@ -113,9 +117,10 @@ class Periodic:
     def _arm(self) -> Timer:
         return self._clock.call_later_ms(self.interval_ms, self, self._domain)
 
-    def __call__(self) -> None:
-        self._work()
+    def __call__(self) -> object:
+        done = self._work()
         self._timer = self._arm()
+        return done
 
     def cancel(self) -> None:
         self._timer.cancel()
@@ -136,9 +141,8 @@ class Guarded:
         self.callback = callback
         self._owner = owner
 
-    def __call__(self) -> None:
-        if self._owner.alive:
-            self.callback()
+    def __call__(self) -> object:
+        return self.callback() if self._owner.alive else NOTHING_DONE
 
 
 def periodic_of(callback: Callable[[], object]) -> Periodic | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from broker.clock import Clock, Domain, Timer
+from broker.clock import NOTHING_DONE, Clock, Domain, Timer
 from broker.connection import LANDING_BYTES, Connection
 from broker.endpoints import Endpoint
 from broker.frame_buffers import FrameBuffers
@@ -119,14 +119,17 @@ class Connections:
         tick_ms = max(IDLE_TICK_MS_MIN, self.limits.idle_ms_max / IDLE_TICKS)
         self._timer = self.clock.call_later_ms(tick_ms, self._on_tick, Domain.CONNECTIONS)
 
-    def _on_tick(self) -> None:
+    def _on_tick(self) -> object:
         self.tick += 1
+        someone_idle = False
         for connection in list(self._open):
             if not connection.in_progress and self.tick - connection.last_active_tick > IDLE_TICKS:
                 # The second time it was idle and closed, and its peer never took what was left for it.
                 log.debug("idle connection closed", peer=connection.host, connection=connection.connection_id)
                 connection.hang_up()
+                someone_idle = True
         self.watch_idleness()
+        return None if someone_idle else NOTHING_DONE
 
     def reset(self) -> None:
         """End all connections as the death of a process does: what was not written is lost, peers see a reset."""

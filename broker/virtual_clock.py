@@ -23,7 +23,7 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from broker.clock import Clock, Domain, SystemClock, Timer, periodic_of
+from broker.clock import NOTHING_DONE, Clock, Domain, SystemClock, Timer, periodic_of
 from broker.durations import checked_duration_ms
 from broker.logging import get_logger
 
@@ -94,14 +94,18 @@ class VirtualTimer:
         self.base = None  # it refers to us: none of such cycles should wait for the collector
         self.callback()
 
-    def fire_now(self) -> None:
-        """Fire because time was moved to where it is due. What it raises is the loop's to report, as always."""
+    def fire_now(self) -> bool:
+        """Fire because time was moved to where it is due; whether it did anything.
+
+        What it raises is the loop's to report, as always.
+        """
         self.cancel()
         try:
-            self.callback()
+            return self.callback() is not NOTHING_DONE
         except Exception as error:
             context = {"message": "exception in a timer", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
+            return True
 
     @property
     def is_pending(self) -> bool:
@@ -297,12 +301,14 @@ class VirtualClock:
             instant_ms = ceil(due_ms)
             self._move(course, instant_ms - self._real.now_ms())
             # Long work is cut into turns by timers without delay: all of it belongs to this instant.
+            something_done = False
             while timers := course.take(instant_ms):
                 for timer in timers:
                     if timer.is_pending:  # one of the same instant may have cancelled it
-                        timer.fire_now()
+                        something_done |= timer.fire_now()
                 await asyncio.sleep(0)
-            await self._drain()
+            if something_done:
+                await self._drain()
         self._move(course, course.by_ms)
         await self._drain()
 

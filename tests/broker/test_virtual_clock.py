@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.clock import Domain, Periodic, SystemClock
+from broker.clock import NOTHING_DONE, Domain, Periodic, SystemClock
 from broker.durations import BadDuration
+from broker.node_clock import NodeClock
 from broker.virtual_clock import (
     ALL_DOMAINS,
     DEFAULT_DOMAINS,
+    DRAIN_TURNS,
     UnknownDomain,
     VirtualClock,
     parse_domains,
@@ -278,6 +280,19 @@ async def test_rounds_without_anything_to_do_are_passed_over_and_keep_their_step
     assert bench.fired[2:] == [("round", 1_500)], "in real time it costs nothing to look"
 
 
+async def test_a_killed_node_has_no_rounds_and_a_live_one_passes_them_over_too(bench):
+    node = NodeClock(bench.clock)
+    due_ms = NOW_MS + 450
+    Periodic(node, 100, lambda: bench.note("round"), TRANSACTIONS, lambda: due_ms)
+    await bench.clock.advance(460)
+    assert bench.fired == []
+    await bench.clock.advance(50)
+    assert bench.fired == [("round", 500)]
+    node.stop()
+    await bench.clock.advance(1_000)
+    assert bench.fired == [("round", 500)]
+
+
 async def test_what_happens_on_the_way_can_give_a_round_something_to_do(bench):
     wanted: list[float | None] = [None]
     Periodic(bench.clock, 100, lambda: bench.note("round"), TRANSACTIONS, lambda: wanted[0])
@@ -331,6 +346,27 @@ async def test_work_that_is_cut_into_turns_belongs_to_its_instant(bench):
     bench.set("b", 11)
     await bench.clock.advance(20)
     assert bench.fired == [("2 left", 10), ("1 left", 10), ("0 left", 10), ("b", 11)]
+
+
+async def test_an_instant_in_which_nothing_was_done_is_not_waited_for(bench):
+    turns = []
+
+    async def count() -> None:
+        while True:
+            turns.append(bench.clock.now_ms())
+            await asyncio.sleep(0)
+
+    def look() -> object:
+        bench.clock.call_later_ms(10, look, TRANSACTIONS)
+        return NOTHING_DONE
+
+    counting = asyncio.ensure_future(count())
+    look()
+    await bench.clock.advance(1_000)
+    counting.cancel()
+    at_instants = [turns.count(NOW_MS + instant) for instant in range(10, 1_000, 10)]
+    assert max(at_instants) < DRAIN_TURNS
+    assert min(at_instants) > 0, "others have their turn all the same"
 
 
 # -- how long ago something was written -------------------------------------------------------------------------
