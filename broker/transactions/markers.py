@@ -90,23 +90,36 @@ class MarkerWriter:
         return self._hooks.points is not None and self._hooks.points.watches(POINT)
 
     def _begin(self, completions: Sequence[Completion]) -> None:
-        for completion in completions:
-            if not completion.is_wanted:
-                continue
-            if completion.remaining:
-                self._try(completion, completion.remaining)
-            else:
-                self._done(completion)
+        """So many in this turn of the loop, the rest in the next ones: a coordinator that takes over may have thousands."""
+        batch: list[tuple[Completion, Collection[TopicPartition]]] = []
+        room = MARKERS_PER_TURN
+        for number, completion in enumerate(completions):
+            if room <= 0:
+                rest = partial(self._begin, completions[number:])
+                self._clock.call_later_ms(0, rest, Domain.TRANSACTIONS)
+                break
+            batch.append((completion, completion.remaining))
+            room -= len(completion.remaining) or 1
+        self._try(batch)
 
-    def _try(self, completion: Completion, keys: Collection[TopicPartition]) -> None:
+    def _try(self, batch: Sequence[tuple[Completion, Collection[TopicPartition]]]) -> None:
         """Other nodes work while this one writes what it leads, so many partitions in one turn."""
-        ordered = sorted(keys)
-        for key in ordered:
-            # A rule at one marker may have killed the node.
-            if completion.is_wanted and self._node_for(key) is not None:
-                self._step(completion, key)
+        led_here = []
+        for completion, keys in batch:
+            if not keys and completion.is_wanted:
+                self._done(completion)  # nothing was written in it
+            own = []
+            for key in sorted(keys):
+                if not completion.is_wanted:
+                    break  # a rule at one marker may have killed the node
+                if self._node_for(key) is None:
+                    own.append(key)
+                else:
+                    self._step(completion, key)
+            led_here.append((completion, own))
         self.flush()
-        self._write_some(completion, [key for key in ordered if self._node_for(key) is None])
+        for completion, own in led_here:
+            self._write_some(completion, own)
 
     def _write_some(self, completion: Completion, keys: list[TopicPartition]) -> None:
         for key in keys[:MARKERS_PER_TURN]:
@@ -228,7 +241,7 @@ class MarkerWriter:
 
     def _again(self, completion: Completion, keys: Collection[TopicPartition]) -> None:
         if completion.is_wanted:
-            self._try(completion, keys)
+            self._try([(completion, keys)])
 
     def abandon(self) -> None:
         if self._remote is not None:

@@ -274,6 +274,30 @@ def test_the_next_owner_sends_all_markers_again_in_its_own_epoch(world, peers):
     assert world.init() == (producer_id, epoch + 2)
 
 
+def test_a_coordinator_that_takes_over_much_sends_it_together_and_has_turns_between(world, peers):
+    homes = {world.node.transactions.partition_for(f"id-{number}") for number in range(200)}
+    home = homes.pop()
+    names = [
+        name
+        for name in (f"id-{number}" for number in range(400))
+        if world.node.transactions.partition_for(name) == home
+    ]
+    for name in names:
+        commit(world, 0, 1, transactional_id=name)
+    assert len(names) > 70
+    [late] = peers.take()
+    world.cluster.move(TRANSACTION_STATE, home, OTHER_NODE_ID)
+    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    first_turn = len(world.markers("t", 0)) - len(names)
+    assert 0 < first_turn < 70, "each has two partitions"
+    answer(late)
+    world.clock.advance(0)
+    while sent := peers.take():
+        answer(sent[0])
+    assert len(world.markers("t", 0)) == 2 * len(names)
+    assert {state_of(world, name) for name in names} == {COMPLETE_COMMIT}
+
+
 # -- replicas -----------------------------------------------------------------------------------------------
 
 
