@@ -35,10 +35,10 @@ from broker.metadata.elections import (
     Election,
     PartitionKey,
     decisions,
+    moves,
     record_for_election,
     record_for_failed_replica,
     record_for_isr,
-    record_for_reassignment,
     records_for_balance,
     records_for_losing,
     records_for_return,
@@ -366,12 +366,9 @@ class ClusterMetadata:
 
         One result for each, in order. ``keeps_factor``: a move that changes the number of replicas is refused.
         """
-        return await self._change_partitions(
-            [key for key, _ in wanted],
-            lambda number, topic, state: record_for_reassignment(
-                self._image, topic, state, wanted[number][1], keeps_factor=keeps_factor
-            ),
-        )
+        targets = [target for _, target in wanted]
+        decide = moves(self._image, targets, self._allows_unclean, keeps_factor=keeps_factor)
+        return await self._change_partitions([key for key, _ in wanted], decide)
 
     async def balance_leaders(self) -> None:
         """Give leadership back to preferred leaders that can have it."""

@@ -181,6 +181,28 @@ def record_for_isr(
 # -- reassignment -----------------------------------------------------------------------------------------------
 
 
+def moves(
+    image: Image,
+    targets: Sequence[Sequence[int] | None],
+    allows_unclean: AllowsUnclean,
+    *,
+    keeps_factor: bool,
+) -> Decide:
+    """The moves of several partitions, for `decisions`."""
+
+    def decide(number: int, topic: Topic, state: PartitionState) -> MetadataRecord | None:
+        return record_for_reassignment(
+            image,
+            topic,
+            state,
+            targets[number],
+            keeps_factor=keeps_factor,
+            unclean=allows_unclean(topic),
+        )
+
+    return decide
+
+
 def record_for_reassignment(
     image: Image,
     topic: Topic,
@@ -188,23 +210,25 @@ def record_for_reassignment(
     target: Sequence[int] | None,
     *,
     keeps_factor: bool = False,
+    unclean: bool = False,
 ) -> MetadataRecord | None:
     """AlterPartitionReassignments: move to these replicas, or (None) give up a move that is under way.
 
     None if the partition is there already. New replicas join the old ones until all of them are in sync (KIP-455).
     ``keeps_factor``: there must be as many of them as there will be without this change (KIP-860).
+    ``unclean``: a move may be given up although nobody who was there before is in sync.
     """
     if target is None:
-        return _given_up(image, topic, state)
+        return _given_up(image, topic, state, unclean=unclean)
     _check_target(image, target)
     if keeps_factor:
         _check_factor(state, target)
     before = _before(state)
     if tuple(target) == state.replicas and not state.adding_replicas and not state.removing_replicas:
         return None
-    adding = tuple(one for one in target if one not in before)
-    removing = tuple(one for one in before if one not in target)
-    replicas = (*target, *(one for one in before if one not in target))
+    adding = tuple(sorted(set(target).difference(before)))
+    removing = tuple(sorted(set(before).difference(target)))
+    replicas = (*target, *removing)
     moved = PartitionState(
         state.index, replicas, state.isr, state.leader, state.leader_epoch, state.partition_epoch
     )
@@ -220,37 +244,71 @@ def _before(state: PartitionState) -> tuple[int, ...]:
     return tuple(one for one in state.replicas if one not in state.adding_replicas)
 
 
-def _given_up(image: Image, topic: Topic, state: PartitionState) -> MetadataRecord:
+def _given_up(image: Image, topic: Topic, state: PartitionState, *, unclean: bool) -> MetadataRecord:
     if not state.adding_replicas and not state.removing_replicas:
         raise Refused(ErrorCode.no_reassignment_in_progress)
-    replicas = _before(state)
+    live = live_brokers(image)
+    replicas, recovery = _before(state), None
     isr = tuple(one for one in state.isr if one in replicas)
     if not isr:
-        raise Refused(
-            ErrorCode.invalid_replica_assignment,
-            "The reassignment cannot be cancelled: nobody would be in sync.",
-        )
-    leader = None if state.leader in isr else _first(replicas, set(isr) & live_brokers(image))
-    return _change(
-        topic, state, replicas=replicas, isr=isr, leader=leader, adding=(), removing=(), image=image
-    )
+        if not unclean:
+            words = (
+                f"Unable to revert partition assignment for {topic.name}:{state.index} because it would "
+                "require an unclean leader election."
+            )
+            raise Refused(ErrorCode.invalid_replica_assignment, words)
+        first = _first(replicas, live)
+        isr = (first,) if first != NO_LEADER else replicas[:1]
+        recovery = RECOVERING if isr != replicas[:1] else None
+    return _moved(image, topic, state, replicas, isr, live, recovery)
 
 
 def _completed(
     image: Image, topic: Topic, state: PartitionState, isr: Sequence[int]
 ) -> MetadataRecord | None:
-    """The end of a move: all replicas that stay are in sync, so the others may go."""
-    if not state.adding_replicas and not state.removing_replicas:
+    """The end of a move: all replicas that come are in sync, so the others may go.
+
+    Where fewer stay than were there, all of them must be in sync, lest the list become shorter than it need be.
+    """
+    adding, removing = state.adding_replicas, state.removing_replicas
+    if not adding and not removing:
         return None
-    target = tuple(one for one in state.replicas if one not in state.removing_replicas)
+    target = tuple(one for one in state.replicas if one not in removing)
     in_sync = tuple(one for one in isr if one in target)
-    if not in_sync or not set(state.adding_replicas) <= set(in_sync):
+    awaited = target if len(adding) < len(removing) else adding
+    if not in_sync or not set(awaited) <= set(in_sync):
         return None
-    leader = None if state.leader in in_sync else _first(target, set(in_sync) & live_brokers(image))
-    if leader == NO_LEADER:
+    live = live_brokers(image)
+    if state.leader not in in_sync and _first(target, set(in_sync) & live) == NO_LEADER:
         return None
+    return _moved(image, topic, state, target, in_sync, live, None)
+
+
+def _moved(
+    image: Image,
+    topic: Topic,
+    state: PartitionState,
+    replicas: Sequence[int],
+    isr: Sequence[int],
+    live: Collection[int],
+    recovery: int | None,
+) -> MetadataRecord:
+    """Nothing comes or goes any more. Who went can be told by the epoch: a new one begins, also under the same leader."""
+    leader: int | None = state.leader
+    if state.leader not in isr:
+        leader = _first(replicas, set(isr) & set(live))
+    elif set(state.replicas) <= set(replicas):
+        leader = None
     return _change(
-        topic, state, replicas=target, isr=in_sync, leader=leader, adding=(), removing=(), image=image
+        topic,
+        state,
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        adding=(),
+        removing=(),
+        recovery=recovery,
+        image=image,
     )
 
 

@@ -216,3 +216,50 @@ def test_targets_that_cannot_be(target: list[int]) -> None:
     with pytest.raises(Refused) as refused:
         record_for_reassignment(before, before.topics["t"], state(before), target)
     assert refused.value.error is ErrorCode.invalid_replica_assignment
+
+
+def test_who_loses_a_replica_begins_a_new_epoch_also_under_the_same_leader() -> None:
+    """So that those who went cannot fetch any more (PartitionChangeBuilder)."""
+    before = image((1, 2, 3))
+    after = apply(before, [record_for_reassignment(before, before.topics["t"], state(before), [1, 3])])
+    assert (after.replicas, after.leader, after.leader_epoch) == ((1, 3), 1, 6)
+
+    before = image((1, 2))
+    topic = before.topics["t"]
+    more = apply(before, [record_for_reassignment(before, topic, state(before), [1, 2, 3])])
+    assert (more.adding_replicas, more.leader_epoch) == ((3,), 5)
+    back = apply(before, [record_for_reassignment(before, topic, more, None)])
+    assert (back.replicas, back.leader, back.leader_epoch) == ((1, 2), 1, 6)
+
+
+def test_fewer_replicas_wait_until_all_that_stay_are_in_sync() -> None:
+    """Else the list of those in sync would be shorter for no need."""
+    before = image((1, 2, 3), isr=(1, 3))
+    topic = before.topics["t"]
+    moving = apply(before, [record_for_reassignment(before, topic, state(before), [1, 2])])
+    assert (moving.replicas, moving.removing_replicas, moving.isr) == ((1, 2, 3), (3,), (1, 3))
+    done = apply(before, [record_for_isr(before, topic, moving, 5, [1, 2, 3])])
+    assert (done.replicas, done.isr, done.removing_replicas) == ((1, 2), (1, 2), ())
+
+
+def test_what_comes_and_goes_is_told_in_order_of_the_brokers() -> None:
+    before = image((2, 1), nodes=5)
+    moving = apply(before, [record_for_reassignment(before, before.topics["t"], state(before), [5, 4])])
+    assert (moving.replicas, moving.adding_replicas, moving.removing_replicas) == (
+        (5, 4, 1, 2),
+        (4, 5),
+        (1, 2),
+    )
+
+
+def test_a_move_is_given_up_uncleanly_only_where_that_is_allowed() -> None:
+    """All that are in sync are new ones: nobody who stays has everything."""
+    before = image((1, 2))
+    topic = before.topics["t"]
+    apply(before, [record_for_reassignment(before, topic, state(before), [3, 4])])
+    topic.partitions[0].isr, topic.partitions[0].leader = (3,), 3
+    with pytest.raises(Refused) as refused:
+        record_for_reassignment(before, topic, state(before), None)
+    assert refused.value.error is ErrorCode.invalid_replica_assignment
+    back = apply(before, [record_for_reassignment(before, topic, state(before), None, unclean=True)])
+    assert (back.replicas, back.isr, back.leader, back.adding_replicas) == ((1, 2), (1,), 1, ())
