@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from broker.cluster import Cluster
     from broker.control.server import ControlServer
-    from broker.options import Settings
+    from broker.options import ControlPort, Settings
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (50_000, 20, 100)
@@ -63,7 +63,6 @@ def run(settings: Settings) -> int:
 
 async def _serve(settings: Settings) -> int:
     from broker.cluster import Cluster, StartError
-    from broker.control.access import ControlConfigError
 
     asyncio.get_running_loop().set_exception_handler(_on_loop_exception)
     told_to_stop = _stop_signals()
@@ -76,8 +75,8 @@ async def _serve(settings: Settings) -> int:
     except StartError as error:
         return _fail(error)
     try:
-        control = await _open_control(cluster, settings)
-    except ControlConfigError as error:
+        control = await _open_control(cluster, settings.control)
+    except StartError as error:
         await cluster.stop()
         return _fail(error)
     _collect_rarely()
@@ -89,12 +88,17 @@ async def _serve(settings: Settings) -> int:
     return 0
 
 
-async def _open_control(cluster: Cluster, settings: Settings) -> ControlServer | None:
-    if settings.control is None:
+async def _open_control(cluster: Cluster, where: ControlPort | None) -> ControlServer | None:
+    """The control port, if one was asked for."""
+    if where is None:
         return None
-    from broker.control.wiring import open_control
+    from broker.cluster import StartError
+    from broker.control.wiring import ControlConfigError, open_control
 
-    return await open_control(cluster, settings.control)
+    try:
+        return await open_control(cluster, where)
+    except ControlConfigError as error:
+        raise StartError(str(error)) from error
 
 
 def _stop_signals() -> asyncio.Event:

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, node_configs
-from broker.control.access import Access, ControlConfigError
 from protocol.slotted import slotted
 from storage.config import LogConfig
 
@@ -164,6 +163,8 @@ def _control(options: Mapping[str, object], config: BrokerConfig) -> ControlPort
         if host is not None:
             raise click.UsageError("--control-host: there is no control port without --control-port.")
         return None
+    from broker.control.access import Access, ControlConfigError
+
     control = ControlPort(str(DEFAULT_HOST if host is None else host), int(str(port)))
     try:
         Access.of(control.host, config.control_token, config.control_allowed_hosts)

@@ -67,11 +67,11 @@ class Broker:
     def start(self) -> Broker:
         """Start the process, and return once it serves clients."""
         self.process.start()
-        self._remote = None
         return self
 
     def kill(self) -> None:
         """kill -9 of the whole process; the data stays."""
+        self._forget()
         self.process.kill()
 
     def restart(self) -> Broker:
@@ -79,9 +79,16 @@ class Broker:
 
         Rules, the trace and what time was moved on by are gone with the old process.
         """
+        self._forget()
         self.process.restart()
-        self._remote = None
         return self
+
+    def _forget(self) -> None:
+        if self._remote is not None:
+            self._remote.client.retire(
+                "this broker has been ended, and its rules with it: take them from the new one"
+            )
+            self._remote = None
 
     def close(self) -> None:
         """End the process. ``BrokerFailed`` if it left a traceback in its log."""

@@ -39,6 +39,12 @@ class ControlClient:
         self._host, self._port = parts.hostname, port
         self._token = token
         self._timeout_s = timeout_s
+        self._gone = ""
+
+    def retire(self, sentence: str) -> None:
+        """The broker that it spoke to is gone. Another one at the same address must not be taken for it: rules of the two
+        have the same ids."""
+        self._gone = sentence
 
     def get(
         self, path: str, query: Mapping[str, object] | None = None, timeout_s: float | None = None
@@ -83,6 +89,8 @@ class ControlClient:
     def _answer(
         self, method: str, path: str, body: object, timeout_s: float | None
     ) -> Iterator[http.client.HTTPResponse]:
+        if self._gone:
+            raise ControlUnreachable(self._gone)
         headers = {"Accept": "*/*"}
         if method != "GET":
             headers["Content-Type"] = _JSON

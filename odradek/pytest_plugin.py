@@ -11,13 +11,14 @@ docs/control.md says more. Nothing is loaded, and no broker started, before a te
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from odradek.broker import Broker
+    from odradek.control_client import ControlClient
     from odradek.remote import Clock, Faults, Rule
 
 SECTION: Final = "odradek rules"
@@ -45,20 +46,33 @@ def odradek_broker(odradek_options: dict[str, Any]) -> Iterator[Broker]:
 @pytest.fixture
 def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> Iterator[Faults]:
     """The rules of ``odradek_broker``. Those that a test adds go with it; if it fails, its report shows them."""
+    from odradek.errors import ControlUnreachable
     from odradek.remote import Faults
 
     class FaultsOfThisTest(Faults):
+        def __init__(self) -> None:
+            """Each call takes the client anew: the broker may have been restarted."""
+
+        @property
+        def client(self) -> ControlClient:
+            return odradek_broker.faults.client
+
+        @client.setter
+        def client(self, client: ControlClient) -> None:
+            raise AttributeError("it is that of the broker")
+
         def add(self, on: str | None = None, **words: Any) -> Rule:
             rule = super().add(on, **words)
             added.append(rule)
             return rule
 
     added: list[Rule] = []
-    yield FaultsOfThisTest(odradek_broker.faults.client)
+    yield FaultsOfThisTest()
     if odradek_broker.process.is_running:
         request.node.stash[_rules_at_the_end] = _listed(odradek_broker)
         for rule in added:
-            rule.remove()
+            with suppress(ControlUnreachable):  # of a process before a restart
+                rule.remove()
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ remote.clock.advance("7d")
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -164,17 +165,16 @@ class Rule:
 
     def wait(self, hits: int = 1, timeout_s: float = 10.0) -> Rule:
         """Return once it has so many hits; ``FaultNotHit`` if it has not in this time."""
-        # The control port waits, a little at a time, so that a broker that has died is noticed.
-        left_ms = max(0, round(timeout_s * 1000))
+        # The broker waits by a clock that may be moved meanwhile; how long it was is for ours to say.
+        deadline = time.monotonic() + timeout_s
         while True:
-            slice_ms = min(left_ms, _WAIT_SLICE_MS)
-            query = {"hits": hits, "timeout_ms": slice_ms}
+            left_ms = max(0, round((deadline - time.monotonic()) * 1000))
+            query = {"hits": hits, "timeout_ms": min(left_ms, _WAIT_SLICE_MS)}
             found = self.client.get(f"/v1/faults/{self.id}/wait", query)
             self._last = found["fault"]
-            left_ms -= slice_ms
             if found["reached"]:
                 return self
-            if left_ms <= 0:
+            if not left_ms:
                 raise FaultNotHit(
                     f"{self.text}: {self._last['hits']} of {hits} hits after {timeout_s} s "
                     f"({self._last['matches']} matched)"
@@ -200,7 +200,8 @@ class Rule:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.remove()
+        with suppress(ControlUnreachable):  # rules go with their broker
+            self.remove()
 
     def __repr__(self) -> str:
         return f"<rule {self.id}: {self.text}>"
@@ -301,7 +302,8 @@ class Trace:
 
     def __exit__(self, *exc_info: object) -> None:
         if not self._was_running.pop():
-            self.stop()
+            with suppress(ControlUnreachable):  # the broker may have been killed inside
+                self.stop()
 
 
 @dataclass(frozen=True, slots=True)

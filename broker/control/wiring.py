@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.control.access import ControlConfigError
 from broker.control.ports import Control
 from broker.control.server import ControlServer
 from broker.faults import Faults
 from broker.trace.exchange import topic_names
 from broker.trace.trace import Trace
+
+__all__ = ["ControlConfigError", "control_of", "open_control"]
 
 if TYPE_CHECKING:
     from broker.cluster import Cluster

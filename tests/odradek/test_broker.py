@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -48,12 +49,17 @@ def commit(producer: Producer, partition: int = 0) -> None:
 def test_what_is_committed_survives_a_kill_and_is_there_at_the_same_addresses(tmp_path: Path) -> None:
     with odradek.Broker(topics={"orders": 2}, data_dir=tmp_path / "data") as broker:
         commit(producer_of(broker, "payments"))
-        broker.faults.add("EndTxn -> drop")
         addresses = broker.bootstrap_servers, broker.control_url
-        broker.kill()
-        with pytest.raises(odradek.ControlUnreachable, match="no control port at"):
-            broker.faults.list()
+        with broker.faults.add("EndTxn -> drop") as old, broker.trace:
+            broker.kill()
+            with pytest.raises(odradek.ControlUnreachable, match="no control port at"):
+                broker.faults.list()
         broker.restart()
+        with broker.faults.add("Produce -> drop") as new:
+            assert new.id == 1
+            with pytest.raises(odradek.ControlUnreachable, match="this broker has been ended"):
+                old.remove()  # else it would remove another one of the same id
+            assert [rule.text for rule in broker.faults] == ["Produce -> drop"]
         assert (broker.bootstrap_servers, broker.control_url) == addresses
         assert broker.faults.list() == []  # rules go with their process
         assert broker.transactions["payments"].state == "CompleteCommit"
@@ -154,6 +160,17 @@ def test_to_wait_in_vain_says_how_far_it_came(broker: odradek.Broker) -> None:
         pytest.raises(odradek.FaultNotHit, match=r"EndTxn -> drop: 0 of 3 hits after 0.01 s \(0 matched\)"),
     ):
         rule.wait(3, timeout_s=0.01)
+
+
+def test_a_wait_is_as_long_as_it_says_also_when_the_broker_s_time_is_moved(broker: odradek.Broker) -> None:
+    with broker.faults.add("EndTxn -> drop") as rule:
+        moving = threading.Timer(0.1, broker.clock.advance, ("1h", "requests"))
+        moving.start()
+        began = time.monotonic()
+        with pytest.raises(odradek.FaultNotHit):
+            rule.wait(timeout_s=0.5)
+        assert time.monotonic() - began >= 0.5
+        moving.join()
 
 
 # -- time

@@ -139,3 +139,21 @@ def test_it(odradek_broker, odradek_faults):
 """,
     )
     assert "1 passed" in run_pytest(tmp_path).stdout
+
+
+def test_rules_can_be_added_to_a_broker_that_was_restarted(run_pytest: Run, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+def test_it(odradek_broker, odradek_faults):
+    odradek_faults.add("EndTxn -> drop")
+    odradek_broker.kill()
+    odradek_broker.restart()
+    odradek_faults.add("Produce -> drop")
+    assert [rule.text for rule in odradek_broker.faults] == ["Produce -> drop"]
+
+def test_the_next_one(odradek_faults):
+    assert odradek_faults.list() == []
+""",
+    )
+    assert "2 passed" in run_pytest(tmp_path).stdout
