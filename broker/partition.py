@@ -11,43 +11,33 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.clock import Clock, Domain
-from broker.held_writes import HeldWrite
+from broker.held_writes import HeldWrite, HeldWrites
 from broker.hooks import Hooks
 from broker.logging import get_logger
+from broker.partition_reading import ReadablePartition, ReadResult, TimestampOffset
 from broker.upkeep.events import Upkeep
+from broker.waiting import Told, Waiting
 from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, end_txn_marker
 from protocol.errors import ErrorCode
-from storage.epochs import UNDEFINED
 from storage.files import StorageError
-from storage.log import Log, TimestampedOffset
+from storage.log import Log
 from storage.producers import Origin, VerificationGuard
 from storage.validation import Invalid, validate
 
 if TYPE_CHECKING:
     from broker.replication.following import Following
     from broker.replication.leading import Leading
+    from broker.replication.shortening import Shortening
+
+__all__ = ["AppendResult", "Partition", "ReadResult", "TimestampOffset"]
 
 log_events = get_logger()
 
 NO_HOOKS: Final = Hooks()
-
-Committed = Callable[[ErrorCode], object]
-
-
-class Shortening(NamedTuple):
-    """How a follower's log gives up what its leader does not have."""
-
-    truncate: Callable[[Partition, int], None]
-    """Cut every batch that holds this offset or more, and take the producers back to there."""
-    start_anew: Callable[[Partition, int], None]
-    """Drop everything and begin at this offset."""
 
 
 class AppendResult(NamedTuple):
@@ -66,29 +56,7 @@ class AppendResult(NamedTuple):
     record_errors: Sequence[tuple[int, str | None]] = ()
 
 
-class ReadResult(NamedTuple):
-    """Bytes for a Fetch: whole batches but for a possibly cut last one, and the offsets they were read under."""
-
-    error: ErrorCode
-    records: bytes = b""
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    aborted: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset) in marker order; None for read_uncommitted."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampOffset:
-    """An answer of ListOffsets; offset and timestamp -1 when there is none."""
-
-    error: ErrorCode
-    offset: int = -1
-    timestamp_ms: int = -1
-    leader_epoch: int = -1
-
-
-class Partition:
+class Partition(ReadablePartition):
     """One replica on this node. Its attributes are read-only to others."""
 
     def __init__(
@@ -140,38 +108,10 @@ class Partition:
         """The high watermark has moved since it was last checkpointed, and `upkeep` was told so."""
         self._node_id = node_id
         self._hooks = hooks
-        self._shortening = shortening
-        self._held: dict[HeldWrite, int] = {}
-        """Writes that are done but do not count yet, with their first offsets, which rise."""
-        self._unheld: list[tuple[int, int, Committed]] = []
-        """Who waits for such writes to count."""
+        self.shortening = shortening
+        self._held = HeldWrites()
         self._watchers: dict[Callable[[], None], None] = {}
-        self._waiting: list[tuple[int, int, Committed]] = []
-        self._arrivals = count()
-
-    # -- offsets ------------------------------------------------------------------------------------------------
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.log.log_end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Up to where read_committed readers may read: below the first open transaction and the high watermark."""
-        unstable = self.log.producers.first_unstable_offset(self.high_watermark)
-        if unstable is None or unstable >= self.high_watermark:
-            return self.high_watermark
-        if unstable < self.log.log_start_offset:
-            # DeleteRecords has moved the log start into the transaction: Kafka names the batch that it lies in.
-            return self.log.base_offset_at(self.log.log_start_offset)
-        return unstable
-
-    def _read_end(self, *, read_committed: bool) -> int:
-        return self.last_stable_offset if read_committed else self.high_watermark
+        self._waiting = Waiting()
 
     # -- appending ----------------------------------------------------------------------------------------------
 
@@ -314,33 +254,29 @@ class Partition:
         """Pass ``log.write``: None if the write counts as soon as it is done. Raises what a refusal stands for."""
         held = HeldWrite(self._hooks, self._node_id, self.topic, self.index)
         if held.refused is not None:
-            raise StorageError(self.log.directory, f"refused with {held.refused.name.upper()}")
+            raise StorageError(self.log.directory, held.reason)
         return None if held.released else held
 
     def _hold(self, held: HeldWrite, base_offset: int) -> None:
-        self._held[held] = base_offset
-        held.when_decided(lambda: self._decided(held))
+        self._held.add(held, base_offset, self._decided)
 
     def _decided(self, held: HeldWrite) -> None:
-        if self._held.pop(held, None) is None or self.offline is not None:
-            return  # cut off meanwhile, or nobody's any more
+        if self.offline is not None:
+            return
         if held.refused is not None:
-            reason = f"refused with {held.refused.name.upper()}"
-            self.go_offline(StorageError(self.log.directory, reason))
+            self.go_offline(StorageError(self.log.directory, held.reason))
             return
         if self.leading is not None:
             self.leading.appended()
         self.advance_high_watermark()
         if self.following is not None:
             self.following.pull()
-        end_offset = self.written_end_offset
-        while self._unheld and self._unheld[0][0] <= end_offset:
-            heappop(self._unheld)[2](ErrorCode.none)
+        self._held.release_waiting(self.log.log_end_offset)
 
     @property
     def written_end_offset(self) -> int:
         """Up to where the log has been written, as far as the disk has said so."""
-        return next(iter(self._held.values())) if self._held else self.log.log_end_offset
+        return self._held.written_end(self.log.log_end_offset)
 
     @property
     def confirmed_end_offset(self) -> int:
@@ -351,12 +287,9 @@ class Partition:
             end_offset = min(end_offset, flushed)
         return end_offset
 
-    def on_written(self, end_offset: int, callback: Committed) -> None:
+    def on_written(self, end_offset: int, callback: Told) -> None:
         """Call back once the disk has taken all below ``end_offset`` (acks=1): at once, unless a write is held."""
-        if self.written_end_offset >= end_offset:
-            callback(ErrorCode.none)
-        else:
-            heappush(self._unheld, (end_offset, next(self._arrivals), callback))
+        self._held.on_written(end_offset, self.log.log_end_offset, callback)
 
     # -- following ----------------------------------------------------------------------------------------------
 
@@ -403,36 +336,8 @@ class Partition:
         if moved:
             self.notify()
 
-    def truncate(self, offset: int) -> None:
-        """Cut off what the leader does not have."""
-        assert self._shortening is not None
-        before = self.log.log_end_offset
-        if offset < before:
-            log_events.info(
-                "log truncated",
-                topic=self.topic,
-                partition=self.index,
-                leader_epoch=self.leader_epoch,
-                from_offset=before,
-                to_offset=offset,
-                high_watermark=self.high_watermark,
-            )
-        self._shorten(self._shortening.truncate, offset)
-
-    def start_anew(self, offset: int) -> None:
-        """The leader's log begins behind the end of ours."""
-        assert self._shortening is not None
-        log_events.warning(
-            "log begins anew",
-            topic=self.topic,
-            partition=self.index,
-            from_offset=self.log.log_end_offset,
-            to_offset=offset,
-        )
-        self._shorten(self._shortening.start_anew, offset)
-        self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
-
-    def _shorten(self, work: Callable[[Partition, int], None], offset: int) -> None:
+    def shorten(self, work: Callable[[Partition, int], None], offset: int) -> None:
+        """Let ``work`` take away what the leader does not have, down to this offset."""
         try:
             work(self, offset)
         except StorageError as error:
@@ -441,7 +346,7 @@ class Partition:
         except (CorruptBatch, OSError) as error:
             self.go_offline(StorageError(self.log.directory, str(error)))
             return
-        self._held = {held: base for held, base in self._held.items() if base < offset}
+        self._held.cut(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         self.upkeep.truncated(self)
         self.notify()
@@ -488,8 +393,8 @@ class Partition:
         if self._flush is not None and end_offset - self.log.flushed_offset >= self.log.config.flush_messages:
             self._flush(self)  # comes back here when the bytes are on the disk
             end_offset = self.log.flushed_offset  # more may have come meanwhile: it waits for the next round
-        if self._held:
-            end_offset = min(end_offset, self.written_end_offset)
+        if self._held.any:
+            end_offset = min(end_offset, self._held.written_end(end_offset))
         if self.leading is not None:
             end_offset = self.leading.committable(end_offset)
         if end_offset > self.high_watermark:
@@ -507,8 +412,7 @@ class Partition:
         """
         enough = self.leading is None or self.leading.has_enough()
         verdict = ErrorCode.none if enough else ErrorCode.not_enough_replicas_after_append
-        while self._waiting and self._waiting[0][0] <= self.high_watermark:
-            heappop(self._waiting)[2](verdict)
+        self._waiting.release(self.high_watermark, verdict)
         self.notify()
 
     def note_committed(self) -> None:
@@ -517,18 +421,17 @@ class Partition:
             self.unchecked = True
             self.upkeep.committed(self)
 
-    def on_committed(self, end_offset: int, callback: Committed) -> None:
+    def on_committed(self, end_offset: int, callback: Told) -> None:
         """Call back once the high watermark has reached ``end_offset``: at once if it has, else later."""
         if self.high_watermark >= end_offset:
             callback(ErrorCode.none)
         else:
-            heappush(self._waiting, (end_offset, next(self._arrivals), callback))
+            self._waiting.add(end_offset, callback)
 
     def _dismiss(self, error: ErrorCode) -> None:
         """Nothing more is committed here: whoever waits hears why."""
-        for waiting in (self._waiting, self._unheld):
-            while waiting:
-                heappop(waiting)[2](error)
+        self._waiting.dismiss(error)
+        self._held.dismiss(error)
 
     def resign(self, error: ErrorCode) -> None:
         """This replica stops leading (moved, deleted): whoever waits is told."""
@@ -547,107 +450,6 @@ class Partition:
         if self._watchers:
             for callback in tuple(self._watchers):
                 callback()
-
-    # -- reading ------------------------------------------------------------------------------------------------
-
-    def read(
-        self, offset: int, max_bytes: int, *, read_committed: bool, whole_first_batch: bool
-    ) -> ReadResult:
-        """What a consumer at ``offset`` gets: never filtered, with the aborted transactions beside it."""
-        log = self.log
-        if self.offline is not None:
-            return ReadResult(ErrorCode.kafka_storage_error)
-        if offset < log.log_start_offset or offset > log.log_end_offset:
-            return ReadResult(ErrorCode.offset_out_of_range)
-        high_watermark, last_stable_offset = self.high_watermark, self.last_stable_offset
-        end_offset = last_stable_offset if read_committed else high_watermark
-        records = b""
-        aborted: list[tuple[int, int]] | None = [] if read_committed else None
-        try:
-            span = log.read(offset, end_offset, max_bytes, whole_first_batch=whole_first_batch)
-            if span is not None:
-                records = span.bytes()
-                if read_committed:
-                    found = log.aborted_transactions(offset, span)
-                    aborted = [(entry.producer_id, entry.first_offset) for entry in found]
-        except StorageError as error:
-            return ReadResult(self.go_offline(error).error)
-        return ReadResult(
-            ErrorCode.none, records, high_watermark, last_stable_offset, log.log_start_offset, aborted
-        )
-
-    def readable_bytes(self, offset: int, *, read_committed: bool) -> tuple[int, bool]:
-        """(bytes a reader at ``offset`` could get now, whether ``offset`` lies in an older segment than their end)."""
-        end_offset = self._read_end(read_committed=read_committed)
-        available = self.log.bytes_between(offset, end_offset)
-        if not available:
-            return 0, False
-        older = self.log.segment_index(offset) < self.log.segment_index(end_offset)
-        return available, older
-
-    def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Is the client's view of the leader ours? -1 means that it has none (KIP-320)."""
-        if current_leader_epoch in (-1, self.leader_epoch):
-            return ErrorCode.none
-        if current_leader_epoch < self.leader_epoch:
-            return ErrorCode.fenced_leader_epoch
-        return ErrorCode.unknown_leader_epoch
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the newest known epoch that is not newer than the one asked for; (-1, -1) if none."""
-        return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
-
-    def diverging(
-        self, last_fetched_epoch: int, fetch_offset: int
-    ) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """Has the reader's log left ours? (error, (epoch, end offset) where it did)."""
-        if last_fetched_epoch < 0:
-            return ErrorCode.none, None
-        epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
-        if (epoch, end_offset) == UNDEFINED or fetch_offset < self.log.log_start_offset:
-            return ErrorCode.offset_out_of_range, None
-        if epoch < last_fetched_epoch or end_offset < fetch_offset:
-            return ErrorCode.none, (epoch, end_offset)
-        return ErrorCode.none, None
-
-    def latest(self, *, read_committed: bool) -> TimestampOffset:
-        """ListOffsets -1: the next offset that a reader of this isolation level would get."""
-        if self._is_behind_its_epoch:
-            return TimestampOffset(ErrorCode.offset_not_available)
-        return TimestampOffset(
-            ErrorCode.none, self._read_end(read_committed=read_committed), -1, self.leader_epoch
-        )
-
-    @property
-    def _is_behind_its_epoch(self) -> bool:
-        """A new leader whose followers have not told yet what is committed: its high watermark may go below an old one's
-        (KIP-207)."""
-        return self.leading is not None and self.high_watermark < self.leading.epoch_start_offset
-
-    def earliest(self) -> TimestampOffset:
-        """ListOffsets -2 (and -4, without tiers)."""
-        start = self.log.log_start_offset
-        return TimestampOffset(ErrorCode.none, start, -1, self.log.epochs.epoch_for_offset(start))
-
-    def max_timestamp(self, *, read_committed: bool) -> TimestampOffset:
-        """ListOffsets -3: the record with the largest timestamp, markers included."""
-        return self._found(self.log.find_max_timestamp, read_committed=read_committed)
-
-    def offset_for_timestamp(self, timestamp_ms: int, *, read_committed: bool) -> TimestampOffset:
-        """The first record whose timestamp is not smaller."""
-        return self._found(lambda: self.log.find_timestamp(timestamp_ms), read_committed=read_committed)
-
-    def _found(
-        self, search: Callable[[], TimestampedOffset | None], *, read_committed: bool
-    ) -> TimestampOffset:
-        try:
-            found = search()
-        except StorageError as error:
-            return TimestampOffset(self.go_offline(error).error)
-        if found is None or found.offset >= self._read_end(read_committed=read_committed):
-            unsure = self._is_behind_its_epoch
-            return TimestampOffset(ErrorCode.offset_not_available if unsure else ErrorCode.none)
-        return TimestampOffset(ErrorCode.none, *found)
 
     # -- deleting -----------------------------------------------------------------------------------------------
 

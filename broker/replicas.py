@@ -21,8 +21,9 @@ from broker.hooks import Hooks
 from broker.logging import get_logger
 from broker.metadata.image import NO_LEADER, TOPIC_RESOURCE
 from broker.metadata.listeners import MetadataListener
-from broker.partition import Partition, Shortening
+from broker.partition import Partition
 from broker.replication.roles import Roles
+from broker.replication.shortening import Shortening
 from broker.replication.surroundings import Peers
 from broker.upkeep.events import Everybody, Upkeep
 from broker.upkeep.flushing import Flushing

@@ -14,6 +14,7 @@ from broker.clock import Domain, Timer
 from broker.hooks import Passage
 from broker.logging import get_logger
 from broker.replication.leading import Fetched, Question
+from broker.replication.shortening import start_anew, truncate
 from protocol.errors import ErrorCode
 from storage.epochs import UNDEFINED
 
@@ -144,7 +145,7 @@ class Following:
             return None
         if log.epochs.latest < 0 and log.log_end_offset > partition.high_watermark:
             # It cannot be compared with the leader's: only what is committed is certain.
-            partition.truncate(partition.high_watermark)
+            truncate(partition, partition.high_watermark)
         peer = around.peers(self.leader_id)
         leader = peer.get(partition.topic, partition.index) if peer is not None else None
         if leader is None or leader.leading is None:
@@ -265,7 +266,7 @@ class Following:
         else:
             target = min(known_end, end_offset)
         before = log.log_end_offset, log.epochs.latest
-        partition.truncate(min(target, log.log_end_offset))
+        truncate(partition, min(target, log.log_end_offset))
         if before == (log.log_end_offset, log.epochs.latest):
             # No word of the leader's lets us find where we parted: that must not become a loop.
             return self._back_off(ErrorCode.offset_out_of_range)
@@ -275,9 +276,9 @@ class Following:
         """Our end lies outside of the leader's log: behind its end (an unclean election), or below its start."""
         partition = self._partition
         if fetched.log_end_offset < partition.log_end_offset:
-            partition.truncate(fetched.log_end_offset)
+            truncate(partition, fetched.log_end_offset)
         elif fetched.log_start_offset > partition.log_end_offset:
-            partition.start_anew(fetched.log_start_offset)
+            start_anew(partition, fetched.log_start_offset)
         else:
             return self._back_off(fetched.error)
         return partition.offline is None
