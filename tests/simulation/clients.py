@@ -13,6 +13,7 @@ from tests.simulation.wire import Gone, Wire
 
 PAUSE_S: Final = (0.1, 3.0)
 ABORTS: Final = 0.2
+ZOMBIE_PAUSE_S: Final = (5.0, 60.0)
 COPIED_AT_ONCE: Final = 5
 
 
@@ -24,25 +25,31 @@ class Stop:
 
 
 async def transact(
-    wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop: Stop, transactional_id: str, level: int
+    wire: Wire,
+    spots: Sequence[Spot],
+    ledger: Ledger,
+    stop: Stop,
+    transactional_id: str,
+    level: int,
+    pause_s: tuple[float, float] = PAUSE_S,
 ) -> None:
-    """Transactions over several partitions, some of which it aborts itself."""
+    """Transactions over several partitions, some of which it aborts itself. Others may work under the same id."""
     producer = Producer(wire, transactional_id, level=level)
-    await _live(producer, stop)
+    await _live(producer)
     number = 0
     while not stop.now:
-        await asyncio.sleep(wire.random.uniform(*PAUSE_S))
+        await asyncio.sleep(wire.random.uniform(*pause_s))
         number += 1
-        work = ledger.begin(transactional_id, number)
+        work = ledger.begin(wire.name, number)
         try:
             await _one_transaction(producer, spots, work)
         except MustAbort as error:
             wire.say(f"{number} is aborted: {error}")
             work.verdict = Verdict.ABORTED
-            await _abort(producer, stop)
+            await _abort(producer)
         except MustRestart as error:
             wire.say(f"{number} restarts: {error}")
-            await _live(producer, stop)
+            await _live(producer)
         wire.say(f"{number} {work.verdict.value}")
     wire.close()
 
@@ -63,14 +70,14 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
         work.verdict = Verdict.COMMITTED
 
 
-async def _abort(producer: Producer, stop: Stop) -> None:
+async def _abort(producer: Producer) -> None:
     try:
         await producer.end(committed=False)
     except (MustAbort, MustRestart):
-        await _live(producer, stop)
+        await _live(producer)
 
 
-async def _live(producer: Producer, stop: Stop) -> None:
+async def _live(producer: Producer) -> None:
     """Begin a new life, however often it takes."""
     while True:
         try:
@@ -84,7 +91,7 @@ async def _live(producer: Producer, stop: Stop) -> None:
 async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop: Stop) -> None:
     """An idempotent producer: what it is told was written is there once."""
     producer = Producer(wire, None, level=2)
-    await _live(producer, stop)
+    await _live(producer)
     number = 0
     while not stop.now:
         await asyncio.sleep(wire.random.uniform(*PAUSE_S))
@@ -97,7 +104,7 @@ async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop
             work.verdict = Verdict.COMMITTED
         except (MustAbort, MustRestart) as error:
             wire.say(f"{number}: {error}")
-            await _live(producer, stop)
+            await _live(producer)
     wire.close()
 
 
@@ -118,7 +125,7 @@ async def read(wire: Wire, spot: Spot, isolation: str, view: View, stop: Stop) -
 async def copy(wire: Wire, sources: Sequence[Spot], target: str, group: str, stop: Stop, level: int) -> None:
     """Consume, transform, produce: each source goes to the partition of the same number, offsets with the records."""
     producer = Producer(wire, wire.name, level=level)
-    await _live(producer, stop)
+    await _live(producer)
     while not stop.now:
         await asyncio.sleep(wire.random.uniform(*PAUSE_S) / 4)
         source = wire.random.choice(sources)
@@ -131,13 +138,11 @@ async def copy(wire: Wire, sources: Sequence[Spot], target: str, group: str, sto
             await wire.back_off()
             continue
         if found:
-            await _copy_some(producer, source, target, group, [at for at, _ in found], stop)
+            await _copy_some(producer, source, target, group, [at for at, _ in found])
     wire.close()
 
 
-async def _copy_some(
-    producer: Producer, source: Spot, target: str, group: str, offsets: list[int], stop: Stop
-) -> None:
+async def _copy_some(producer: Producer, source: Spot, target: str, group: str, offsets: list[int]) -> None:
     wire, index = producer.wire, source[1]
     try:
         await producer.send((target, index), [f"copy {index}:{offset}".encode() for offset in offsets])
@@ -146,7 +151,7 @@ async def _copy_some(
         wire.say(f"copied {index}: {offsets}")
     except MustAbort as error:
         wire.say(f"copy is aborted: {error}")
-        await _abort(producer, stop)
+        await _abort(producer)
     except MustRestart as error:
         wire.say(f"copy restarts: {error}")
-        await _live(producer, stop)
+        await _live(producer)

@@ -10,6 +10,7 @@ from typing import Final
 from broker.clock import Domain
 from broker.cluster import Cluster
 from broker.hooks import POINTS, Passage
+from broker.metadata.elections import Election
 from broker.runtime import State
 from broker.virtual_clock import ALL_DOMAINS, DEFAULT_DOMAINS, VirtualClock
 from protocol.errors import ErrorCode
@@ -50,7 +51,7 @@ class Chaos:
             self._jump,
         ]
         if len(cluster.nodes) > 1:
-            self._kinds += [self._cut_nodes, self._pause_follower]
+            self._kinds += [self._cut_nodes, self._pause_follower, self._elect, self._reassign]
 
     async def run(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -134,6 +135,22 @@ class Chaos:
         self._network.slow_down(port, delay_s)
         await asyncio.sleep(self._random.uniform(0.1, 20))
         self._network.slow_down(port, 0)
+
+    async def _elect(self) -> None:
+        """Let the preferred replicas lead, wherever they are in sync."""
+        metadata = self._cluster.metadata
+        keys = [(topic.name, state.index) for topic in metadata.topics.values() for state in topic.partitions]
+        self._say("fault: preferred leaders are elected")
+        await metadata.elect(keys, Election.PREFERRED)
+
+    async def _reassign(self) -> None:
+        """Move a partition to other replicas, or the same in another order."""
+        metadata, nodes = self._cluster.metadata, sorted(self._cluster.nodes)
+        keys = [(topic.name, state.index) for topic in metadata.topics.values() for state in topic.partitions]
+        key = self._random.choice(keys)
+        wanted = self._random.sample(nodes, self._random.randint(2, len(nodes)))
+        self._say(f"fault: {key} moves to {wanted}")
+        await metadata.reassign([(key, wanted)])
 
     async def _lose_answers(self) -> None:
         node_id, count = self._node(), self._random.randint(1, 3)

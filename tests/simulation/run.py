@@ -24,7 +24,7 @@ from broker.cluster import Cluster
 from broker.options import parse
 from broker.partition import Partition
 from broker.virtual_clock import VirtualClock
-from tests.simulation.clients import Stop, copy, number_batches, read, transact
+from tests.simulation.clients import ZOMBIE_PAUSE_S, Stop, copy, number_batches, read, transact
 from tests.simulation.consumers import delivered, visible
 from tests.simulation.faults import Chaos
 from tests.simulation.ledger import Broken, Ledger, Spot, check_copies
@@ -38,7 +38,7 @@ TARGETS: Final = [(TARGET, index) for index in range(PARTITIONS)]
 GROUP: Final = "copiers"
 TIME_TO_FINISH_S: Final = 900.0
 TIME_TO_SETTLE_S: Final = 180.0
-CLIENTS: Final = ("old", "new", "numbered", "copier", "committed", "uncommitted")
+CLIENTS: Final = ("old", "new", "zombie", "numbered", "copier", "committed", "uncommitted")
 
 SETTINGS: Final = {
     "num.partitions": PARTITIONS,
@@ -102,6 +102,9 @@ class Simulation:
         self._loop = loop
         self._ledger = Ledger()
         self._stop = Stop()
+        self._transaction_version = Random(f"{seed}/version").choice((0, 1, 2, 2, 2, 2))
+        self._level = 2 if self._transaction_version == 2 else 1
+        """What clients speak that know KIP-890."""
         loop.network.on_piece = trace.piece
 
     async def run(self) -> None:
@@ -125,15 +128,9 @@ class Simulation:
 
     async def _start(self) -> None:
         arguments = ["--port", "9092", "--nodes", str(self._nodes), "--data-dir", str(self._directory)]
-        replication: dict[str, Any] = {
-            "default.replication.factor": self._nodes,
-            "min.insync.replicas": min(2, self._nodes),
-        }
-        # Without compaction the replicas of all logs are the same byte for byte.
-        self._compacts = Random(f"{self.seed}/settings").random() < 0.5
-        replication["log.cleaner.enable"] = self._compacts
-        for name, value in (SETTINGS | replication).items():
+        for name, value in (SETTINGS | self._drawn_settings()).items():
             arguments += ["--set", f"{name}={str(value).lower()}"]
+        arguments += ["--feature", f"transaction.version={self._transaction_version}"]
         for topic in (SOURCE, TARGET):
             arguments += ["--topic", f"{topic}:{PARTITIONS}"]
         self._cluster = Cluster(
@@ -144,6 +141,21 @@ class Simulation:
         )
         await self._cluster.start()
 
+    def _drawn_settings(self) -> dict[str, Any]:
+        """Of this seed: which of the broker's ways to do things."""
+        chance = Random(f"{self.seed}/settings")
+        # Without compaction the replicas of all logs are the same byte for byte.
+        self._compacts = chance.random() < 0.5
+        settings: dict[str, Any] = {
+            "default.replication.factor": self._nodes,
+            "min.insync.replicas": min(2, self._nodes),
+            "log.cleaner.enable": self._compacts,
+            "odradek.commit.order": chance.choice(["markers-first", "markers-first", "kafka"]),
+        }
+        if chance.random() < 0.25:
+            settings["log.flush.interval.messages"] = chance.choice([1, 3])
+        return settings
+
     def _wire(self, name: str) -> Wire:
         ports = [runtime.listeners[0].port for runtime in self._cluster.nodes.values()]
         random = Random(f"{self.seed}/client/{name}")
@@ -151,11 +163,12 @@ class Simulation:
         return Wire(name, self._loop.network, ports, random, self._trace.say, now_ms)
 
     def _clients(self) -> Iterable[Any]:
-        ledger, stop = self._ledger, self._stop
+        ledger, stop, chance = self._ledger, self._stop, Random(f"{self.seed}/clients")
         yield transact(self._wire("old"), SOURCES, ledger, stop, "old", 1)
-        yield transact(self._wire("new"), SOURCES, ledger, stop, "new", 2)
+        yield transact(self._wire("new"), SOURCES, ledger, stop, "new", self._level)
+        yield transact(self._wire("zombie"), SOURCES, ledger, stop, "new", self._level, ZOMBIE_PAUSE_S)
         yield number_batches(self._wire("numbered"), SOURCES, ledger, stop)
-        yield copy(self._wire("copier"), SOURCES, TARGET, GROUP, stop, 1 + self.seed % 2)
+        yield copy(self._wire("copier"), SOURCES, TARGET, GROUP, stop, chance.choice((1, self._level)))
         for spot in (*SOURCES, *TARGETS):
             for name in ("committed", "uncommitted"):
                 isolation = f"read_{name}"
