@@ -287,7 +287,10 @@ class Produce:
         if self._left == 0:
             return
         if error is not ErrorCode.none:
-            item.result = AppendResult(error)
+            assert item.result is not None
+            item.result = item.result._replace(
+                error=error
+            )  # the data stays, and so do its offsets in the answer
         self._left -= 1
         if self._left == 0:
             self.finished(self.items)
@@ -301,7 +304,7 @@ class Produce:
             assert item.partition is not None
             assert item.result is not None
             if item.partition.high_watermark <= item.result.last_offset:
-                item.result = AppendResult(ErrorCode.request_timed_out)
+                item.result = item.result._replace(error=ErrorCode.request_timed_out)
         self.finished(self.items)
 
 

@@ -328,6 +328,8 @@ class Replicas(MetadataListener):
                 partition.log.config = config
                 if partition.offline is None:
                     self._upkeep.configured(partition)
+                if partition.leading is not None:
+                    partition.advance_high_watermark()  # fewer may have to be in sync now
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Its name is free at once; the files go in the background after ``file.delete.delay.ms``."""

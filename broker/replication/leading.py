@@ -276,24 +276,27 @@ class Leading:
             self._propose((*partition.isr, node_id))
 
     def shrink(self) -> bool:
-        """Take those out that have not caught up for ``replica.lag.time.max.ms``. Whether somebody is still behind."""
+        """Take those out that have not caught up for ``replica.lag.time.max.ms``. Whether there is more to wait for.
+
+        What holds the high watermark up may also be a follower that is not in sync, was about to be, and is gone.
+        """
         if self._ended:
             return False
         partition = self._partition
         end_offset, now_ms, lag_max_ms = partition.log_end_offset, self._now_ms(), self._around.lag_max_ms()
-        behind = [
-            node_id
-            for node_id, progress in self.followers.items()
-            if node_id in partition.isr and progress.log_end_offset != end_offset
-        ]
         slow = [
             node_id
-            for node_id in behind
-            if not self.followers[node_id].is_caught_up(end_offset, now_ms, lag_max_ms)
+            for node_id, progress in self.followers.items()
+            if node_id in partition.isr and not progress.is_caught_up(end_offset, now_ms, lag_max_ms)
         ]
         if slow and self._proposed is None:
             self._propose(tuple(node_id for node_id in partition.isr if node_id not in slow))
-        return bool(behind)
+        partition.advance_high_watermark()
+        behind = any(
+            node_id in partition.isr and progress.log_end_offset != end_offset
+            for node_id, progress in self.followers.items()
+        )
+        return behind or partition.high_watermark < end_offset
 
     def _propose(self, isr: tuple[int, ...]) -> None:
         partition = self._partition

@@ -384,6 +384,8 @@ class Flushing(Upkeep):
     def _write(self, names: Iterable[str], then: Callable[[], None]) -> None:
         """Write the files that are not up to date, in a thread; one of these at a time."""
         names = tuple(names)
+        if self._closed:
+            return
         if self._writing:
             if (names, then) not in self._to_write:
                 self._to_write.append((names, then))

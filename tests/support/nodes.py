@@ -21,7 +21,7 @@ from typing import Any
 
 from broker.config import broker_config
 from broker.hooks import Hooks
-from broker.metadata.changes import records_for_new_topic
+from broker.metadata.changes import records_for_config_change, records_for_new_topic
 from broker.metadata.elections import (
     Election,
     record_for_election,
@@ -30,7 +30,7 @@ from broker.metadata.elections import (
     records_for_losing,
     records_for_return,
 )
-from broker.metadata.image import AnyRecord, Broker, Changes, Image, PartitionState, Topic
+from broker.metadata.image import TOPIC_RESOURCE, AnyRecord, Broker, Changes, Image, PartitionState, Topic
 from broker.metadata.listeners import MetadataListener, tell
 from broker.node_clock import NodeClock
 from broker.partition import AppendResult, Partition
@@ -211,6 +211,11 @@ class Nodes:
         self.controller.commit(
             records_for_new_topic(uuid.UUID(int=5), TOPIC, [replicas], configs, directories)
         )
+
+    def configure(self, **configs: str) -> None:
+        """Change settings of the topic."""
+        values = {name.replace("_", "."): value for name, value in configs.items()}
+        self.controller.commit(records_for_config_change(TOPIC_RESOURCE, TOPIC, values))
 
     def on(self, node_id: int) -> Partition:
         partition = self.running[node_id].get(TOPIC, 0)

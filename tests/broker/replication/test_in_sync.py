@@ -31,6 +31,30 @@ async def test_with_too_few_left_nothing_more_is_committed(nodes: Nodes):
     assert (nodes.isr, nodes.leader.high_watermark, outcome.error) == ((1, 2), 1, OK)
 
 
+async def test_when_fewer_must_be_in_sync_what_waited_is_committed(nodes: Nodes):
+    nodes.create([1, 2], min_isr=2)
+    nodes.kill(2)
+    nodes.append(b"a", acks=1)
+    assert nodes.leader.high_watermark == 0
+    nodes.configure(min_insync_replicas="1")
+    assert nodes.leader.high_watermark == 1
+
+
+async def test_one_that_was_about_to_join_and_is_gone_holds_nobody_up_for_long(nodes: Nodes):
+    nodes.create([1, 2])
+    nodes.kill(2)
+    nodes.append(b"a")
+    nodes.controller.refuses_isr = True
+    nodes.start(2)
+    await nodes.settle()
+    nodes.hooks.links.pause(2)
+    outcome = nodes.outcome(nodes.append(b"b"))
+    assert outcome.error is None, "it has caught up, so that the high watermark does not run away from it"
+    nodes.kill(2)
+    await nodes.pass_time(LAG_MS // 2)
+    assert outcome.error is OK
+
+
 async def test_a_follower_at_rest_is_in_sync_for_ever(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
