@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import Consumer
 
 from broker.cluster import Cluster
-from broker.hooks import Call
+from broker.hooks import Call, Passage
 from broker.metadata.elections import Election
+from protocol.errors import ErrorCode
 from tests.broker.cluster.test_cluster import bootstrap, running
 from tests.support.turns import until
 
@@ -206,3 +208,39 @@ async def test_all_nodes_end_and_begin_again_with_everything(tmp_path: Path, cle
             assert (await producer.send_and_wait("orders", b"5")).offset == 5
         found = files(tmp_path)
         assert found[0] == found[1] == found[2]
+
+
+class SlowDisk:
+    """Holds every write of a topic until released."""
+
+    def __init__(self) -> None:
+        self.held: list[Callable[[], object]] = []
+
+    def watches(self, point: str) -> bool:
+        return point == "log.write"
+
+    def reached(
+        self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+    ) -> None:
+        if passage.topic == "orders":
+            self.held.append(go_on)
+        else:
+            go_on()
+
+
+@pytest.mark.parametrize("acks", [1, "all"])
+async def test_on_a_slow_disk_a_producer_waits_and_the_loop_does_not(tmp_path: Path, acks: int | str) -> None:
+    async with running(tmp_path, "--topic", "orders:1", nodes=1) as cluster:
+        disk = SlowDisk()
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap(cluster), acks=acks) as producer:
+            await producer.send_and_wait("orders", b"0")
+            cluster.hooks.points = disk
+            sent = await producer.send("orders", b"1")
+            await until(lambda: disk.held)
+            other = await producer.partitions_for("orders")
+            assert other == {0}, "other requests are served meanwhile"
+            await asyncio.sleep(0.05)
+            assert not sent.done()
+            cluster.hooks.points = None
+            disk.held.pop()()
+            assert (await sent).offset == 1
