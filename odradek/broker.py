@@ -19,7 +19,7 @@ from pathlib import Path
 
 from odradek.control_client import ControlClient
 from odradek.process import BrokerProcess
-from odradek.remote import Clock, Faults, Nodes, Remote, Timeline, Trace, Transactions
+from odradek.remote import TOKEN_VARIABLE, Clock, Faults, Nodes, Remote, Timeline, Trace, Transactions
 
 
 class Broker:
@@ -60,6 +60,8 @@ class Broker:
             port=port,
             control=True,
         )
+        said = str((settings or {}).get("odradek.control.token", ""))
+        self._token = (environment or {}).get(TOKEN_VARIABLE) or said or None
         self._remote: Remote | None = None
 
     # -- coming and going ---------------------------------------------------------------------------------------
@@ -163,7 +165,5 @@ class Broker:
     @property
     def _control(self) -> Remote:
         if self._remote is None:
-            self._remote = Remote(
-                ControlClient(self.control_url, self.process.environment.get("ODRADEK_CONTROL_TOKEN"))
-            )
+            self._remote = Remote(ControlClient(self.control_url, self._token))
         return self._remote

@@ -119,6 +119,43 @@ def test_a_taken_port_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_taken_control_port_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = run(["--control-port", str(port), "--log-format", "json"], tmp_path)
+    assert done.returncode == 1
+    (line,) = [line for line in done.stdout.splitlines() if "cannot start" in line]
+    assert f"control port 127.0.0.1:{port}: in use by another process" in line
+    assert "Traceback" not in done.stdout + done.stderr
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_whoever_waits_at_the_control_port_does_not_hold_up_the_end(start_broker: StartBroker) -> None:
+    broker = start_broker(control=True)
+    host, port = broker.control_url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as follower:
+        follower.sendall(b"GET /v1/trace/follow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert follower.recv(100).startswith(b"HTTP/1.1 200")
+        assert broker.terminate() < STOP_S_MAX
+
+
+def test_without_a_control_port_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys; from broker.cluster import Cluster; from broker.options import parse\n"
+        "import broker.__main__ as program\n"
+        "program._stop_signals = lambda: stopped()\n"
+        "def stopped():\n    event = asyncio.Event(); event.set(); return event\n"
+        f"program.main(['--port', '0', '--data-dir', {str(tmp_path)!r}])\n"
+        "assert 'broker.cluster' in sys.modules\n"
+        "print('loaded', *({'aiohttp', 'msgspec', 'broker.control', 'broker.faults.engine'} & {*sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "loaded"
+    assert (tmp_path / "meta.properties").exists()  # it did run
+
+
 def test_a_directory_of_another_broker_is_one_line_and_an_exit_code(broker: Broker, tmp_path: Path) -> None:
     done = run(["--data-dir", str(broker.data_dir)], tmp_path)
     assert done.returncode == 1

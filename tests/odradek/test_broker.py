@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -97,8 +98,12 @@ def test_the_version_of_transactions_is_chosen(version: int) -> None:
         assert features.get("transaction.version", 0) == version
 
 
-def test_a_token_is_asked_for_and_brought_along() -> None:
-    with odradek.Broker(environment={"ODRADEK_CONTROL_TOKEN": "secret"}) as broker:
+@pytest.mark.parametrize(
+    "options",
+    [{"environment": {"ODRADEK_CONTROL_TOKEN": "secret"}}, {"settings": {"odradek.control.token": "secret"}}],
+)
+def test_a_token_is_asked_for_and_brought_along(options: dict[str, Any]) -> None:
+    with odradek.Broker(**options) as broker:
         assert broker.faults.list() == []
         with pytest.raises(odradek.ControlRefused, match="wants its token") as refused:
             odradek.connect(broker.control_url).faults.list()
