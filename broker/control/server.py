@@ -22,6 +22,8 @@ from broker.control.ports import Control
 from broker.logging import get_logger
 
 BODY_BYTES_MAX: Final = 256 * 1024
+CONNECTIONS_MAX: Final = 256
+"""Open at the same time; further ones are closed at once. Those that the broker has for clients are not touched by it."""
 CALLS_MAX: Final = 64
 """At the same time, those that wait or follow among them; who comes then is told to come again."""
 SHUTDOWN_S_MAX: Final = 0.3
@@ -51,6 +53,7 @@ class ControlServer:
         self._port = port
         self._access = Access.of(host, token, allowed_hosts)
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
         self._calls: set[asyncio.Task[object]] = set()
 
     async def start(self) -> int:
@@ -64,14 +67,17 @@ class ControlServer:
             shutdown_timeout=SHUTDOWN_S_MAX,
         )
         await runner.setup()
+        loop = asyncio.get_running_loop()
         try:
-            await web.TCPSite(runner, self._host or None, self._port).start()
+            self._listening = await loop.create_server(
+                lambda: _accepted(runner), self._host or None, self._port, backlog=CONNECTIONS_MAX
+            )
         except OSError as error:
             await runner.cleanup()
             reason = "in use by another process" if error.errno == errno.EADDRINUSE else error.strerror
             raise ControlConfigError(f"control port {self._host}:{self._port}: {reason or error}") from error
         self._runner = runner
-        self._port = int(runner.addresses[0][1])
+        self._port = int(self._listening.sockets[0].getsockname()[1])
         return self._port
 
     @property
@@ -82,6 +88,8 @@ class ControlServer:
 
     async def close(self) -> None:
         """Hang up. Calls that wait or follow end where they are; what changes something is let finish."""
+        if self._listening is not None:
+            self._listening.close()
         for each in self._calls:
             each.cancel()
         if self._runner is not None:
@@ -131,6 +139,19 @@ class ControlServer:
         if isinstance(answer, Stream):
             return await _send(request, answer)
         return web.Response(body=msgspec.json.encode(answer), content_type=_JSON)
+
+
+def _accepted(runner: web.AppRunner) -> asyncio.BaseProtocol:
+    server = runner.server
+    assert server is not None
+    return server() if len(server.connections) < CONNECTIONS_MAX else _Full()
+
+
+class _Full(asyncio.Protocol):
+    """There are too many connections for this one."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:

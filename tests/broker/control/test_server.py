@@ -107,6 +107,19 @@ async def test_a_header_that_decides_is_given_once(caller: Caller) -> None:
     await writer.wait_closed()
 
 
+async def test_so_many_connections_at_a_time(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 2)
+    host, port = caller.url.removeprefix("http://").split(":")
+    opened = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+    assert await opened[2][0].read() == b""
+    opened[1][1].write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert (await opened[1][0].read()).startswith(b"HTTP/1.1 200")
+    await caller.get("/health")  # there is room again
+    for _, writer in opened:
+        writer.close()
+        await writer.wait_closed()
+
+
 async def test_so_many_calls_at_a_time(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "CALLS_MAX", 1)
     rule = await caller.post("/v1/faults", {"rule": "EndTxn -> drop"})
