@@ -15,6 +15,8 @@ PAUSE_S: Final = (0.1, 3.0)
 ABORTS: Final = 0.2
 ZOMBIE_PAUSE_S: Final = (5.0, 60.0)
 COPIED_AT_ONCE: Final = 5
+IN_FLIGHT_MAX: Final = 5
+"""As in Kafka's producer: five of one partition may be under way and still be told from their repetitions."""
 
 
 class Stop:
@@ -59,7 +61,10 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
     work.verdict = Verdict.ABORTED  # until it is asked to be committed
     for _ in range(random.randint(1, 4)):
         spot = random.choice(spots)
-        await producer.send(spot, [work.value(spot) for _ in range(random.randint(1, 3))])
+        batches = random.choice((1, 1, 1, 3))
+        await producer.send(
+            spot, *([work.value(spot) for _ in range(random.randint(1, 3))] for _ in range(batches))
+        )
         if random.random() < 0.05:
             await asyncio.sleep(random.uniform(1, 60))  # some are open for too long
     committed = random.random() >= ABORTS
@@ -96,12 +101,18 @@ async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop
     while not stop.now:
         await asyncio.sleep(wire.random.uniform(*PAUSE_S))
         number += 1
-        work = ledger.begin(wire.name, number)
         spot = wire.random.choice(spots)
-        work.verdict = Verdict.UNKNOWN
+        works = [
+            ledger.begin(wire.name, number + more) for more in range(wire.random.randint(1, IN_FLIGHT_MAX))
+        ]
+        number = works[-1].number
+        batches = [[work.value(spot) for _ in range(wire.random.randint(1, 3))] for work in works]
+        for work in works:
+            work.verdict = Verdict.UNKNOWN
         try:
-            await producer.send(spot, [work.value(spot) for _ in range(wire.random.randint(1, 3))])
-            work.verdict = Verdict.COMMITTED
+            await producer.send(spot, *batches)
+            for work in works:
+                work.verdict = Verdict.COMMITTED
         except (MustAbort, MustRestart) as error:
             wire.say(f"{number}: {error}")
             await _live(producer)

@@ -87,20 +87,21 @@ class Producer:
         self._added.clear()
         self._begun = self._in_doubt = False
 
-    async def send(self, spot: Spot, values: list[bytes]) -> None:
-        """One batch, with acks=all."""
+    async def send(self, spot: Spot, *batches: list[bytes]) -> None:
+        """Batches for one partition, with acks=all: all in flight at once, and again in order until all are answered."""
         topic, index = spot
         if self._id is not None and self._level == 1 and spot not in self._added:
             await self._add_partition(spot)
         self._begun = True
         sequence = self._sequences.get(spot, 0)
-        request = self._produce_request(spot, values, sequence)
+        requests = []
+        for values in batches:
+            requests.append(self._produce_request(spot, values, sequence))
+            sequence += len(values)
         async with _deadline():
-            while True:
-                if await self._try_to_send(topic, index, request):
-                    break
+            while requests := await self._try_to_send(topic, index, requests):
                 await self.wire.back_off()
-        self._sequences[spot] = sequence + len(values)
+        self._sequences[spot] = sequence
 
     def _produce_request(self, spot: Spot, values: list[bytes], sequence: int) -> ProduceRequest:
         now_ms = self.wire.now_ms()
@@ -122,21 +123,39 @@ class Producer:
             ],
         )
 
-    async def _try_to_send(self, topic: str, index: int, request: ProduceRequest) -> bool:
+    async def _try_to_send(
+        self, topic: str, index: int, requests: list[ProduceRequest]
+    ) -> list[ProduceRequest]:
+        """Those that have to be sent again."""
         version = 11 if self._level == 1 else 12
         try:
-            answer = await self.wire.ask_leader(topic, index, PRODUCE, version, request)
+            answers = await self.wire.ask_leader_all(topic, index, PRODUCE, version, requests)
         except Gone:
+            self._in_doubt = True
+            return requests
+        again: list[ProduceRequest] = []
+        for request, answer in zip(requests, answers, strict=True):
+            if not self._is_written(topic, index, answer, is_first=not again):
+                again.append(request)
+        return again
+
+    def _is_written(self, topic: str, index: int, answer: Any, *, is_first: bool) -> bool:
+        """``is_first``: all that was sent before is written."""
+        if isinstance(answer, Gone):
             self._in_doubt = True
             return False
         error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
         if error in (NONE, ErrorCode.duplicate_sequence_number):
             return True
         self.wire.say(f"produce {topic}-{index}: {error.name}")
-        if error is ErrorCode.out_of_order_sequence_number:
-            # One batch at a time, each sent until it is answered: a leader that knows what was written finds no gap.
-            raise Broken(f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence")
         self._in_doubt = True
+        if error is ErrorCode.out_of_order_sequence_number:
+            if is_first:
+                # Each is sent until it is answered: a leader that knows what was written finds no gap.
+                raise Broken(
+                    f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence"
+                )
+            return False
         if error in ASK_LEADER_AGAIN:
             self.wire.forget_leader(topic, index)
         elif error not in TRY_AGAIN and error not in ASK_COORDINATOR_AGAIN:

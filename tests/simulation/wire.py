@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -51,12 +52,12 @@ class Gone(Exception):
 
 
 class _Link(asyncio.Protocol):
-    """One connection; one request at a time."""
+    """One connection. Answers come in the order of the requests."""
 
     def __init__(self) -> None:
         self._data = b""
         self.transport: Any = None
-        self.answer: asyncio.Future[bytes] | None = None
+        self._waiting: deque[asyncio.Future[bytes]] = deque()
         self.is_open = True
 
     def connection_made(self, transport: Any) -> None:
@@ -69,17 +70,27 @@ class _Link(asyncio.Protocol):
             if len(self._data) < 4 + size:
                 return
             frame, self._data = self._data[4 : 4 + size], self._data[4 + size :]
-            assert self.answer is not None, "an answer that nobody asked for"
-            if not self.answer.done():
-                self.answer.set_result(frame)
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(frame)
+
+    def ask(self, frame: bytes) -> asyncio.Future[bytes]:
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        if self.is_open:
+            self._waiting.append(answer)
+            self.transport.write(struct.pack(">i", len(frame)) + frame)
+        else:
+            answer.set_exception(Gone("the connection has ended"))
+        return answer
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
-        if self.answer is not None and not self.answer.done():
-            self.answer.set_exception(Gone(str(exc)))
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(Gone(str(exc)))
 
 
 class Wire:
@@ -114,7 +125,7 @@ class Wire:
 
     # ---- one exchange
 
-    async def _ask_port(self, port: int, key: int, version: int, request: Any) -> Any:
+    async def _link(self, port: int) -> _Link:
         link = self._links.get(port)
         if link is None or not link.is_open:
             try:
@@ -122,26 +133,42 @@ class Wire:
             except OSError as error:
                 raise Gone(str(error)) from error
             self._links[port] = link
-        self._correlation_id += 1
-        codec = client_codec(key, version)
-        frame = request_header(key, version, self._correlation_id, self.name) + b"".join(
-            codec.encode(request)
-        )
-        link.answer = asyncio.get_running_loop().create_future()
-        link.transport.write(struct.pack(">i", len(frame)) + frame)
-        try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                answer = await link.answer
-        except (TimeoutError, Gone) as error:
-            self.say(f"api {key} v{version} on {port}: no answer ({type(error).__name__})")
-            self._drop(port)
-            raise Gone(str(error)) from error
-        assert struct.unpack_from(">i", answer) == (self._correlation_id,)
-        return codec.decode(answer, response_body_offset(key, version, answer))
+        return link
 
-    def _drop(self, port: int) -> None:
-        link = self._links.pop(port, None)
-        if link is not None and link.is_open:
+    async def _ask_port(self, port: int, key: int, version: int, request: Any) -> Any:
+        (answer,) = await self._ask_port_all(port, key, version, [request])
+        if isinstance(answer, Gone):
+            raise answer
+        return answer
+
+    async def _ask_port_all(self, port: int, key: int, version: int, requests: Sequence[Any]) -> list[Any]:
+        """Send all of them at once; of each the answer, or ``Gone``."""
+        link = await self._link(port)
+        asked = [self._ask(link, key, version, request) for request in requests]
+        answers: list[Any] = []
+        for correlation_id, answer in asked:
+            try:
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    frame = await answer
+            except (TimeoutError, Gone) as error:
+                self.say(f"api {key} v{version} on {port}: no answer ({type(error).__name__})")
+                self._drop(port, link)
+                answers.append(Gone(str(error)))
+                continue
+            assert struct.unpack_from(">i", frame) == (correlation_id,)
+            offset = response_body_offset(key, version, frame)
+            answers.append(client_codec(key, version).decode(frame, offset))
+        return answers
+
+    def _ask(self, link: _Link, key: int, version: int, request: Any) -> tuple[int, asyncio.Future[bytes]]:
+        self._correlation_id += 1
+        header = request_header(key, version, self._correlation_id, self.name)
+        return self._correlation_id, link.ask(header + b"".join(client_codec(key, version).encode(request)))
+
+    def _drop(self, port: int, link: _Link) -> None:
+        if self._links.get(port) is link:
+            del self._links[port]
+        if link.is_open:
             link.transport.abort()
 
     async def ask_node(self, node_id: int, key: int, version: int, request: Any) -> Any:
@@ -178,12 +205,27 @@ class Wire:
         self._leaders.pop((topic, index), None)
 
     async def ask_leader(self, topic: str, index: int, key: int, version: int, request: Any) -> Any:
+        (answer,) = await self.ask_leader_all(topic, index, key, version, [request])
+        if isinstance(answer, Gone):
+            raise answer
+        return answer
+
+    async def ask_leader_all(
+        self, topic: str, index: int, key: int, version: int, requests: Sequence[Any]
+    ) -> list[Any]:
+        """Several requests at once, in order; of each the answer, or ``Gone``."""
         node_id, _ = await self.leader(topic, index)
+        port = self._ports.get(node_id)
         try:
-            return await self.ask_node(node_id, key, version, request)
+            if port is None:
+                raise Gone(f"no address of node {node_id}")
+            answers = await self._ask_port_all(port, key, version, requests)
         except Gone:
             self.forget_leader(topic, index)
             raise
+        if any(isinstance(answer, Gone) for answer in answers):
+            self.forget_leader(topic, index)
+        return answers
 
     async def ask_coordinator(self, kind: int, name: str, key: int, version: int, request: Any) -> Any:
         node_id = self._coordinators.get((kind, name))
@@ -203,5 +245,5 @@ class Wire:
         self._coordinators.pop((kind, name), None)
 
     def close(self) -> None:
-        for port in list(self._links):
-            self._drop(port)
+        for port, link in list(self._links.items()):
+            self._drop(port, link)
