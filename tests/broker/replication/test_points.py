@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -183,18 +182,12 @@ async def test_with_flush_messages_followers_say_what_they_have_once_it_is_on_th
     guard = Guard(nodes, "log.fsync", 3)
     outcome = nodes.outcome(nodes.append(b"a"))
     assert outcome.error is None
-    for _ in range(200):
-        await asyncio.sleep(0.005)
+    while not nodes.on(2).log.flushed_offset == 1 == nodes.on(1).log.flushed_offset:
         await nodes.settle()
-        if nodes.on(2).log.flushed_offset == 1 == nodes.on(1).log.flushed_offset:
-            break
     assert (outcome.error, nodes.on(3).log.flushed_offset, nodes.leader.high_watermark) == (None, 0, 0)
     guard.release()
-    for _ in range(200):
-        await asyncio.sleep(0.005)
+    while outcome.error is None:
         await nodes.settle()
-        if outcome.error is not None:
-            break
     assert outcome.error is OK
 
 
