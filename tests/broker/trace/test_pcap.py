@@ -24,7 +24,7 @@ from protocol.versions import WireField, at_version, versions_of
 from tests.broker.trace.conftest import TracedBroker
 
 TSHARK = shutil.which("tshark")
-needs_tshark = pytest.mark.skipif(TSHARK is None, reason="tshark is not installed")
+needs_tshark = pytest.mark.tshark
 
 SYN, ACK = 2, 16
 IPV4, IPV6 = 0x0800, 0x86DD
