@@ -11,7 +11,7 @@ from broker.clock import Domain
 from broker.cluster import Cluster
 from broker.hooks import POINTS, Passage
 from broker.metadata.elections import Election
-from broker.runtime import State
+from broker.runtime import NodeRuntime, State
 from broker.virtual_clock import ALL_DOMAINS, DEFAULT_DOMAINS, VirtualClock
 from protocol.errors import ErrorCode
 from tests.simulation.network import SimNetwork
@@ -83,19 +83,20 @@ class Chaos:
         """The step is lost because its node dies before it, or it comes late."""
         where = f"{passage.point} on node {passage.node_id}"
         runtime = self._cluster.nodes[passage.node_id]
-        if self._armed[passage.point].pop():
+        if runtime.state is not State.RUNNING:
+            go_on()
+        elif self._armed[passage.point].pop():
             self._say(f"fault: dies before {where}")
             self._tasks.append(asyncio.ensure_future(self._kill(passage.node_id)))
-            return
-        delay_s = self._random.uniform(0.001, 8)
-        self._say(f"fault: {where} takes {delay_s:.3f} s")
+        else:
+            delay_s = self._random.uniform(0.001, 8)
+            self._say(f"fault: {where} takes {delay_s:.3f} s")
+            asyncio.get_running_loop().call_later(delay_s, self._late, runtime, go_on)
 
-        def late() -> None:
-            # What a process had to do goes with it.
-            if self._cluster.nodes[passage.node_id] is runtime and runtime.state is State.RUNNING:
-                go_on()
-
-        asyncio.get_running_loop().call_later(delay_s, late)
+    @staticmethod
+    def _late(runtime: NodeRuntime, go_on: Callable[[], object]) -> None:
+        if runtime.state is not State.KILLED:  # what a process had to do goes with it
+            go_on()
 
     async def _arm_point(self) -> None:
         point = self._random.choice(sorted(POINTS))

@@ -66,6 +66,7 @@ class Producer:
         self._added: set[Spot] = set()
         self._begun = False
         self._in_doubt = False
+        self._in_flight = 0
 
     # ---- the steps
 
@@ -95,6 +96,7 @@ class Producer:
         self._begun = True
         sequence = self._sequences.get(spot, 0)
         requests = []
+        self._in_flight = len(batches)
         for values in batches:
             requests.append(self._produce_request(spot, values, sequence))
             sequence += len(values)
@@ -135,12 +137,12 @@ class Producer:
             return requests
         again: list[ProduceRequest] = []
         for request, answer in zip(requests, answers, strict=True):
-            if not self._is_written(topic, index, answer, is_first=not again):
+            if not self._is_written(topic, index, answer, is_next=not again):
                 again.append(request)
         return again
 
-    def _is_written(self, topic: str, index: int, answer: Any, *, is_first: bool) -> bool:
-        """``is_first``: all that was sent before is written."""
+    def _is_written(self, topic: str, index: int, answer: Any, *, is_next: bool) -> bool:
+        """``is_next``: all that was sent before is written."""
         if isinstance(answer, Gone):
             self._in_doubt = True
             return False
@@ -150,17 +152,21 @@ class Producer:
         self.wire.say(f"produce {topic}-{index}: {error.name}")
         self._in_doubt = True
         if error is ErrorCode.out_of_order_sequence_number:
-            if is_first:
-                # Each is sent until it is answered: a leader that knows what was written finds no gap.
-                raise Broken(
-                    f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence"
-                )
-            return False
+            return self._out_of_order(topic, index, is_next=is_next)
         if error in ASK_LEADER_AGAIN:
             self.wire.forget_leader(topic, index)
         elif error not in TRY_AGAIN and error not in ASK_COORDINATOR_AGAIN:
             raise MustRestart(error.name) if error in FATAL else MustAbort(error.name)
         return False
+
+    def _out_of_order(self, topic: str, index: int, *, is_next: bool) -> bool:
+        if not is_next:
+            return False
+        if self._in_flight == 1:
+            # It is sent until it is answered: a leader that knows what was written finds no gap.
+            raise Broken(f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence")
+        # After a crash a leader knows the last batch of each producer only, not the last five: so it is in Kafka.
+        raise MustAbort("a batch before the last one was asked for again")
 
     async def _add_partition(self, spot: Spot) -> None:
         request = AddPartitionsToTxnRequest(
