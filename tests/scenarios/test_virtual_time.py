@@ -16,6 +16,7 @@ from tests.support.clients import (
     COMPLETE_ABORT,
     ONGOING,
     PREPARE_ABORT,
+    ConfluentProducer,
     Refused,
     aiokafka,
     eventually,
@@ -141,3 +142,33 @@ async def _members(broker: InProcess) -> object:
 
 async def _until(condition: Callable[[], bool]) -> None:
     await asyncio.to_thread(eventually, condition)
+
+
+def test_markers_on_other_nodes_are_written_at_the_time_of_their_transaction_s_end(start):
+    """A week passes; the transaction that was open was aborted after its minute, on every node."""
+    broker = start("--nodes", "3", "--topic", "many:12")
+    producer = ConfluentProducer(broker.bootstrap, transactional_id="wide")
+    producer.init()
+    producer.begin()
+    for partition in range(12):
+        producer.send("many", ["left open"], partition=partition)
+    broker.advance("7d")
+    abort = next(
+        each for each in transaction_log(broker.bootstrap, "wide") if each and each.status == PREPARE_ABORT
+    )
+
+    async def markers() -> list[int]:
+        return [
+            batch.max_timestamp
+            for node in broker.cluster.running_nodes()
+            for partition in node.replicas.opened()
+            if partition.topic == "many" and partition.leader_id == node.node_id
+            for batch in partition.log.batches()
+            if batch.is_control
+        ]
+
+    late_ms = [at_ms - abort.last_update_ms for at_ms in broker.run(markers())]
+    assert len(late_ms) == 12
+    assert max(late_ms) < 5_000
+    assert abort.last_update_ms - abort.start_ms < 75_000
+    producer.close()
