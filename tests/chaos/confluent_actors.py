@@ -23,7 +23,7 @@ from tests.chaos.actors import (
 )
 from tests.chaos.checks import Moved
 from tests.chaos.history import Outcome, Place, Seen, Send, Transaction, View
-from tests.support.clients import PATIENCE
+from tests.support.clients import FINDS_COORDINATORS, PATIENCE
 
 BATCH = 20
 
@@ -71,6 +71,7 @@ class _Transactional:
             made = Producer(
                 {
                     **PATIENCE,
+                    **FINDS_COORDINATORS,
                     "bootstrap.servers": self.stage.bootstrap,
                     "client.id": self.who,
                     "transactional.id": self.who,

@@ -1,0 +1,148 @@
+"""A coordinator dies with its node in the middle of the work: its successor reads the log, and finishes what was decided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import AdminClient
+
+from tests.scenarios.conftest import NewProducer, StartThree
+from tests.support.clients import (
+    FINDS_COORDINATORS,
+    PATIENCE,
+    ConfluentProducer,
+    committed_offset,
+    eventually,
+    statuses,
+    values,
+)
+from tests.support.members import Member, member
+from tests.support.three_nodes import GROUP, TRANSACTION, ThreeNodes
+
+CLIENTS = ["confluent", "aiokafka", pytest.param("java", marks=pytest.mark.java)]
+MORE = {"confluent": FINDS_COORDINATORS}
+# The node dies when it is asked, or between two steps of what it does then.
+STEPS = ["EndTxn", "txn.prepare.append", "txn.marker", "txn.complete.append"]
+COMPLETE_COMMIT, COMPLETE_ABORT = 4, 5
+
+
+def transact(producer: Any, number: int) -> None:
+    """One transaction over three partitions and a group's positions; its end is the caller's."""
+    producer.begin()
+    for partition in range(3):
+        producer.send("orders", [f"{number}"], partition=partition)
+    producer.send_offsets("readers", {("orders", 0): number})
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_commit_goes_through_when_its_coordinator_dies(
+    client: str, step: str, new_producer: NewProducer, start_three: StartThree
+) -> None:
+    """Whatever it had done of it: the client asks the next coordinator, and all is there once."""
+    cluster = start_three("orders:3")
+    producer = new_producer(cluster.bootstrap_servers, "payer", more=MORE.get(client))
+    producer.init()
+    transact(producer, 1)
+    producer.commit()
+    transact(producer, 2)
+    coordinator = cluster.coordinator("payer", TRANSACTION)
+    with cluster.faults.add(f"{step} node={coordinator} nth=1 -> kill") as death:
+        producer.commit()
+        death.wait()
+    assert cluster.nodes[coordinator].state == "killed"
+    transact(producer, 3)
+    producer.abort()
+    transact(producer, 4)
+    producer.commit()
+    cluster.start_all()
+
+    assert values(cluster.bootstrap_servers, "orders") == ["1", "2", "4"] * 3
+    assert committed_offset(cluster.bootstrap_servers, "readers", "orders") == 4
+    for partition in range(3):
+        cluster.await_in_sync("orders", partition)
+    assert statuses(cluster.bootstrap_servers, "payer").count(COMPLETE_COMMIT) == 3
+    assert statuses(cluster.bootstrap_servers, "payer").count(COMPLETE_ABORT) == 1
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_coordinator_that_dies_before_the_decision_leaves_the_transaction_open(
+    client: str, new_producer: NewProducer, start_three: StartThree
+) -> None:
+    """The producer goes on in it as if nothing had happened."""
+    cluster = start_three("orders:3")
+    producer = new_producer(cluster.bootstrap_servers, "payer", more=MORE.get(client))
+    producer.init()
+    producer.begin()
+    producer.send("orders", ["first half"], partition=0)
+    coordinator = cluster.coordinator("payer", TRANSACTION)
+    cluster.nodes[coordinator].kill()
+    producer.send("orders", ["second half"], partition=1)
+    assert values(cluster.bootstrap_servers, "orders", expected=0) == []
+    producer.commit()
+    assert values(cluster.bootstrap_servers, "orders") == ["first half", "second half"]
+
+
+def read(members: list[Member], count: int) -> list[str]:
+    """So many values, whichever of them gets each."""
+    found: list[str] = []
+
+    def enough() -> bool:
+        for each in members:
+            found.extend(each.poll())
+        return len(found) >= count
+
+    eventually(enough, f"{count} values")
+    return sorted(found, key=int)
+
+
+def await_stable(cluster: ThreeNodes, members: list[Member]) -> None:
+    """Until each of two members has two of the four partitions: a rebalance stands in no log."""
+
+    def stable() -> bool:
+        for each in members:
+            assert each.poll() == []
+        admin = AdminClient({**PATIENCE, "bootstrap.servers": cluster.bootstrap_servers})
+        (described,) = admin.describe_consumer_groups(["readers"]).values()
+        group = described.result(10)
+        shares = [len(each.assignment.topic_partitions) for each in group.members]
+        return group.state is ConsumerGroupState.STABLE and shares == [2, 2]
+
+    eventually(stable, "the group is stable")
+
+
+def write(cluster: ThreeNodes, numbers: range) -> list[str]:
+    """To four partitions, one after the other."""
+    producer = ConfluentProducer(cluster.bootstrap_servers)
+    for number in numbers:
+        producer.send("orders", [str(number)], partition=number % 4)
+    return [str(number) for number in numbers]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_group_goes_on_when_its_coordinator_dies(client: str, start_three: StartThree) -> None:
+    """The next one knows its members from the log: nobody joins again, nothing is read twice."""
+    cluster = start_three("orders:4")
+    with (
+        member(client, cluster.bootstrap_servers, "readers", "orders") as one,
+        member(client, cluster.bootstrap_servers, "readers", "orders") as other,
+    ):
+        await_stable(cluster, [one, other])
+        first = write(cluster, range(20))
+        assert read([one, other], 20) == first
+        one.commit()
+        other.commit()
+        joined = len(cluster.trace.entries(api="JoinGroup", limit=10_000))
+        coordinator = cluster.coordinator("readers", GROUP)
+        cluster.nodes[coordinator].kill()
+        more = write(cluster, range(20, 40))
+        assert read([one, other], 20) == more
+        one.commit()
+        other.commit()
+        assert cluster.coordinator("readers", GROUP) != coordinator
+        assert len(cluster.trace.entries(api="JoinGroup", limit=10_000)) == joined
+    cluster.start_all()
+    for partition in range(4):
+        assert committed_offset(cluster.bootstrap_servers, "readers", "orders", partition) == 10
