@@ -116,7 +116,7 @@ class Reader:
         found, self.position = visible(bytes(data.records or b""), aborted, self.position)
         if self._view is not None:
             self._view.saw_offsets(self.spot, leader_epoch, data.high_watermark, data.last_stable_offset)
-            self._view.saw(found)
+            self._view.saw(found, data.high_watermark)
         return found
 
 

@@ -45,6 +45,8 @@ class View:
 
     isolation: str
     records: list[tuple[int, bytes]] = field(default_factory=list)
+    seen_below: list[int] = field(default_factory=list)
+    """Of each record the high watermark that came with it."""
     _offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def saw_offsets(self, spot: Spot, leader_epoch: int, high_watermark: int, last_stable: int) -> None:
@@ -57,11 +59,12 @@ class View:
             )
         self._offsets[leader_epoch] = (high_watermark, last_stable)
 
-    def saw(self, records: Iterable[tuple[int, bytes]]) -> None:
+    def saw(self, records: Iterable[tuple[int, bytes]], high_watermark: int = -1) -> None:
         for offset, value in records:
             if self.records and offset <= self.records[-1][0]:
                 raise Broken(f"offset {offset} came after {self.records[-1][0]}")
             self.records.append((offset, value))
+            self.seen_below.append(high_watermark)
 
 
 class Ledger:
@@ -121,6 +124,22 @@ class Ledger:
                 raise Broken(
                     f"{reader} saw {view.records[at]} in {spot}, where there is {there[at : at + 1]}"
                 )
+
+    def check_markers(self, markers: dict[Spot, dict[int, int]]) -> None:
+        """Who reads what is committed gets a record of a transaction once its marker is, and not before.
+
+        ``markers``: of each offset of a transaction the offset of the marker that ended it.
+        """
+        for (reader, spot), view in self.views.items():
+            if view.isolation != "read_committed":
+                continue
+            for (offset, value), high_watermark in zip(view.records, view.seen_below, strict=True):
+                marker = markers[spot].get(offset, -1)
+                if marker >= high_watermark:
+                    raise Broken(
+                        f"{reader} saw {value!r} of {spot} under the high watermark {high_watermark}; "
+                        f"the marker is at {marker}"
+                    )
 
 
 def _check_order(spot: Spot, values: list[bytes]) -> None:

@@ -56,11 +56,11 @@ class Trace:
         self._loop = loop
         self._file = path.open("w") if path is not None else None
         self._hash = hashlib.sha256()
-        self.lines = 0
+        self.errors: list[str] = []
+        """What the broker reported as errors: no fault of a run is one of a disk, so there is nothing to report."""
 
     def say(self, text: str) -> None:
         line = f"{self._loop.now:.6f} {text}\n"
-        self.lines += 1
         self._hash.update(line.encode())
         if self._file is not None:
             self._file.write(line)
@@ -74,6 +74,8 @@ class Trace:
             f"{key}={value!r}" for key, value in sorted(event.items()) if key not in UNREPEATABLE
         )
         self.say(f"broker {name}: {facts}")
+        if name == "error":
+            self.errors.append(f"{facts} {event.get('exc_info')!r}")
         raise structlog.DropEvent
 
     @property
@@ -193,6 +195,7 @@ class Simulation:
         ledger = self._ledger
         ledger.check_works({spot: committed[spot] for spot in SOURCES})
         ledger.check_views(committed, everything)
+        ledger.check_markers({spot: self._markers(spot) for spot in (*SOURCES, *TARGETS)})
         for source, target in zip(SOURCES, TARGETS, strict=True):
             copies = [value for _, value in committed[target]]
             check_copies(source, self._committed_offset(source), committed[source], copies)
@@ -219,6 +222,18 @@ class Simulation:
             if after == position:
                 return found
             position = after
+
+    def _markers(self, spot: Spot) -> dict[int, int]:
+        """Of each offset of a transaction the offset of its marker."""
+        found: dict[int, int] = {}
+        open_offsets: dict[int, list[int]] = {}
+        for batch in self._leader(spot).log.batches():
+            if batch.is_control:
+                found.update(dict.fromkeys(open_offsets.pop(batch.producer_id, ()), batch.base_offset))
+            elif batch.is_transactional:
+                offsets = range(batch.base_offset, batch.next_offset)
+                open_offsets.setdefault(batch.producer_id, []).extend(offsets)
+        return found
 
     def _committed_offset(self, spot: Spot) -> int:
         offsets = []
@@ -312,6 +327,8 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
             raise
         if failures:
             raise Broken(f"{failures[0].get('message')}: {failures[0].get('exception')!r}")
+        if trace.errors:
+            raise Broken(f"the broker reports {trace.errors[0]}")
         return trace.digest
 
 

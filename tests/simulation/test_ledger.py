@@ -138,6 +138,15 @@ def test_no_reader_gets_an_offset_twice():
         view.saw([(2, b"b")])
 
 
+def test_a_record_that_was_seen_before_its_marker_was_committed_is_found():
+    ledger = Ledger()
+    view = ledger.view("r", A, "read_committed")
+    view.saw([(0, b"a"), (1, b"b"), (3, b"c")], high_watermark=4)
+    ledger.check_markers({A: {0: 2, 1: 2, 3: 3}})
+    with pytest.raises(Broken, match=r"b'c'.*high watermark 4; the marker is at 5"):
+        ledger.check_markers({A: {0: 2, 1: 2, 3: 5}})
+
+
 @pytest.mark.parametrize(
     "copies",
     [
