@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import NOTHING_DONE, Clock, Domain, Timer
+from broker.config.endpoints import Endpoint
 from broker.connection import LANDING_BYTES, Connection
-from broker.endpoints import Endpoint
 from broker.frame_buffers import FrameBuffers
 from broker.logging import get_logger
 from broker.node import Listener

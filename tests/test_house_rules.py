@@ -17,10 +17,10 @@ MODULE_LINES_MAX = 500
 GENERATED = ("protocol/messages/",)
 # The places that look at the real time, so that all others can be given it.
 CLOCKS = {
-    "broker/clock.py": "the clock that everything else is given",
+    "broker/clock/clock.py": "the clock that everything else is given",
     "broker/upkeep/pace.py": "rests in its thread, so that the loop has its turns",
     "broker/loop_lag.py": "measures the loop itself",
-    "broker/cluster.py": "says how long the start took",
+    "broker/cluster/cluster.py": "says how long the start took",
 }
 # Tests that deal with other processes have to live in their time.
 REAL_TIME_TESTS = (
@@ -200,7 +200,7 @@ def test_the_licence_is_apache_2_and_ships():
 
 
 def test_the_settings_page_is_current():
-    """`python -m broker.config_docs > docs/configuration.md` writes it."""
-    from broker.config_docs import document
+    """`python -m broker.config.docs > docs/configuration.md` writes it."""
+    from broker.config.docs import document
 
     assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == document()

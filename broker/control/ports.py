@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.clock.virtual import VirtualClock
     from broker.cluster import Cluster
     from broker.faults import Faults
     from broker.trace.trace import Trace
-    from broker.virtual_clock import VirtualClock
 
 
 @dataclass(frozen=True, slots=True)

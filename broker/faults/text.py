@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
 
-from broker.durations import BadDuration, parse_duration_ms
+from broker.clock.durations import BadDuration, parse_duration_ms
 from broker.faults.rules import ACTIONS, PLACED, Action, FaultError, Match, Rule, When, there_is
 from protocol.errors import ErrorCode
 

@@ -16,9 +16,9 @@ import uvloop
 
 from broker.api import Api, Handler
 from broker.clock import SystemClock
+from broker.config.endpoints import Endpoint
 from broker.connection import WRITE_BUFFER_HIGH_BYTES
 from broker.context import RequestContext
-from broker.endpoints import Endpoint
 from broker.hooks import Hooks
 from broker.node import Listener, Node
 from broker.routes import Routes

@@ -8,11 +8,11 @@ from random import Random
 from typing import Final
 
 from broker.clock import Domain
+from broker.clock.virtual import ALL_DOMAINS, DEFAULT_DOMAINS, VirtualClock
 from broker.cluster import Cluster
+from broker.cluster.runtime import NodeRuntime, State
 from broker.hooks import POINTS, Passage
 from broker.metadata.elections import Election
-from broker.runtime import NodeRuntime, State
-from broker.virtual_clock import ALL_DOMAINS, DEFAULT_DOMAINS, VirtualClock
 from protocol.errors import ErrorCode
 from tests.simulation.network import SimNetwork
 

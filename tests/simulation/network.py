@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from broker.endpoints import Endpoint
+from broker.config.endpoints import Endpoint
 
 LATENCY_S: Final = (0.0001, 0.003)
 SPLIT_ONE_IN: Final = 20

@@ -20,10 +20,10 @@ from zlib import crc32
 
 import structlog
 
+from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
 from broker.options import parse
 from broker.partition import Partition
-from broker.virtual_clock import VirtualClock
 from tests.simulation.clients import ZOMBIE_PAUSE_S, Stop, copy, number_batches, read, transact
 from tests.simulation.consumers import delivered, visible
 from tests.simulation.faults import Chaos

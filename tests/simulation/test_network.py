@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.endpoints import Endpoint
+from broker.config.endpoints import Endpoint
 from tests.simulation.loop import NothingLeft, SimLoop
 from tests.simulation.network import WRITE_BUFFER_HIGH_BYTES
 

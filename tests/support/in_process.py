@@ -17,11 +17,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker.clock.durations import parse_duration_ms
+from broker.clock.virtual import VirtualClock, parse_domains
 from broker.cluster import Cluster
-from broker.durations import parse_duration_ms
 from broker.faults import Active, Faults, parse_rule
 from broker.options import parse
-from broker.virtual_clock import VirtualClock, parse_domains
 
 T = TypeVar("T")
 DEADLINE_S = 60

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from broker.clock.of_node import NodeClock
 from broker.config import broker_config
 from broker.hooks import Hooks
 from broker.metadata.changes import records_for_config_change, records_for_new_topic
@@ -32,7 +33,6 @@ from broker.metadata.elections import (
 )
 from broker.metadata.image import TOPIC_RESOURCE, AnyRecord, Broker, Changes, Image, PartitionState, Topic
 from broker.metadata.listeners import MetadataListener, tell
-from broker.node_clock import NodeClock
 from broker.partition import AppendResult, Partition
 from broker.replicas import Replicas
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch

@@ -6,12 +6,12 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from broker.clock.durations import DURATION_MS_MAX, parse_duration_ms
+from broker.clock.virtual import parse_domains
 from broker.control.errors import Refused
 from broker.control.forms import Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
-from broker.durations import DURATION_MS_MAX, parse_duration_ms
-from broker.virtual_clock import parse_domains
 
 DOMAINS_MAX: Final = 32
 NAME_CHARACTERS_MAX: Final = 100

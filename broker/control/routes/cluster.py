@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.cluster import Cluster, NoSuchNode, StartError
+from broker.cluster.runtime import NodeRuntime, State
 from broker.control.errors import Refused
 from broker.control.forms import Given, NodeId, View
 from broker.control.operations import operation
 from broker.control.ports import Control
-from broker.runtime import NodeRuntime, State
 
 
 class ListenerView(View):

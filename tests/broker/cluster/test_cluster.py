@@ -12,8 +12,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from broker.cluster import Cluster, NoSuchNode, StartError
+from broker.cluster.runtime import State
 from broker.options import parse
-from broker.runtime import State
 from tests.support.turns import until
 
 

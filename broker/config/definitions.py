@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from broker.config_effects import EFFECTIVE
+from broker.config.effects import EFFECTIVE
 from storage.config_def import (
     ConfigError,
     ConfigKey,

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from broker.clock import Domain, Timer
-from broker.cluster_directories import WrongNodes, node_directories
+from broker.clock.virtual import VirtualClock
+from broker.cluster.directories import WrongNodes, node_directories
+from broker.cluster.runtime import NodeRuntime, State
 from broker.hooks import Hooks
 from broker.logging import get_logger
 from broker.loop_lag import LoopLag
@@ -37,9 +39,7 @@ from broker.metadata.framing import CorruptMetadata
 from broker.metadata.image import Broker
 from broker.node import Node
 from broker.replicas import Replicas
-from broker.runtime import NodeRuntime, State
 from broker.server import Bind, BindError
-from broker.virtual_clock import VirtualClock
 from storage.directory import DirectoryInUse
 from storage.files import DESCRIPTORS, StorageError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from broker.cluster_directories import WrongNodes, node_directories
+from broker.cluster.directories import WrongNodes, node_directories
 from broker.options import parse
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.clock import NOTHING_DONE, Domain, Periodic, SystemClock
-from broker.durations import BadDuration
-from broker.node_clock import NodeClock
-from broker.virtual_clock import (
+from broker.clock.durations import BadDuration
+from broker.clock.of_node import NodeClock
+from broker.clock.virtual import (
     ALL_DOMAINS,
     DEFAULT_DOMAINS,
     DRAIN_TURNS,

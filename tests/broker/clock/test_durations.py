@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.durations import DURATION_MS_MAX, BadDuration, checked_duration_ms, parse_duration_ms
+from broker.clock.durations import DURATION_MS_MAX, BadDuration, checked_duration_ms, parse_duration_ms
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
-from broker.config_definitions import (
+from broker.config.definitions import (
     EMULATOR,
     EMULATOR_DEFAULTS,
     OWN_CONFIGS,
@@ -22,18 +22,7 @@ from broker.config_definitions import (
     broker_configs,
     kafka_configs,
 )
-from broker.config_sources import (
-    Rank,
-    Setting,
-    check_node_numbers,
-    for_node,
-    from_command_line,
-    from_environment,
-    from_file,
-    strongest,
-    unknown,
-)
-from broker.endpoints import (
+from broker.config.endpoints import (
     DEFAULT_CONTROLLER_NAME,
     Endpoint,
     advertise,
@@ -45,6 +34,17 @@ from broker.endpoints import (
     shifted,
     with_protocols,
     without_names,
+)
+from broker.config.sources import (
+    Rank,
+    Setting,
+    check_node_numbers,
+    for_node,
+    from_command_line,
+    from_environment,
+    from_file,
+    strongest,
+    unknown,
 )
 from protocol.slotted import slotted
 from storage.config import TOPIC_CONFIGS, ConfigError, LogConfig

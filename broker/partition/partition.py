@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.clock import Clock, Domain
-from broker.held_writes import HeldWrite, HeldWrites
 from broker.hooks import Hooks
 from broker.logging import get_logger
-from broker.partition_reading import ReadablePartition, ReadResult, TimestampOffset
+from broker.partition.held_writes import HeldWrite, HeldWrites
+from broker.partition.reading import ReadablePartition, ReadResult, TimestampOffset
+from broker.partition.waiting import Told, Waiting
 from broker.upkeep.events import Upkeep
-from broker.waiting import Told, Waiting
 from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, end_txn_marker
 from protocol.errors import ErrorCode
 from storage.files import StorageError

@@ -24,7 +24,7 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from broker.clock import NOTHING_DONE, Clock, Domain, SystemClock, Timer, periodic_of
-from broker.durations import checked_duration_ms
+from broker.clock.durations import checked_duration_ms
 from broker.logging import get_logger
 
 ALL: Final = "all"

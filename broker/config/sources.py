@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 
-from broker.config_definitions import OWN_PREFIX, broker_configs, is_known, nearest
+from broker.config.definitions import OWN_PREFIX, broker_configs, is_known, nearest
 from protocol.slotted import slotted
 from storage.config_def import ConfigError
 

@@ -1,16 +1,16 @@
-"""`python -m broker.config_docs > docs/configuration.md`: the settings, from the tables that the broker reads."""
+"""`python -m broker.config.docs > docs/configuration.md`: the settings, from the tables that the broker reads."""
 
 import sys
 from collections.abc import Iterable, Iterator
 
-from broker.config_definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, BrokerConfigKey, kafka_configs
+from broker.config.definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, BrokerConfigKey, kafka_configs
 from storage.config import TOPIC_CONFIGS, TopicConfigKey
 from storage.config_def import ConfigKey, to_text
 
 _INTRODUCTION = """\
 # Configuration
 
-<!-- Written by `python -m broker.config_docs`; a test compares. -->
+<!-- Written by `python -m broker.config.docs`; a test compares. -->
 
 Settings have Kafka's own names. They come from three places, of which the later wins:
 

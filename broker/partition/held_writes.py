@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.hooks import Passage
-from broker.waiting import Told, Waiting
+from broker.partition.waiting import Told, Waiting
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig, ConfigError, ConfigSynonym, Endpoint, broker_config, load_config
-from broker.config_definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, broker_configs, kafka_configs
-from broker.config_effects import EFFECTIVE
-from broker.config_sources import property_name, variable_name
+from broker.config.definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, broker_configs, kafka_configs
+from broker.config.effects import EFFECTIVE
+from broker.config.sources import property_name, variable_name
 from storage.config import TOPIC_CONFIGS
 from storage.config_def import ConfigType
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ATTRIBUTES = {field.name for field in fields(BrokerConfig)}
 PYTHON_TYPES = {
     ConfigType.BOOLEAN: "bool",
@@ -84,7 +84,7 @@ def test_the_attributes_have_the_types_of_the_table():
 def readers() -> str:
     """The product's text, without the modules that only carry settings about."""
     paths = [*Path("broker").rglob("*.py"), *Path("storage").rglob("*.py")]
-    carriers = re.compile(r"broker/config\w*\.py|storage/(config\w*|topic_configs)\.py")
+    carriers = re.compile(r"broker/config/\w+\.py|storage/(config\w*|topic_configs)\.py")
     return "\n".join(path.read_text("utf-8") for path in paths if not carriers.fullmatch(path.as_posix()))
 
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 from broker.api import discover
 from broker.clock import Clock
-from broker.failover import Failover
+from broker.clock.of_node import NodeClock
+from broker.cluster.failover import Failover
 from broker.fetch_sessions import FetchSessions
 from broker.groups.coordinator import GroupCoordinator
 from broker.hooks import Hooks
 from broker.logging import get_logger
 from broker.metadata import ClusterMetadata, Endpoint
 from broker.node import Listener, Node
-from broker.node_clock import NodeClock
 from broker.peers import Peers
 from broker.replicas import Replicas
 from broker.routes import Routes

@@ -1,0 +1,29 @@
+"""Time as an argument: the clock that all is given, one that can be moved on, one that dies with its node."""
+
+from broker.clock.clock import (
+    NOTHING_DONE,
+    Alive,
+    Clock,
+    Domain,
+    Guarded,
+    Periodic,
+    SystemClock,
+    Timer,
+    Unmoved,
+    periodic_of,
+    stopwatch_us,
+)
+
+__all__ = [
+    "NOTHING_DONE",
+    "Alive",
+    "Clock",
+    "Domain",
+    "Guarded",
+    "Periodic",
+    "SystemClock",
+    "Timer",
+    "Unmoved",
+    "periodic_of",
+    "stopwatch_us",
+]

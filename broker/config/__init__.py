@@ -1,0 +1,25 @@
+"""Every setting of Kafka's and ours: where it comes from, what it may be, what it does here."""
+
+from broker.config.config import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    BrokerConfig,
+    ConfigError,
+    ConfigSynonym,
+    Endpoint,
+    broker_config,
+    load_config,
+    node_configs,
+)
+
+__all__ = [
+    "DEFAULT_HOST",
+    "DEFAULT_PORT",
+    "BrokerConfig",
+    "ConfigError",
+    "ConfigSynonym",
+    "Endpoint",
+    "broker_config",
+    "load_config",
+    "node_configs",
+]
