@@ -155,7 +155,7 @@ class FetchReading:
 
     def _preferred(self, partition: Partition, offset: int) -> int | None:
         """A follower that is nearer to the consumer, if the broker is set to look for one and leads."""
-        if partition.leading is None or self._node.config.get("replica.selector.class") != RACK_AWARE:
+        if partition.leading is None or self._node.config.replica_selector_class != RACK_AWARE:
             return None
         brokers = self._node.metadata.brokers
         return preferred_replica(partition.leading, partition.leader_id, brokers, self._rack, offset)

@@ -307,7 +307,6 @@ _KEYS = (
         None,
         ("unclean.leader.election.enable",),
         "Whether a replica that is not in sync may become leader, at the price of records.",
-        effective=False,
     ),
     # Kafka's own tests make small segments with this one: it wins over segment.bytes and has no lower bound.
     _key(

@@ -327,9 +327,9 @@ class Cluster:
 
     def _arm_balancing(self) -> None:
         config = self.settings.config
-        if len(self.nodes) == 1 or not config.get("auto.leader.rebalance.enable"):
+        if len(self.nodes) == 1 or not config.auto_leader_rebalance_enable:
             return
-        interval_ms = int(config.get("leader.imbalance.check.interval.seconds")) * MS_PER_S
+        interval_ms = config.leader_imbalance_check_interval_seconds * MS_PER_S
         self._balancing = self.clock.call_later_ms(interval_ms, self._balance, Domain.REPLICATION)
 
     def _balance(self) -> None:

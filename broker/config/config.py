@@ -109,9 +109,11 @@ class BrokerConfig:
 
     # Topics and logs; what a topic may override stands in log_defaults
     auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    leader_imbalance_check_interval_seconds: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_enable: bool
@@ -130,6 +132,7 @@ class BrokerConfig:
     num_recovery_threads_per_data_dir: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
 
     # Groups and their offsets
     group_consumer_heartbeat_interval_ms: int

@@ -397,9 +397,8 @@ class ClusterMetadata:
         return results
 
     def _allows_unclean(self, topic: Topic) -> bool:
-        return LogConfig.from_properties(
-            topic.configs, self.settings.log_defaults()
-        ).unclean_leader_election_enable
+        config = LogConfig.from_properties(topic.configs, self.settings.log_defaults())
+        return config.unclean_leader_election_enable
 
     async def leave(self) -> None:
         """Before a clean end: the log says that the brokers are gone, so that Kafka registers them again at once."""
