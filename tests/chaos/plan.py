@@ -185,6 +185,19 @@ def _replica_paused(chance: Random, at: int, end: int) -> list[Step]:
     return _ruled(f"pause node={chance.choice(NODES)}", at, end)
 
 
+def _lost_ahead_of_all(chance: Random, at: int, end: int) -> list[Step]:
+    """A node dies with what nobody has copied: none of it may have been acknowledged, or read."""
+    node = chance.choice(NODES)
+    paused = [f"pause node={other}" for other in NODES if other != node]
+    dies = min(at + chance.randint(20, 80), end - 1)
+    return [
+        *(Step(at, "rule", rule=rule) for rule in paused),
+        Step(dies, "kill", node=node),
+        *(Step(min(dies + 5, end), "unrule", rule=rule) for rule in paused),
+        Step(end, "start"),
+    ]
+
+
 def _marker_held(chance: Random, at: int, end: int) -> list[Step]:
     return _ruled(f"txn.marker nth={chance.randint(1, 4)} -> hold", at, end)
 
@@ -209,6 +222,7 @@ TROUBLES: tuple[tuple[Trouble, int], ...] = (
     (_link_cut, 2),
     (_link_slow, 1),
     (_replica_paused, 2),
+    (_lost_ahead_of_all, 3),
     (_marker_held, 2),
     (_time_passes, 1),
 )

@@ -141,11 +141,13 @@ def _play(plan: Plan, seconds: float, directory: Path, history: History, found: 
             director.end()
             found += company.finish()
             found += end.settled(broker.bootstrap_servers)
-            if not found:
-                at_the_end = end.look(broker.bootstrap_servers)
-                found += complaints(history, at_the_end, JOBS)
             if found:
                 _keep_trace(broker, directory / "trace.jsonl")
+            at_the_end = end.look(broker.bootstrap_servers)
+            wrong = complaints(history, at_the_end, JOBS)
+            if wrong and not found:
+                _keep_trace(broker, directory / "trace.jsonl")
+            found += wrong
             (directory / "broker.log").write_text("\n".join(broker.log))
     finally:
         (directory / "history.json").write_text(to_json(history, at_the_end))
