@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import warnings
 from collections.abc import Awaitable
 from random import Random
@@ -31,8 +32,9 @@ with warnings.catch_warnings():
     from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 T = TypeVar("T")
-FAILURES = (KafkaError, asyncio.TimeoutError, AssertionError)
-"""The last one is how its state machine says that it can go on no more."""
+FAILURES = (KafkaError, asyncio.TimeoutError, AssertionError, asyncio.CancelledError)
+"""An assertion is how its state machine says that it can go on no more; a cancellation is of one of its own tasks, for
+nobody cancels an actor."""
 BATCH = 20
 REST_S = 0.02
 
@@ -261,6 +263,11 @@ async def reader(stage: Stage, who: str, topics: list[str], *, committed_only: b
 
 async def perform(stage: Stage) -> None:
     """All of them, until they are done."""
+    # It says a line for every connection that it cannot make.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: stage.note("aiokafka", context["message"])
+    )
     await asyncio.gather(
         transfers(stage, "aiokafka-transfers"),
         acknowledged(stage, "aiokafka-acknowledged"),
