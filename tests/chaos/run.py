@@ -107,8 +107,7 @@ def _stack(thread: threading.Thread) -> str:
 
 def run(plan: Plan, seconds: float, directory: Path) -> str:
     """Carry a plan out in at most so many seconds; a line about what went on. ``ChaosFailed`` if it was not right."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / "plan.json").write_text(plan.to_json())
     history = History()
     found: list[str] = []
