@@ -94,6 +94,8 @@ class _Transactional:
             if _error(failure).txn_requires_abort():
                 self.abort()
                 return True
+            if _error(failure).fatal():
+                self.stage.history.fatal.append(f"{self.who}: {_error(failure)}")
         self.drop()
         return False
 
@@ -212,6 +214,7 @@ def _noting(stage: Stage, who: str) -> Iterator[None]:
         yield
     except FAILURES as failure:
         stage.note(who, f"failed: {failure!r}")
+        stage.history.fatal.append(f"{who}: {failure!r}")
 
 
 def source(stage: Stage, who: str) -> None:

@@ -67,6 +67,8 @@ class History:
     sends: list[Send] = field(default_factory=list)
     """Outside transactions: of idempotent producers."""
     views: list[View] = field(default_factory=list)
+    fatal: list[str] = field(default_factory=list)
+    """Clients that could go on no more with the producer that they had."""
     notes: list[str] = field(default_factory=list)
     """What went on, for people."""
 
@@ -96,6 +98,7 @@ def to_json(history: History, end: End | None) -> str:
                 {"who": view.who, "errors": view.errors, "seen": {str(k): v for k, v in view.seen.items()}}
                 for view in history.views
             ],
+            "fatal": history.fatal,
             "notes": history.notes,
             "end": None if end is None else _end(end),
         },

@@ -46,6 +46,11 @@ class Plan:
     seed: int
     steps: tuple[Step, ...]
 
+    @property
+    def is_gentle(self) -> bool:
+        """Nothing in it may cost a client its producer: it is to go on with the one that it has."""
+        return not any(step.do == "advance" or "-> detach" in step.rule for step in self.steps)
+
     def __str__(self) -> str:
         return "\n".join([f"seed {self.seed}", *map(str, self.steps)])
 
@@ -64,15 +69,16 @@ class Plan:
 
 
 def draw(seed: int, requests: int) -> Plan:
-    """The plan of a seed for a run of about so many requests. The same seed, the same plan."""
+    """The plan of a seed for a run of about so many requests. The same seed, the same plan; each third one is gentle."""
     chance = Random(seed)
+    troubles = [each for each in TROUBLES if seed % 3 or each[0] not in (_late, _time_passes)]
     steps: list[Step] = []
     at = QUIET_REQUESTS
     while True:
         end = at + chance.randint(*LASTING_REQUESTS)
         if end > requests - QUIET_REQUESTS:
             break
-        trouble = chance.choices([each for each, _ in TROUBLES], [weight for _, weight in TROUBLES])[0]
+        trouble = chance.choices([each for each, _ in troubles], [weight for _, weight in troubles])[0]
         steps += trouble(chance, at, end)
         at = chance.randint(at, end) if chance.random() < 0.2 else end
         at += chance.randint(*GAP_REQUESTS)

@@ -144,6 +144,8 @@ def _play(plan: Plan, seconds: float, directory: Path, history: History, found: 
                 _keep_trace(broker, directory / "trace.jsonl")
             at_the_end = end.look(broker.bootstrap_servers)
             wrong = complaints(history, at_the_end, JOBS)
+            if plan.is_gentle:
+                wrong += [f"nothing took its producer, and yet {each}" for each in history.fatal]
             if wrong and not found:
                 _keep_trace(broker, directory / "trace.jsonl")
             found += wrong

@@ -28,6 +28,10 @@ def test_every_step_means_something_and_comes_to_an_end(seed: int) -> None:
             assert any(later.do == "start" for later in behind)
 
 
+def test_each_third_plan_is_gentle() -> None:
+    assert [draw(seed, 5000).is_gentle for seed in range(6)] == [True, False, False] * 2
+
+
 def test_the_seeds_together_know_every_trouble() -> None:
     text = "\n".join(str(draw(seed, 5000)) for seed in range(20))
     words = (
