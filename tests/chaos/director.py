@@ -70,7 +70,7 @@ class Director:
             case "start":
                 self._start_all()
             case "advance":
-                self._broker.clock.advance(step.by)
+                self._broker.clock.advance(step.by, step.only or ())
             case other:
                 raise ValueError(f"a plan has no {other!r}")
 

@@ -35,9 +35,11 @@ class Step:
     node: int = 0
     by: str = ""
     """Of advance: how far, as in ``20s``."""
+    only: str = ""
+    """Of advance: which kind of time, if not transactions and ids."""
 
     def __str__(self) -> str:
-        what = self.rule or self.by or (f"node {self.node}" if self.node else "")
+        what = self.rule or f"{self.by} {self.only}".strip() or (f"node {self.node}" if self.node else "")
         return f"at {self.at}: {self.do} {what}".rstrip()
 
 
@@ -49,7 +51,9 @@ class Plan:
     @property
     def is_gentle(self) -> bool:
         """Nothing in it may cost a client its producer: it is to go on with the one that it has."""
-        return not any(step.do == "advance" or "-> detach" in step.rule for step in self.steps)
+        return not any(
+            (step.do == "advance" and not step.only) or "-> detach" in step.rule for step in self.steps
+        )
 
     def __str__(self) -> str:
         return "\n".join([f"seed {self.seed}", *map(str, self.steps)])
@@ -213,6 +217,22 @@ def _time_passes(chance: Random, at: int, end: int) -> list[Step]:
     return [Step(at, "advance", by=f"{chance.choice([1, 5, 30, 90])}s")]
 
 
+def _leaders_balanced(chance: Random, at: int, end: int) -> list[Step]:
+    """Followers that stand still are out at once, and leadership goes back where it belongs."""
+    return [Step(at, "advance", by="5m", only="replication")]
+
+
+def _slow_inside(chance: Random, at: int, end: int) -> list[Step]:
+    delay = f"delay {chance.randint(5, 60)}ms"
+    slow = [
+        f"replica.append node={chance.choice(NODES)} times=20 -> {delay}",
+        f"coordinator.load times=3 -> {delay}",
+        f"group.append times=5 -> {delay}",
+        f"slow-disk node={chance.choice(NODES)} {delay.replace(' ', '=')}",
+    ]
+    return _ruled(chance.choice(slow), at, end)
+
+
 TROUBLES: tuple[tuple[Trouble, int], ...] = (
     (_lost_answer, 4),
     (_lost_request, 2),
@@ -231,6 +251,8 @@ TROUBLES: tuple[tuple[Trouble, int], ...] = (
     (_lost_ahead_of_all, 3),
     (_marker_held, 2),
     (_time_passes, 1),
+    (_leaders_balanced, 2),
+    (_slow_inside, 3),
 )
 
 
