@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Two at a time keeps both cores of a small machine busy; 0 runs everything in one process.
-WORKERS ?= 2
+# Much of the time a test waits for another process: three at a time keep both cores of a small machine busy. 0 runs
+# everything in one process.
+WORKERS ?= 3
 PYTEST_ARGS ?=
 ARGS ?=
 # In the order of the tree: what takes longest would else begin last and run alone.
@@ -16,7 +17,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-re
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
-	@echo "make test    run the tests                  (WORKERS=2, PYTEST_ARGS=...)"
+	@echo "make test    run the tests                  (WORKERS=3, PYTEST_ARGS=...)"
 	@echo "make clients the tests with Go and Node clients"
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make format  put the format right"
