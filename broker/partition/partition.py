@@ -23,6 +23,7 @@ from broker.partition.waiting import Told, Waiting
 from broker.upkeep.events import Upkeep
 from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, end_txn_marker
 from protocol.errors import ErrorCode
+from storage.config import NEVER
 from storage.files import StorageError
 from storage.log import Log
 from storage.producers import Origin, VerificationGuard
@@ -121,8 +122,11 @@ class Partition(ReadablePartition):
         """Append what a client sent: every check of Kafka's LogValidator and of the producer state applies."""
         if required_acks == -1 and not self.has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
-        now_ms = self._clock.now_ms()
-        valid = validate(batch, self.log.config, now_ms, self._clock.now_ms(Domain.REQUESTS))
+        now_ms = clients_now_ms = self._clock.now_ms()
+        config = self.log.config
+        if config.message_timestamp_before_max_ms != NEVER:
+            clients_now_ms = self._clock.now_ms(Domain.REQUESTS)
+        valid = validate(batch, config, now_ms, clients_now_ms)
         if isinstance(valid, Invalid):
             self._say_refused(valid.error, valid.message)
             log_start = self.log.log_start_offset if valid.tells_log_start else -1
