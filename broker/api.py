@@ -5,10 +5,11 @@ An API is one module in ``broker/apis``. It names its key and versions once, in 
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from protocol.slotted import slotted
 
@@ -25,6 +26,28 @@ class NoResponse:
 
 
 NO_RESPONSE: Final = NoResponse()
+
+
+class CanHurry(Protocol):
+    """A request that waits, and can do without."""
+
+    future: asyncio.Future[Any]
+
+    def hurry(self) -> None:
+        """Answer with what there is."""
+        ...
+
+
+@slotted(frozen=True)
+class Parked:
+    """Returned by a handler that waits for something which the client can do without: it gives way to what the same
+    client asks next (Fetch, of which an empty answer before its time is as good as one in time)."""
+
+    request: CanHurry
+
+    def __await__(self) -> Generator[object, None, object]:
+        return self.request.future.__await__()
+
 
 # A handler returns the response, or an awaitable of it when it must wait. Only then is a task made.
 Handler = Callable[[Any, "RequestContext"], "object | Awaitable[object]"]

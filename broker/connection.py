@@ -17,7 +17,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from broker.api import NO_RESPONSE, CloseConnection
+from broker.api import NO_RESPONSE, CanHurry, CloseConnection, Parked
 from broker.context import RequestContext
 from broker.hooks import Call, CallEvent, CallHook
 from broker.logging import get_logger
@@ -53,7 +53,10 @@ HELD: Final = 16
 
 LINGER_NOT: Final = Struct("ii").pack(1, 0)
 
+FETCH: Final = 1
+
 SIZE: Final = Struct(">i")
+SIZE_AND_KEY: Final = Struct(">ih")
 SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 
 log = get_logger()
@@ -71,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         "_holds",
         "_kept",
         "_muted",
+        "_parked",
         "_pending",
         "_reading",
         "_shared",
@@ -101,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_size = 0
         self._frame_filled = 0
         self._pending: asyncio.Future[object] | None = None
+        self._parked: CanHurry | None = None
         self._answers: list[bytes | memoryview] = []
         self._answers_bytes = 0
         self._muted = False
@@ -152,6 +157,8 @@ class Connection(asyncio.BufferedProtocol):
                 shared.frame_buffers.give_back(frame)
         elif self._holds:
             self._kept += shared.landing[:nbytes]
+            if self._parked is not None:
+                self._give_way()
             self._start_or_stop_reading()
         elif self._kept:
             # The first bytes of a size, or what was kept to the end of a turn.
@@ -224,6 +231,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._shared.loop.call_soon(self._lift, TURN_OVER)
         if position < end and not self._holds & CLOSED:
             self._kept = bytes(data[position:])
+            if self._parked is not None:
+                self._give_way()
         self._write_answers()
         self._start_or_stop_reading()
 
@@ -360,15 +369,28 @@ class Connection(asyncio.BufferedProtocol):
         self._answer(route, correlation_id, unsupported_version_response())
 
     def _wait(self, route: Route, correlation_id: int, outcome: Awaitable[object], call: Call | None) -> None:
-        future = asyncio.ensure_future(outcome)
+        if isinstance(outcome, Parked):
+            self._parked = outcome.request
+            future: asyncio.Future[object] = outcome.request.future
+        else:
+            future = asyncio.ensure_future(outcome)
         self._holds |= IN_PROGRESS
         self._pending = future
         future.add_done_callback(partial(self._on_outcome, route, correlation_id, call))
 
+    def _give_way(self) -> None:
+        """A Fetch waits for data, and its client waits for something else behind it: a Kafka lets it wait up to
+        ``max_wait_ms``. Not for a further Fetch: two of them would keep each other, and us, busy for nothing."""
+        if self._parked is None or len(self._kept) < SIZE_AND_KEY.size:
+            return
+        if SIZE_AND_KEY.unpack_from(self._kept)[1] != FETCH:
+            parked, self._parked = self._parked, None
+            parked.hurry()
+
     def _on_outcome(
         self, route: Route, correlation_id: int, call: Call | None, future: asyncio.Future[object]
     ) -> None:
-        self._pending = None
+        self._pending = self._parked = None
         self.last_active_tick = self._shared.tick
         outcome: object
         if future.cancelled():

@@ -7,7 +7,7 @@ nothing; when its future is done, by whichever way (also cancelled, as the conne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Generic, TypeVar
 
 from broker.clock import Clock, Domain
@@ -39,6 +39,13 @@ class Delayed(Generic[Response]):
             partition.watch(self._woken)
         self._timer = clock.call_later_ms(timeout_ms, self._complete, Domain.REQUESTS)
         self.future.add_done_callback(self._release)
+
+    def hurry(self) -> None:
+        """Do not wait any longer: answer with what there is."""
+        self._complete()
+
+    def __await__(self) -> Generator[object, None, Response]:
+        return self.future.__await__()
 
     def _woken(self) -> None:
         """Something moved in a partition. Look at it after the turn that moved it.

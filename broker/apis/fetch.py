@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from itertools import groupby
 
-from broker.api import api
+from broker.api import Parked, api
 from broker.clock import Domain
 from broker.context import RequestContext
 from broker.delayed import Delayed
@@ -29,7 +29,7 @@ ISOLATION_LEVELS = (0, 1)
 
 
 @api(key=1, versions=range(4, 19))
-def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
+def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[object]:
     if request.isolation_level not in ISOLATION_LEVELS:
         return _impossible(request)
     opened = _open(request, context)
@@ -46,13 +46,14 @@ def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awa
     # Kafka looks before it parks: an offset past what may be read, or in an older segment, waits for nothing.
     if reading.ready():
         return respond(outcome)
-    return Delayed(
+    delayed = Delayed(
         context.node.clock,
         request.max_wait_ms,
         [partition for _, partition in reading.readable],
         reading.ready,
         lambda: respond(reading.read()),
-    ).future
+    )
+    return Parked(delayed) if context.node.config.fetch_gives_way else delayed.future
 
 
 def _impossible(request: FetchRequest) -> FetchResponse:

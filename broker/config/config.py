@@ -177,6 +177,7 @@ class BrokerConfig:
     control_token: str = field(repr=False)
     crash_points: str
     defaults: str
+    fetch_gives_way: bool
     log_format: str
     log_level: str
     open_files_max: int

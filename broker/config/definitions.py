@@ -122,6 +122,14 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             "Named points at which the broker kills itself, for tests of recovery.",
         ),
         _own(
+            "fetch.gives.way",
+            ConfigType.BOOLEAN,
+            True,
+            None,
+            "Whether a Fetch that waits for data is answered at once when its connection brings another kind of request, "
+            "which in Kafka waits behind it for up to fetch.max.wait.ms.",
+        ),
+        _own(
             "log.format",
             ConfigType.STRING,
             "auto",

@@ -14,7 +14,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.api import NO_RESPONSE, Api, CloseConnection, Handler
+from broker.api import NO_RESPONSE, Api, CloseConnection, Handler, Parked
 from broker.clock import Domain, Unmoved
 from broker.connection import (
     BACKLOG_BYTES_MAX,
@@ -30,6 +30,7 @@ from broker.routes import Routes
 from broker.server import IDLE_TICKS, Connections, Limits
 from protocol.codec import client_codec
 from protocol.frame import request_header, response_body_offset
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -40,9 +41,10 @@ from protocol.messages.produce import (
     TopicProduceData,
 )
 
-PRODUCE, METADATA, FIND_COORDINATOR, HEARTBEAT, API_VERSIONS = 0, 3, 10, 12, 18
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, HEARTBEAT, API_VERSIONS = 0, 1, 3, 10, 12, 18
 VERSIONS = {
     PRODUCE: range(3, 14),
+    FETCH: range(4, 19),
     METADATA: range(14),
     FIND_COORDINATOR: range(7),
     HEARTBEAT: range(5),
@@ -425,6 +427,65 @@ async def test_answers_keep_the_order_of_several_waiting_requests() -> None:
         assert peer.answered() == list(range(answered))
         await parking.release()
     assert peer.answered() == list(range(4))
+
+
+class Patient:
+    """A request that waits, and can do without (`broker.api.Parked`)."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.hurried = 0
+
+    def hurry(self) -> None:
+        self.hurried += 1
+        self.future.set_result(FetchResponse())
+
+
+def fetch(correlation_id: int) -> bytes:
+    return request(FETCH, 12, FetchRequest(max_wait_ms=500), correlation_id)
+
+
+def fetching(patient: list[Patient]) -> Broker:
+    def park(message: FetchRequest, context: RequestContext) -> Parked:
+        patient.append(Patient())
+        return Parked(patient[-1])
+
+    return Broker({FETCH: park, HEARTBEAT: pong})
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("step", [None, 1])
+async def test_a_parked_fetch_gives_way_to_another_kind_of_request(together: bool, step: int | None) -> None:
+    patient: list[Patient] = []
+    peer = fetching(patient).connect()
+    if together:
+        peer.send(fetch(1) + heartbeat(2), step)
+    else:
+        peer.send(fetch(1), step)
+        await turns()
+        assert (peer.answered(), patient[0].hurried) == ([], 0)
+        peer.send(heartbeat(2), step)
+    await turns()
+    assert (peer.answered(), patient[0].hurried) == ([1, 2], 1)
+
+
+async def test_a_parked_fetch_does_not_give_way_to_a_fetch() -> None:
+    patient: list[Patient] = []
+    peer = fetching(patient).connect()
+    peer.send(fetch(1) + fetch(2))
+    await turns()
+    assert (peer.answered(), len(patient), patient[0].hurried) == ([], 1, 0)
+    patient[0].hurry()
+    await turns()
+    assert (peer.answered(), len(patient), patient[1].hurried) == ([1], 2, 0)
+
+
+async def test_a_parked_fetch_waits_on_while_it_is_not_clear_what_follows() -> None:
+    patient: list[Patient] = []
+    peer = fetching(patient).connect()
+    peer.send(fetch(1) + heartbeat(2)[:5])
+    await turns()
+    assert patient[0].hurried == 0
 
 
 async def test_a_coroutine_is_waited_for_as_a_future_is() -> None:

@@ -89,7 +89,7 @@ class World:
         self.node = SimpleNamespace(
             node_id=NODE_ID,
             clock=self.clock,
-            config=SimpleNamespace(fetch_max_bytes=57_671_680),
+            config=SimpleNamespace(fetch_max_bytes=57_671_680, fetch_gives_way=False),
             metadata=SimpleNamespace(
                 topic=self.topics.get,
                 topic_by_id=self._topic_by_id,

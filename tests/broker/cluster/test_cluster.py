@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.runtime import State
+from broker.hooks import Call
 from broker.options import parse
 from tests.support.turns import until
 
@@ -193,3 +194,37 @@ async def test_every_directory_is_complete(tmp_path: Path) -> None:
         pass
     logs = [tmp_path / f"node-{n}" / "__cluster_metadata-0" / f"{0:020d}.log" for n in (1, 2, 3)]
     assert len({path.read_bytes() for path in logs}) == 1
+
+
+class Fetches:
+    """Sees that a Fetch has come."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def wants(self, api_key: int) -> bool:
+        return api_key == 1
+
+    def arrived(self, call: Call) -> bool:
+        self.seen += 1
+        return True
+
+    def answering(self, call: Call) -> bool:
+        return True
+
+
+async def test_a_consumer_that_waits_for_data_hears_of_other_things_at_once(tmp_path: Path) -> None:
+    """Kafka lets whatever follows a Fetch on its connection wait behind it; a small read of Spark's took half a second."""
+    async with running(tmp_path, "--topic", "orders:1", nodes=1) as cluster:
+        fetches = Fetches()
+        cluster.hooks.hang_calls(fetches)
+        consumer = AIOKafkaConsumer(
+            "orders",
+            bootstrap_servers=bootstrap(cluster),
+            fetch_max_wait_ms=60_000,
+            request_timeout_ms=90_000,
+        )
+        async with consumer:
+            await until(lambda: fetches.seen)
+            ends = await consumer.end_offsets(consumer.assignment())
+        assert list(ends.values()) == [0]
