@@ -158,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._holds:
             self._kept += shared.landing[:nbytes]
             if self._parked is not None:
-                self._give_way()
+                self._give_way(self._parked)
             self._start_or_stop_reading()
         elif self._kept:
             # The first bytes of a size, or what was kept to the end of a turn.
@@ -232,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
         if position < end and not self._holds & CLOSED:
             self._kept = bytes(data[position:])
             if self._parked is not None:
-                self._give_way()
+                self._give_way(self._parked)
         self._write_answers()
         self._start_or_stop_reading()
 
@@ -378,13 +378,11 @@ class Connection(asyncio.BufferedProtocol):
         self._pending = future
         future.add_done_callback(partial(self._on_outcome, route, correlation_id, call))
 
-    def _give_way(self) -> None:
+    def _give_way(self, parked: CanHurry) -> None:
         """A Fetch waits for data, and its client waits for something else behind it: a Kafka lets it wait up to
         ``max_wait_ms``. Not for a further Fetch: two of them would keep each other, and us, busy for nothing."""
-        if self._parked is None or len(self._kept) < SIZE_AND_KEY.size:
-            return
-        if SIZE_AND_KEY.unpack_from(self._kept)[1] != FETCH:
-            parked, self._parked = self._parked, None
+        if len(self._kept) >= SIZE_AND_KEY.size and SIZE_AND_KEY.unpack_from(self._kept)[1] != FETCH:
+            self._parked = None
             parked.hurry()
 
     def _on_outcome(
@@ -411,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answer(self, route: Route, correlation_id: int, outcome: Any, call: Call | None = None) -> None:
         """Encode what came of a request: a response, ``NO_RESPONSE``, or the exception it ended in."""
         if outcome is NO_RESPONSE:
-            if call is not None and self._tell(call):
+            if call is not None and call.hook.answering(call):
                 call.note(CallEvent.UNANSWERED)
             return
         chunks = self._encode(route, outcome)
@@ -450,13 +448,10 @@ class Connection(asyncio.BufferedProtocol):
             return substitute
 
     def _may_answer(self, call: Call) -> bool:
-        sent = self._tell(call) and not self._muted
+        """Whoever saw the call arrive may keep its answer back."""
+        sent = call.hook.answering(call) and not self._muted
         call.note(CallEvent.ANSWERED if sent else CallEvent.KEPT_BACK)
         return sent
-
-    def _tell(self, call: Call) -> bool:
-        """Whoever saw the call arrive may keep the answer back."""
-        return call.hook.answering(call)
 
     def _write_answers(self) -> None:
         if not self._answers or self._transport is None:

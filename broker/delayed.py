@@ -7,7 +7,7 @@ nothing; when its future is done, by whichever way (also cancelled, as the conne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from broker.clock import Clock, Domain
@@ -43,9 +43,6 @@ class Delayed(Generic[Response]):
     def hurry(self) -> None:
         """Do not wait any longer: answer with what there is."""
         self._complete()
-
-    def __await__(self) -> Generator[object, None, Response]:
-        return self.future.__await__()
 
     def _woken(self) -> None:
         """Something moved in a partition. Look at it after the turn that moved it.

@@ -17,7 +17,8 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -336,8 +337,8 @@ class Cluster:
         self._run(self.metadata.balance_leaders())
         self._arm_balancing()
 
-    def _run(self, work: object) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+    def _run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
@@ -376,8 +377,6 @@ class Cluster:
 
 def _with_ports(config: BrokerConfig, before: NodeRuntime) -> BrokerConfig:
     """A node that comes back is found where it was: a port that the system chose stays chosen."""
-    from dataclasses import replace
-
     ports = {each.name: each.port for each in before.listeners}
     listeners = tuple(replace(each, port=each.port or ports[each.name]) for each in config.listeners)
     return replace(config, listeners=listeners)

@@ -33,7 +33,6 @@ from broker.metadata.creation import (
 from broker.metadata.elections import (
     Decide,
     Election,
-    PartitionKey,
     decisions,
     moves,
     record_for_election,
@@ -55,6 +54,7 @@ from broker.metadata.startup import chunks, registration, startup_commits
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
 from storage.config import LogConfig
+from storage.directory import PartitionKey
 from storage.files import AppendFile
 
 if TYPE_CHECKING:

@@ -134,12 +134,12 @@ def check_more_partitions(
             "assignment(s) were specified.",
         )
     for replicas in more.assignments:
-        _check_replicas(image, replicas, topic.replication_factor)
+        check_replicas(image, replicas, topic.replication_factor)
     return topic, more.assignments
 
 
 def usable_brokers(image: Image) -> list[int]:
-    return sorted(broker.node_id for broker in image.brokers.values() if not broker.fenced)
+    return sorted(image.live_brokers)
 
 
 def _racks(image: Image) -> dict[int, str | None]:
@@ -199,7 +199,7 @@ def _manual(image: Image, new: NewTopic) -> Assignment:
                 ErrorCode.invalid_replica_assignment,
                 f"Found multiple manual partition assignments for partition {index}",
             )
-        _check_replicas(image, replicas, replication_factor)
+        check_replicas(image, replicas, replication_factor)
         replication_factor = len(replicas)
         assigned[index] = replicas
     if set(assigned) != set(range(len(assigned))):
@@ -210,7 +210,8 @@ def _manual(image: Image, new: NewTopic) -> Assignment:
     return [assigned[index] for index in range(len(assigned))]
 
 
-def _check_replicas(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
+def check_replicas(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
+    """What somebody names by hand, for a new partition or for one that moves (``validateManualPartitionAssignment``)."""
     refused = ErrorCode.invalid_replica_assignment
     if not replicas:
         raise Refused(refused, "The manual partition assignment includes an empty replica list.")

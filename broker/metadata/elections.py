@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 
-from broker.metadata.creation import Refused
+from broker.metadata.creation import Refused, check_replicas
 from broker.metadata.image import NO_LEADER, Image, PartitionState, Topic
 from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
+from storage.directory import PartitionKey
 
 RECOVERED, RECOVERING = 0, 1
 """Of a partition whose leader was elected uncleanly: until it has said that its log is whole again."""
@@ -31,7 +32,6 @@ class Election(Enum):
     UNCLEAN = 1
 
 
-PartitionKey = tuple[str, int]
 Decide = Callable[[int, Topic, PartitionState], MetadataRecord | None]
 """What becomes of one of several partitions, the position in the list first; None: it stays as it is. May be Refused."""
 
@@ -64,13 +64,9 @@ def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionStat
     return topic, state
 
 
-def live_brokers(image: Image) -> set[int]:
-    return {broker.node_id for broker in image.brokers.values() if not broker.fenced}
-
-
 def records_for_losing(image: Image, node_id: int, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
     """A broker is gone: it leads nothing any more, and is in sync nowhere but where it was the last."""
-    live = live_brokers(image) - {node_id}
+    live = image.live_brokers - {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
             record = _without(topic, state, node_id, live, unclean=allows_unclean(topic))
@@ -82,7 +78,7 @@ def record_for_failed_replica(
     image: Image, topic: Topic, state: PartitionState, node_id: int
 ) -> MetadataRecord | None:
     """The files of one replica cannot be used any more (KIP-858): its broker is no use for this partition only."""
-    return _without(topic, state, node_id, live_brokers(image) - {node_id}, unclean=False)
+    return _without(topic, state, node_id, image.live_brokers - {node_id}, unclean=False)
 
 
 def _without(
@@ -99,7 +95,7 @@ def _without(
 
 def records_for_return(image: Image, node_id: int, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
     """A broker is back: it leads what only it could lead. (Where it leads already, it does so in a new epoch.)"""
-    live = live_brokers(image) | {node_id}
+    live = image.live_brokers | {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
             if state.leader == node_id:
@@ -129,7 +125,7 @@ def _first(replicas: Sequence[int], among: Collection[int]) -> int:
 
 def record_for_election(image: Image, topic: Topic, state: PartitionState, kind: Election) -> MetadataRecord:
     """ElectLeaders; Refused with Kafka's code where there is nobody to elect, or no need."""
-    live = live_brokers(image)
+    live = image.live_brokers
     if kind is Election.PREFERRED:
         preferred = state.replicas[0]
         if state.leader == preferred:
@@ -149,7 +145,7 @@ def record_for_election(image: Image, topic: Topic, state: PartitionState, kind:
 
 def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
     """``auto.leader.rebalance.enable``: leadership goes back to preferred leaders that are in sync again."""
-    live = live_brokers(image)
+    live = image.live_brokers
     for topic in image.topics.values():
         for state in topic.partitions:
             preferred = state.replicas[0]
@@ -166,7 +162,7 @@ def record_for_isr(
     """
     if leader_epoch != state.leader_epoch:
         raise Refused(ErrorCode.fenced_leader_epoch)
-    live = live_brokers(image)
+    live = image.live_brokers
     if not set(isr) <= set(state.replicas) or not set(isr) <= live or state.leader not in isr:
         raise Refused(ErrorCode.ineligible_replica)
     done = _completed(image, topic, state, isr)
@@ -220,7 +216,7 @@ def record_for_reassignment(
     """
     if target is None:
         return _given_up(image, topic, state, unclean=unclean)
-    _check_target(image, target)
+    check_replicas(image, target, None)
     if keeps_factor:
         _check_factor(state, target)
     before = _before(state)
@@ -247,7 +243,7 @@ def _before(state: PartitionState) -> tuple[int, ...]:
 def _given_up(image: Image, topic: Topic, state: PartitionState, *, unclean: bool) -> MetadataRecord:
     if not state.adding_replicas and not state.removing_replicas:
         raise Refused(ErrorCode.no_reassignment_in_progress)
-    live = live_brokers(image)
+    live = image.live_brokers
     replicas, recovery = _before(state), None
     isr = tuple(one for one in state.isr if one in replicas)
     if not isr:
@@ -278,7 +274,7 @@ def _completed(
     awaited = target if len(adding) < len(removing) else adding
     if not in_sync or not set(awaited) <= set(in_sync):
         return None
-    live = live_brokers(image)
+    live = image.live_brokers
     if state.leader not in in_sync and _first(target, set(in_sync) & live) == NO_LEADER:
         return None
     return _moved(image, topic, state, target, in_sync, live, None)
@@ -310,21 +306,6 @@ def _moved(
         recovery=recovery,
         image=image,
     )
-
-
-def _check_target(image: Image, target: Sequence[int]) -> None:
-    refused = ErrorCode.invalid_replica_assignment
-    if not target:
-        raise Refused(refused, "The manual partition assignment includes an empty replica list.")
-    if len(set(target)) != len(target):
-        twice = next(one for one in target if list(target).count(one) > 1)
-        raise Refused(refused, f"The manual partition assignment includes the broker {twice} more than once.")
-    for node_id in target:
-        if node_id not in image.brokers:
-            raise Refused(
-                refused,
-                f"The manual partition assignment includes broker {node_id}, but no such broker is registered.",
-            )
 
 
 def _check_factor(state: PartitionState, target: Sequence[int]) -> None:

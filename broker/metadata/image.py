@@ -63,6 +63,11 @@ class Image:
     names_by_unified: dict[str, set[str]] = field(default_factory=dict)
     """Topics whose name has a '.' or '_', by what remains when the two are not told apart."""
 
+    @property
+    def live_brokers(self) -> set[int]:
+        """The ids of those that are registered and not fenced."""
+        return {broker.node_id for broker in self.brokers.values() if not broker.fenced}
+
     def broker_configs(self, node_id: int) -> dict[str, str]:
         """Settings that hold for one broker only."""
         return self.configs.get((BROKER_RESOURCE, str(node_id)), {})
