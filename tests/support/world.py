@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -572,3 +573,14 @@ def by_topic(keys: Iterable[TopicPartition], make: Callable[[str, list[int]], An
     for name, index in keys:
         topics.setdefault(name, []).append(index)
     return [make(name, indexes) for name, indexes in topics.items()]
+
+
+@asynccontextmanager
+async def begun(world: Any) -> AsyncIterator[Any]:
+    """A world whose upkeep has begun (``begin``); it is closed, not cleanly, at the end."""
+    world.begin()
+    try:
+        yield world
+    finally:
+        await world.node.replicas.close(clean=False)
+        world.directory.close(clean=False)

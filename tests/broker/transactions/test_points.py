@@ -5,18 +5,12 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import ErrorCode
-from tests.support.peers import FakePeers
 from tests.support.points import Gate
 from tests.support.world import NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
 OK = ErrorCode.none
 CONCURRENT = ErrorCode.concurrent_transactions
 ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = 1, 2, 4
-
-
-@pytest.fixture
-def peers() -> FakePeers:
-    return FakePeers(NODE_ID)
 
 
 @pytest.fixture

@@ -21,15 +21,10 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.support.peers import FakePeers, Sent
+from tests.support.peers import Sent
 from tests.support.world import CONSUMER_OFFSETS, NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
 OK = ErrorCode.none
-
-
-@pytest.fixture
-def peers() -> FakePeers:
-    return FakePeers(NODE_ID)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from tests.support.peers import FakePeers, Sent
+from tests.support.peers import Sent
 from tests.support.world import CONSUMER_OFFSETS, NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
 OK = ErrorCode.none
@@ -21,11 +21,6 @@ THIRD_NODE_ID = 3
 PREPARE_COMMIT, COMPLETE_COMMIT = 2, 4
 
 Key = tuple[str, int]
-
-
-@pytest.fixture
-def peers() -> FakePeers:
-    return FakePeers(NODE_ID)
 
 
 @pytest.fixture

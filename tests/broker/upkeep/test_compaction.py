@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from storage.checkpoints import read_offsets
 from storage.compaction.rewriting import Pass
 from storage.directory import CLEANER_OFFSETS
 from storage.log import Log
-from tests.support.world import CONSUMER_OFFSETS, TRANSACTION_STATE, World, committed_values
+from tests.support.world import CONSUMER_OFFSETS, TRANSACTION_STATE, World, begun, committed_values
 
 BACKOFF_MS = 15_000
 DELAY_MS = 60_000
@@ -67,15 +67,8 @@ class Compacting(World):
         return sorted(path.name for path in partition.log.directory.glob(f"*{ending}"))
 
 
-@asynccontextmanager
-async def opened(path: Path, **settings: str) -> AsyncIterator[Compacting]:
-    world = Compacting(path, settings={"log.retention.check.interval.ms": str(10**12), **settings})
-    world.begin()
-    try:
-        yield world
-    finally:
-        await world.node.replicas.close(clean=False)
-        world.directory.close(clean=False)
+def opened(path: Path, **settings: str) -> AbstractAsyncContextManager[Compacting]:
+    return begun(Compacting(path, settings={"log.retention.check.interval.ms": str(10**12), **settings}))
 
 
 def append(partition: Partition, key: str, value: str | None = "v", **options: Any) -> None:

@@ -6,8 +6,7 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from storage.segment import Segment
 from tests.support.broker import StartBroker
 from tests.support.clients import DEADLINE_S, eventually
 from tests.support.clock import NOW_MS
-from tests.support.world import World
+from tests.support.world import World, begun
 
 ROUND_MS = 5000
 INTERVAL = "odradek.background.flush.interval.ms"
@@ -58,15 +57,8 @@ class Flushed(World):
         self.begin()
 
 
-@asynccontextmanager
-async def opened(path: Path, **settings: str) -> AsyncIterator[Flushed]:
-    world = Flushed(path, settings=settings)
-    world.begin()
-    try:
-        yield world
-    finally:
-        await world.node.replicas.close(clean=False)
-        world.directory.close(clean=False)
+def opened(path: Path, **settings: str) -> AbstractAsyncContextManager[Flushed]:
+    return begun(Flushed(path, settings=settings))
 
 
 def append(partition: Partition, size: int = 100, **options: Any) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from storage.retention import Ageing
 from tests.support.broker import StartBroker
 from tests.support.clients import DEADLINE_S, eventually
 from tests.support.clock import NOW_MS
-from tests.support.world import World
+from tests.support.world import World, begun
 
 DAY_MS = 86_400_000
 INITIAL_MS = 30_000
@@ -75,15 +75,8 @@ def append(partition: Partition, timestamp_ms: int, size: int = 100) -> None:
     assert partition.append(batch, required_acks=-1).error is ErrorCode.none
 
 
-@asynccontextmanager
-async def opened(path: Path, **settings: str) -> AsyncIterator[Kept]:
-    world = Kept(path, settings=settings)
-    world.begin()
-    try:
-        yield world
-    finally:
-        await world.node.replicas.close(clean=False)
-        world.directory.close(clean=False)
+def opened(path: Path, **settings: str) -> AbstractAsyncContextManager[Kept]:
+    return begun(Kept(path, settings=settings))
 
 
 def names(partition: Partition, suffix: str = "") -> list[str]:

@@ -1,0 +1,12 @@
+"""What tests of transactions between nodes share."""
+
+import pytest
+
+from tests.support.peers import FakePeers
+from tests.support.world import NODE_ID
+
+
+@pytest.fixture
+def peers() -> FakePeers:
+    """The other nodes, as the one under test reaches them."""
+    return FakePeers(NODE_ID)
