@@ -6,11 +6,11 @@ v1 can forbid that the number of replicas changes (KIP-860).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from broker.api import api
 from broker.context import RequestContext
 from broker.metadata import Refused
+from broker.metadata.views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -18,8 +18,6 @@ from protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-
-CLUSTER_NAME: Final = "kafka-cluster"
 
 
 @api(key=45, versions=range(2))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.api import api
 from broker.context import RequestContext
+from broker.metadata.views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -25,8 +26,6 @@ from storage.directory import PartitionKey
 
 if TYPE_CHECKING:
     from broker.partition import Partition
-
-CLUSTER_NAME: Final = "kafka-cluster"
 
 
 @api(key=35, versions=range(1, 6))

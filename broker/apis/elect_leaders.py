@@ -6,12 +6,12 @@ KIP-183; v1 knows the unclean election and an error of the whole request (KIP-46
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from broker.api import api
 from broker.context import RequestContext
 from broker.metadata import Refused
 from broker.metadata.elections import Election
+from broker.metadata.views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -19,8 +19,6 @@ from protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-
-CLUSTER_NAME: Final = "kafka-cluster"
 
 
 @api(key=43, versions=range(3))

@@ -12,10 +12,10 @@ from typing import Final
 from broker.api import api
 from broker.context import RequestContext
 from broker.groups.group import ClassicGroup
+from broker.metadata.views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-CLUSTER_NAME: Final = "kafka-cluster"
 CLASSIC: Final = "classic"
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from broker.api import api
 from broker.context import RequestContext
 from broker.metadata import PartitionState, Topic
+from broker.metadata.views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -15,8 +15,6 @@ from protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-
-CLUSTER_NAME: Final = "kafka-cluster"
 
 
 @api(key=46, versions=range(1))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from broker.api import api
 from broker.metadata import Refused
 from broker.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
+from broker.metadata.views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -28,7 +29,7 @@ LAST_VERSION_WITH_RESULTS: Final = 1
 
 @api(key=57, versions=range(3))
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    if not context.authorize("ALTER", "CLUSTER", "kafka-cluster"):
+    if not context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
         return UpdateFeaturesResponse(error_code=ErrorCode.cluster_authorization_failed)
     # Of a feature that is named twice the last level counts, as in Kafka's map.
     wanted = {update.feature: update for update in request.feature_updates}

@@ -103,9 +103,5 @@ class Homes:
         """Those that are led here and have been read."""
         return [home for home in self._homes.values() if home.refusal is None and home.is_current]
 
-    def is_loading(self) -> bool:
-        """Whether some ids cannot be known yet."""
-        return any(home.refusal is not None for home in self._homes.values())
-
     def items(self) -> list[tuple[int, Home]]:
         return list(self._homes.items())
