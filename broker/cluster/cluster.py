@@ -149,8 +149,7 @@ class Cluster:
             self._take(each)
         self.metadata = self._opened = self._open_metadata()
         for runtime in self.nodes.values():
-            copy_metadata(self.first.data_dir, runtime.data_dir)
-            runtime.open(self.metadata)
+            self._open(runtime)
         for runtime in self.nodes.values():
             runtime.coordinate()
         await self._create_topics(self.settings.topics)
@@ -173,6 +172,14 @@ class Cluster:
         self.nodes[config.node_id] = runtime
         runtime.take()
         return runtime
+
+    def _open(self, runtime: NodeRuntime) -> None:
+        copy_metadata(self.first.data_dir, runtime.data_dir)
+        runtime.open(self.metadata)
+
+    def _release(self, runtime: NodeRuntime, *, clean: bool) -> None:
+        copy_metadata(self.first.data_dir, runtime.data_dir)
+        runtime.release(clean=clean)
 
     def _open_metadata(self) -> ClusterMetadata:
         first, *others = self.nodes.values()
@@ -273,8 +280,7 @@ class Cluster:
         await self.metadata.hand_over(node_id)
         clean = await runtime.quiesce()
         await self._lose(node_id)
-        copy_metadata(self.first.data_dir, runtime.data_dir)
-        runtime.release(clean=clean)
+        self._release(runtime, clean=clean)
 
     async def start_node(self, node_id: int) -> None:
         """Start a node again: it recovers from its files, and follows whoever leads now. ``StartError`` if it cannot."""
@@ -284,7 +290,7 @@ class Cluster:
             await leaving
         try:
             runtime = self._take(_with_ports(self._configs[node_id], before))
-            runtime.open(self.metadata)
+            self._open(runtime)
             await self.metadata.join(self._introduce(self.metadata, runtime))
             runtime.coordinate()
             await runtime.serve()
@@ -357,8 +363,7 @@ class Cluster:
         await self.metadata.leave()
         await self.metadata.close()
         for runtime, complete in zip(running, clean, strict=True):
-            copy_metadata(self.first.data_dir, runtime.data_dir)
-            runtime.release(clean=complete)
+            self._release(runtime, clean=complete)
         self._remove_temporary()
 
     def _abandon(self) -> None:

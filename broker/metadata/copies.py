@@ -6,12 +6,11 @@ when a node starts and when it stops, so that each directory is complete for Kaf
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 from broker.logging import get_logger
 from broker.metadata.files import LOG_DIRECTORY
+from storage.files import StorageError, make_directory, remove, replace_file
 
 log = get_logger()
 
@@ -22,14 +21,12 @@ def copy_metadata(source: Path, target: Path) -> None:
         return
     copy = target / LOG_DIRECTORY
     try:
-        copy.mkdir(exist_ok=True)
+        make_directory(copy)
         files = {path.name: path for path in (source / LOG_DIRECTORY).iterdir() if path.is_file()}
         for path in copy.iterdir():
             if path.name not in files:
-                path.unlink()
+                remove(path)
         for name, path in files.items():
-            # Written beside and renamed: a copy is of this moment or of the last one.
-            shutil.copyfile(path, copy / f"{name}.part")
-            os.replace(copy / f"{name}.part", copy / name)
-    except OSError as error:
+            replace_file(copy / name, path.read_bytes(), durable=False)
+    except (OSError, StorageError) as error:
         log.warning("copy of the metadata not made", directory=str(copy), reason=str(error))

@@ -196,6 +196,19 @@ async def test_every_directory_is_complete(tmp_path: Path) -> None:
     assert len({path.read_bytes() for path in logs}) == 1
 
 
+async def test_a_node_that_starts_has_the_metadata_of_now(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:3") as cluster:
+        cluster.kill_node(2)
+        await cluster.settled()
+        of_the_controller, copy = (
+            (tmp_path / f"node-{n}" / "__cluster_metadata-0" / f"{0:020d}.log") for n in (1, 2)
+        )
+        then = of_the_controller.read_bytes()
+        assert copy.read_bytes() != then
+        await cluster.start_node(2)
+        assert copy.read_bytes() == then
+
+
 class Fetches:
     """Sees that a Fetch has come."""
 
