@@ -29,6 +29,7 @@ REAL_TIME_TESTS = (
     "tests/differential/",
     "tests/scenarios/",
     "tests/simulation/",
+    "tests/spark/",
     "tests/odradek/",
     "tests/support/",
     "tests/test_packaging.py",

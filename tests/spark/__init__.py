@@ -1,0 +1,1 @@
+"""Spark beside the broker: sink, segment files, audit, kit, and the unmodified connector."""
