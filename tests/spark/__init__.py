@@ -1,1 +1,0 @@
-"""Spark beside the broker: sink, segment files, audit, kit, and the unmodified connector."""
