@@ -220,6 +220,13 @@ def kafka_on_export(source: Path, target: Path) -> Iterator[Oracle]:
         yield oracle
 
 
+def complaints(kafka: Oracle) -> list[str]:
+    """What Kafka's log calls errors. On any restart its coordinators begin to load under the epochs that its metadata
+    ends with, while the controller raises them; how far the load comes until then is a matter of the machine's speed."""
+    lines = [line for line in kafka.log.read_text().splitlines() if " ERROR " in line]
+    return [line for line in lines if "partition is not online or is no longer the leader" not in line]
+
+
 def assert_same(expected: Mapping[str, Any], seen: Mapping[str, Any], *, but: Collection[str] = ()) -> None:
     for part in expected:
         if part not in but:
@@ -245,8 +252,7 @@ def test_kafka_goes_on_where_we_stopped_and_we_where_kafka_stopped(start_broker:
         finish_and_go_on(kafka, filled)
         expected = content.observe(kafka.host, kafka.port)
         assert expected["groups"]["movers"]["offsets"]["plain-0"][0] == 3
-    complaints = [line for line in kafka.log.read_text().splitlines() if " ERROR " in line]
-    assert complaints == []
+    assert complaints(kafka) == []
 
     again = start_broker(data_dir=exported)
     assert_same(expected, content.observe(again.host, again.port), but=["quotas"])
