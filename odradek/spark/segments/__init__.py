@@ -1,0 +1,1 @@
+"""``format("odradek.segments")``: partition directories as tables (docs/spark/segments.md)."""
