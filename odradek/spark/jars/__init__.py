@@ -1,0 +1,130 @@
+"""The jars of Spark's Kafka connector, fetched once into a cache by the Ivy that pyspark itself carries.
+
+    connector_jars(java(), cache_directory() / "jars")  # the version of the pyspark that is installed
+
+Java and pyspark are all it takes; afterwards no network is needed. ``ivy.xml`` says what is fetched. The connector's
+token provider was not always published with it: its own version is tried first, then the last one that is there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from odradek.errors import OdradekError
+
+_HERE: Final = Path(__file__).parent
+# The whole conformance list of the connector passes with it under 4.2.0.
+TOKEN_PROVIDER_FALLBACK: Final = "4.0.0"
+# Names an ivysettings.xml for machines that reach Maven Central through a mirror only.
+SETTINGS_VARIABLE: Final = "ODRADEK_IVY_SETTINGS"
+_FETCH_TIMEOUT_S: Final = 600.0
+# Written last: a folder without it is a fetch that was cut off.
+_COMPLETE: Final = "complete"
+
+
+class JarsMissing(OdradekError):
+    """The connector's jars are not there and could not be fetched."""
+
+
+def connector_jars(java: Path, cache: Path) -> list[Path]:
+    """The connector's jars for the pyspark that is installed, below ``cache``; fetched there if they are not."""
+    spark, scala, ivy = _pyspark()
+    folder = cache / f"spark-kafka-{spark}_{scala}"
+    if not (folder / _COMPLETE).exists():
+        with _locked(folder.with_name(f"{folder.name}.lock")):
+            # Another process may have fetched them while this one waited for the lock.
+            if not (folder / _COMPLETE).exists():
+                _fetch(java, ivy, spark, scala, folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _pyspark() -> tuple[str, str, Path]:
+    """Its version, that of its Scala, and the Ivy in it; without importing it, which takes a second."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise JarsMissing("pyspark is not installed: pip install 'odradek[spark]'")
+    folder = Path(found.origin).parent / "jars"
+    ivy = next(folder.glob("ivy-*.jar"), None)
+    scala = next(folder.glob("scala-library-*.jar"), None)
+    if ivy is None or scala is None:
+        raise JarsMissing(f"{folder} has not Spark's own jars: pip install 'odradek[spark]'")
+    binary_version = ".".join(scala.stem.removeprefix("scala-library-").split(".")[:2])
+    return version("pyspark"), binary_version, ivy
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(java: Path, ivy: Path, spark: str, scala: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        said = ""
+        for provider in dict.fromkeys((spark, TOKEN_PROVIDER_FALLBACK)):
+            said = _retrieve(
+                java, ivy, {"connector": spark, "provider": provider, "scala": scala}, Path(work)
+            )
+            fetched = sorted((Path(work) / "jars").glob("*.jar"))
+            if len(fetched) == 4:
+                break
+        else:
+            raise JarsMissing(
+                f"the jars of Spark's Kafka connector {spark} could not be fetched: {_reason(said)}"
+            )
+        _check(fetched)
+        (Path(work) / "jars" / _COMPLETE).write_text("".join(f"{each.name}\n" for each in fetched))
+        shutil.rmtree(folder, ignore_errors=True)  # what a fetch that was cut off has left
+        os.replace(Path(work) / "jars", folder)
+
+
+def _retrieve(java: Path, ivy: Path, versions: dict[str, str], work: Path) -> str:
+    """Runs Ivy with a cache of its own, so that nobody's half-filled one is in the way; its output."""
+    settings = os.environ.get(SETTINGS_VARIABLE) or str(_HERE / "ivysettings.xml")
+    command = [str(java), "-Xmx256m", *(f"-D{name}={version}" for name, version in versions.items())]
+    command += ["-cp", str(ivy), "org.apache.ivy.Main", "-settings", settings, "-cache", str(work / "ivy")]
+    command += ["-ivy", str(_HERE / "ivy.xml"), "-retrieve", str(work / "jars/[artifact]-[revision].[ext]")]
+    try:
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JarsMissing(f"the jars of Spark's Kafka connector could not be fetched: {error}") from error
+    return ended.stdout + ended.stderr
+
+
+def _reason(output: str) -> str:
+    """The line of Ivy's output that says most."""
+    telling = ("exception", "not found", "Server access error", "error", "Error")
+    lines = [line.strip(" \t:") for line in output.splitlines()]
+    return next(
+        (line for word in telling for line in lines if word in line), lines[-1] if lines else "no output"
+    )
+
+
+def _check(jars: list[Path]) -> None:
+    """Ivy compares with the digests that the repository gives; those of the pinned version are known here."""
+    known: dict[str, str] = json.loads((_HERE / "sha256.json").read_text("utf-8"))
+    for jar in jars:
+        digest = hashlib.sha256(jar.read_bytes()).hexdigest()
+        if known.get(jar.name, digest) != digest:
+            raise JarsMissing(f"{jar.name} was fetched, but is not the file that is known by this name")

@@ -1,0 +1,50 @@
+"""Fixtures for tests of Spark jobs. A conftest.py names them:
+
+    pytest_plugins = ["odradek.spark.testing.fixtures"]
+
+    def test_the_job(spark, kafka):
+        orders = kafka.topic(partitions=4)
+        kafka.produce(orders, ["a", "b"], transaction="abort")
+        ...
+
+Nothing is loaded, and neither Spark nor a broker is started, before a test asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from odradek.spark.environment import JavaMissing, java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Two tasks at a time, whatever the machine has, and four attempts for each: what depends on either must not
+# depend on the machine.
+MASTER = "local[2, 4]"
+
+
+@pytest.fixture(scope="session")
+def spark_conf() -> dict[str, str]:
+    """Settings of ``spark``; a conftest.py overrides it."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
+    """One session for all tests; without Java they are skipped, and fail in CI."""
+    try:
+        java()
+    except JavaMissing as missing:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(str(missing))
+    from odradek.spark.environment import session
+
+    started = session("tests", master=MASTER, conf=spark_conf)
+    yield started
+    started.stop()

