@@ -138,8 +138,9 @@ def session(
 def register(spark: SparkSession) -> SparkSession:
     """Makes both data sources known to a session; the session."""
     for module, name in SOURCES:
-        if find_spec(module) is not None:
-            spark.dataSource.register(getattr(import_module(module), name))
+        source = getattr(import_module(module), name, None) if find_spec(module) is not None else None
+        if source is not None:
+            spark.dataSource.register(source)
     return spark
 
 
