@@ -1,0 +1,1 @@
+"""``format("odradek.exactly_once")``: a micro-batch is one decision."""

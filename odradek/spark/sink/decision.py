@@ -1,0 +1,293 @@
+"""The decision record: what a sink remembers, as the offset and metadata of its consumer group. Pure.
+
+The record is one value. It is packed, cut into chunks that Kafka takes as offset metadata, and committed to partitions
+0, 1, … of one topic in one transaction; the offset is the next batch to decide.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from odradek.errors import OdradekError
+from odradek.spark.sink.names import Label, own_id, pool_id
+
+# Kafka's default of offset.metadata.max.bytes.
+CHUNK_LENGTH_MAX = 4096
+# As many partitions as __consumer_offsets has by default; a record is never cut into more.
+CHUNKS_MAX = 50
+# The driver initialises at most so many ids per batch; tasks beyond them do it themselves.
+POOL_MAX = 1000
+# A task keeps its place in the pool for so many batches in which it has no rows.
+POOL_AGE_MAX = 8
+FORMAT = 1
+
+
+class UnreadableRecord(OdradekError):
+    """What stands in the offsets is not a decision record of this version, or only a part of one."""
+
+
+class TooManyTasks(OdradekError):
+    """The list of a batch's transactions does not fit into the decision record."""
+
+
+class Phase(enum.IntEnum):
+    """``PLANNING``: a batch is planned, ids may have been given out. ``DECIDED``: batch ``next_batch - 1`` is decided, its
+    transactions may still be open."""
+
+    PLANNING = 1
+    DECIDED = 2
+
+
+class Producer(NamedTuple):
+    """A producer id and its epoch (equal to ``wire.ProducerId``, which the packer need not import)."""
+
+    producer_id: int
+    epoch: int
+
+
+class Entry(NamedTuple):
+    """A transaction that a decision counts on. ``renewals`` etc.: see ``Label``; ``pooled``: its id is of the pool."""
+
+    label: Label
+    pooled: bool
+    producer: Producer
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The transactions of a decided batch: all of them, or, while a later batch is planned, those that could not be
+    committed (the record then says so until somebody decides what is to be done)."""
+
+    run: int
+    batch: int
+    entries: tuple[Entry, ...]
+
+    def transactions(self, name: str) -> list[tuple[str, Producer]]:
+        """(transactional id, producer) of each."""
+        return [
+            (
+                pool_id(name, self.run, entry.label.task)
+                if entry.pooled
+                else own_id(name, self.run, self.batch, entry.label),
+                entry.producer,
+            )
+            for entry in self.entries
+        ]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a sink remembers.
+
+    ``query_id``: Spark's, of the query that decided last ("" before the first decision). ``forced_batch``: the option
+    ``firstBatch`` that this query has used up, -1 if none. ``pool``: age by task, see ``aged``. ``rows`` and
+    ``decided_at_ms`` are of the last decided batch, for people.
+    """
+
+    run: int
+    next_batch: int
+    phase: Phase
+    query_id: str = ""
+    forced_batch: int = -1
+    pool: Mapping[int, int] | None = None
+    decided: Decided | None = None
+    rows: int = 0
+    decided_at_ms: int = 0
+
+    @property
+    def ages(self) -> Mapping[int, int]:
+        return self.pool or {}
+
+
+def aged(pool: Mapping[int, int], used: Iterable[int]) -> dict[int, int]:
+    """The pool after a batch whose rows were written by the tasks ``used``: they are young again, the others a batch older.
+
+    A pool of the last batch's tasks alone would make a query whose batches are now wide and now narrow take a new id for
+    each task of each wide one, and Kafka keeps an id for seven days."""
+    young = dict.fromkeys(used, 0)
+    old = {task: age + 1 for task, age in pool.items() if task not in young and age < POOL_AGE_MAX}
+    best = sorted((age, task) for task, age in {**old, **young}.items())[:POOL_MAX]
+    return {task: age for age, task in sorted(best, key=lambda each: each[1])}
+
+
+# -- bytes --------------------------------------------------------------------------------------------------------
+
+
+def _varint(value: int, out: bytearray) -> None:
+    assert value >= 0, value
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _zigzag(value: int, out: bytearray) -> None:
+    _varint(value * 2 if value >= 0 else -value * 2 - 1, out)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            if self.at >= len(self.data):
+                raise UnreadableRecord("the decision record ends too early")
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def zigzag(self) -> int:
+        value = self.varint()
+        return value // 2 if value % 2 == 0 else -(value + 1) // 2
+
+    def text(self) -> str:
+        length = self.varint()
+        raw = self.data[self.at : self.at + length]
+        self.at += length
+        return raw.decode()
+
+
+def pack(record: Record) -> bytes:
+    """One string of bytes; ``unpack`` reads it. A transaction takes about 8 bytes."""
+    out = bytearray((FORMAT, record.phase))
+    for number in (record.run, record.next_batch, record.forced_batch + 1, record.rows, record.decided_at_ms):
+        _varint(number, out)
+    query_id = record.query_id.encode()
+    _varint(len(query_id), out)
+    out += query_id
+    _varint(len(record.ages), out)
+    before = 0
+    for task, age in sorted(record.ages.items()):
+        _varint(task - before, out)
+        _varint(age, out)
+        before = task
+    _pack_decided(record.decided, out)
+    return bytes(out)
+
+
+def _pack_decided(decided: Decided | None, out: bytearray) -> None:
+    if decided is None:
+        _varint(0, out)
+        return
+    _varint(len(decided.entries) + 1, out)
+    _varint(decided.run, out)
+    _varint(decided.batch, out)
+    task = producer_id = 0
+    for label, pooled, producer in sorted(decided.entries):
+        # A pooled id is used by the first attempt only: nothing else need be said of it.
+        _varint(0 if pooled else label.renewals + 1, out)
+        if not pooled:
+            _varint(label.stage_attempt, out)
+            _varint(label.attempt, out)
+        _varint(label.task - task, out)
+        _zigzag(producer.producer_id - producer_id, out)
+        _varint(producer.epoch, out)
+        task, producer_id = label.task, producer.producer_id
+
+
+def unpack(data: bytes) -> Record:
+    """What ``pack`` packed. ``UnreadableRecord`` for anything else."""
+    if len(data) < 2 or data[0] != FORMAT:
+        raise UnreadableRecord("the decision record was written by another version of this sink")
+    reader = _Reader(data)
+    reader.at = 2
+    run, next_batch, forced, rows, decided_at_ms = (reader.varint() for _ in range(5))
+    query_id = reader.text()
+    pool: dict[int, int] = {}
+    task = 0
+    for _ in range(reader.varint()):
+        task += reader.varint()
+        pool[task] = reader.varint()
+    return Record(
+        run=run,
+        next_batch=next_batch,
+        phase=Phase(data[1]),
+        query_id=query_id,
+        forced_batch=forced - 1,
+        pool=pool,
+        decided=_unpack_decided(reader),
+        rows=rows,
+        decided_at_ms=decided_at_ms,
+    )
+
+
+def _unpack_decided(reader: _Reader) -> Decided | None:
+    count = reader.varint()
+    if count == 0:
+        return None
+    run, batch = reader.varint(), reader.varint()
+    entries = []
+    task = producer_id = 0
+    for _ in range(count - 1):
+        kind = reader.varint()
+        stage_attempt, attempt = (reader.varint(), reader.varint()) if kind else (0, 0)
+        task += reader.varint()
+        producer_id += reader.zigzag()
+        label = Label(task, stage_attempt, attempt, max(kind - 1, 0))
+        entries.append(Entry(label, kind == 0, Producer(producer_id, reader.varint())))
+    return Decided(run, batch, tuple(entries))
+
+
+# -- offsets ------------------------------------------------------------------------------------------------------
+
+
+def to_chunks(record: Record) -> list[str]:
+    """The record as texts, each short enough to be an offset's metadata; ``TooManyTasks`` if there are too many."""
+    packed = pack(record)
+    packed += zlib.crc32(packed).to_bytes(4, "big")
+    text = base64.b64encode(packed).decode()
+    # "odradek/49/50/" is the longest head.
+    length = CHUNK_LENGTH_MAX - 14
+    parts = [text[start : start + length] for start in range(0, len(text), length)]
+    if len(parts) > CHUNKS_MAX:
+        tasks = len(record.decided.entries) if record.decided else 0
+        raise TooManyTasks(
+            f"A batch written by {tasks} tasks is too wide for one decision: its record would take {len(text):,} bytes, "
+            f"and {CHUNKS_MAX * length:,} fit; use fewer tasks (coalesce)."
+        )
+    return [f"odradek/{index}/{len(parts)}/{part}" for index, part in enumerate(parts)]
+
+
+def from_chunks(offsets: Sequence[tuple[int, str]]) -> Record | None:
+    """The record from (offset, metadata) of partitions 0, 1, …; None if partition 0 has none.
+
+    ``UnreadableRecord`` if chunks are missing or of different records, or if they are somebody else's."""
+    if not offsets or offsets[0][0] < 0:
+        return None
+    first = offsets[0][1]
+    head = first.split("/", 3)
+    if len(head) != 4 or head[0] != "odradek" or not head[2].isdecimal():
+        raise UnreadableRecord(
+            "the consumer group's offset is no decision record: a consumer uses that group, so give the sink another name"
+        )
+    count = int(head[2])
+    parts = []
+    for index, (offset, metadata) in enumerate(offsets[:count]):
+        prefix = f"odradek/{index}/{count}/"
+        if offset != offsets[0][0] or not metadata.startswith(prefix):
+            raise UnreadableRecord(f"chunk {index} of the decision record is of another record")
+        parts.append(metadata.removeprefix(prefix))
+    if len(parts) != count:
+        raise UnreadableRecord(f"the decision record has {count} chunks, and {len(parts)} were read")
+    try:
+        packed = base64.b64decode("".join(parts), validate=True)
+    except binascii.Error as error:
+        raise UnreadableRecord(f"the decision record is not what was written: {error}") from None
+    if zlib.crc32(packed[:-4]) != int.from_bytes(packed[-4:], "big"):
+        raise UnreadableRecord("the decision record is not what was written: its checksum differs")
+    record = unpack(packed[:-4])
+    if record.next_batch != offsets[0][0]:
+        raise UnreadableRecord("the decision record and its offset differ")
+    return record

@@ -1,0 +1,66 @@
+"""What a sink is called, and the transactional ids that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+NAME_LENGTH_MAX = 200
+
+
+class Label(NamedTuple):
+    """One attempt of one task, as Spark counts; ``renewals``: ids it gave up because it could not know their epoch."""
+
+    task: int
+    stage_attempt: int
+    attempt: int
+    renewals: int = 0
+
+    @property
+    def first(self) -> bool:
+        """The attempt that may use the pool: there is only one of them per task and plan."""
+        return self.stage_attempt == 0 and self.attempt == 0
+
+
+def driver_id(name: str) -> str:
+    """Whoever owns it may decide."""
+    return f"{name}-driver"
+
+
+def pool_id(name: str, run: int, task: int) -> str:
+    """Initialised by the driver for each batch, used without InitProducerId by the first attempt of the task."""
+    return f"{name}-{run}-{task}"
+
+
+def own_id(name: str, run: int, batch: int, label: Label) -> str:
+    """Initialised by the attempt itself, and never by anybody else: a batch is planned once in a run, and Spark gives an
+    attempt number once in a stage attempt. So nobody can fence it by mistake, however late he wakes up."""
+    more = f".{label.renewals}" if label.renewals else ""
+    return f"{name}-{run}-{label.task}-{batch}.{label.stage_attempt}.{label.attempt}{more}"
+
+
+class TaskId(NamedTuple):
+    """A task's transactional id, read back; ``batch`` is None for one of the pool."""
+
+    run: int
+    task: int
+    batch: int | None
+
+
+def read_task_id(name: str, transactional_id: str) -> TaskId | None:
+    """None if it is not an id of a task of this sink. (``a-1-2`` is no id of the sink ``a-1``, nor the other way round: the
+    third part of an attempt's own id has dots.)"""
+    match = re.fullmatch(
+        re.escape(name) + r"-(\d+)-(\d+)(?:-(\d+)\.\d+\.\d+(?:\.\d+)?)?", transactional_id, re.ASCII
+    )
+    if match is None:
+        return None
+    run, task, batch = match.groups()
+    return TaskId(int(run), int(task), None if batch is None else int(batch))
+
+
+def from_checkpoint(location: str) -> str:
+    """A name for a query that has none: of its checkpoint's location, which is as constant as the query."""
+    digest = hashlib.sha256(location.rstrip("/").encode()).hexdigest()
+    return f"odradek-{digest[:16]}"

@@ -1,0 +1,142 @@
+"""The steps of the protocol by name, and dying at one of them: how a crash test kills a sink where it hurts.
+
+``ODRADEK_SINK_KILL="decision.written:batch=3:nth=2=driver"`` in the environment of the Python processes (Spark hands its
+own down to them) kills with SIGKILL at the second time that batch 3 comes to ``decision.written``. Several, by commas.
+While planning, nobody knows the batch: ``batch`` means nothing for ``plan.*``, ``nth`` does. Without the variable a step
+costs one comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import tempfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+VARIABLE = "ODRADEK_SINK_KILL"
+
+# In the order in which a batch comes to them. The process of a point: plan.* and commit.*, decision.*, end.*, abort.* run in
+# short-lived Python processes of Spark's driver, task.* in Python workers.
+POINTS: Mapping[str, str] = {
+    "plan.started": "the driver plans a batch; nothing has been sent",
+    "plan.fenced": "older drivers are fenced, the decision they had open is aborted",
+    "plan.fetched": "the decision record is read",
+    "plan.reended": "the transactions of the last decided batch are committed once more",
+    "plan.recorded": "the record says that a batch is planned",
+    "plan.swept": "what a failed run left open is aborted (also come to when there was none)",
+    "plan.pooled": "the pool of ids has its epochs; the writer is about to be pickled",
+    "task.started": "a task has judged that it is to write",
+    "task.opened": "it has its first row and an id, and begins to write",
+    "task.first-batch-sent": "the first rows were handed to the client",
+    "task.flushed": "all rows are acknowledged",
+    "task.reported": "the report is ready and goes back to the driver (also of a task without rows)",
+    "commit.started": "all tasks have reported",
+    "commit.checked": "each reported transaction was seen open once more",
+    "decision.opened": "the record is packed, the driver's transaction is about to begin",
+    "decision.written": "the record is in the driver's open transaction: the last point before the decision",
+    "decision.made": "the decision is committed and was read back",
+    "end.first": "the first of the tasks' transactions is committed",
+    "end.some": "half of them are committed",
+    "end.all": "all are committed: the last point before Spark's commit log",
+    "abort.started": "Spark gives a batch up",
+    "abort.checked": "it is certain that the batch was not decided and will not be",
+    "abort.done": "what was open is aborted",
+}
+
+_FORM = re.compile(
+    r"(?P<point>[\w.-]+)(:batch=(?P<batch>\d+))?(:nth=(?P<nth>\d+))?(=(?P<target>worker|driver|both))?"
+)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Die at ``point``: of batch ``batch`` (any if None), at the ``nth`` time.
+
+    ``target``: ``worker`` is the Python process that came to the point, ``driver`` the JVM above it (and the process too,
+    where it is the driver's own: a task is not, and lives on as a zombie), ``both`` both."""
+
+    point: str
+    batch: int | None
+    nth: int
+    target: str
+
+    def hits(self, point: str, batch: int | None) -> bool:
+        return point == self.point and (self.batch is None or batch is None or batch == self.batch)
+
+
+def parse(text: str) -> tuple[Kill, ...]:
+    """``"<point>[:batch=N][:nth=K][=worker|driver|both]"``, several by commas; ``ValueError`` says what is wrong."""
+    kills = []
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        match = _FORM.fullmatch(each)
+        if match is None:
+            raise ValueError(
+                f"{VARIABLE}: {each!r} is not of the form <point>[:batch=N][:nth=K][=worker|driver|both]"
+            )
+        if match["point"] not in POINTS:
+            raise ValueError(
+                f"{VARIABLE}: there is no point {match['point']!r}; there are {', '.join(POINTS)}"
+            )
+        batch = None if match["batch"] is None else int(match["batch"])
+        kills.append(Kill(match["point"], batch, int(match["nth"] or 1), match["target"] or "driver"))
+    return tuple(kills)
+
+
+_kills = parse(os.environ.get(VARIABLE, ""))
+
+
+def armed() -> bool:
+    """Somebody wants to kill: steps that are taken at once are then taken one by one."""
+    return bool(_kills)
+
+
+def reached(point: str, batch: int | None = None) -> None:
+    """This process is at ``point`` of ``batch`` (None where it is not known: while planning)."""
+    if not _kills:
+        return
+    for kill in _kills:
+        if kill.hits(point, batch) and _count(kill) == kill.nth:
+            _die(kill.target, point)
+
+
+def _count(kill: Kill) -> int:
+    """How often this kill's point was come to, by all processes below one JVM.
+
+    A file is the counter: each process appends one byte, and where it then stands is its number."""
+    key = zlib.crc32(repr(kill).encode())
+    path = Path(tempfile.gettempdir()) / f"odradek-sink-kill-{java_above() or 0}-{key:08x}"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, b".")
+        return os.lseek(descriptor, 0, os.SEEK_CUR)
+    finally:
+        os.close(descriptor)
+
+
+def _die(target: str, point: str) -> None:
+    of_the_driver = not point.startswith("task.")
+    java = java_above()
+    if target in ("driver", "both") and java is not None:
+        os.kill(java, signal.SIGKILL)
+    if target in ("worker", "both") or of_the_driver:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def java_above() -> int | None:
+    """The process id of the nearest ancestor that is a JVM; None if there is none (or no /proc)."""
+    process = os.getppid()
+    while process > 1:
+        try:
+            status = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
+        except OSError:
+            return None
+        # "pid (name) state parent …": the name may contain spaces and parentheses.
+        name = status[status.index("(") + 1 : status.rindex(")")]
+        if name == "java":
+            return process
+        process = int(status[status.rindex(")") + 2 :].split()[1])
+    return None
