@@ -13,11 +13,12 @@ ARGS ?=
 # In the order of the tree: what takes longest would else begin last and run alone.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: help demo test clients check format soak bench lock clean
+.PHONY: help demo test more clients check format soak bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
 	@echo "make test    run the tests                  (WORKERS=3, PYTEST_ARGS=...)"
+	@echo "make more    longer tests, among them a whole comparison with a running Kafka"
 	@echo "make clients the tests with Go and Node clients"
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make format  put the format right"
@@ -30,7 +31,10 @@ demo: $(VENV)/.demo
 	$(BIN)/odradek demo $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.java
-	$(PYTEST) -m "not slow and not foreign"
+	$(PYTEST) -m "not slow and not foreign and not more"
+
+more: $(VENV)/.dev $(VENV)/.java
+	$(PYTEST) -m "more and not slow"
 
 # The programs are built, and their clients fetched, into .cache at the first call.
 clients: $(VENV)/.dev

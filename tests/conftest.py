@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.support.broker", "odradek.spark.testing.fixtures"]
+pytest_plugins = ["tests.support.broker", "tests.support.one_worker", "odradek.spark.testing.fixtures"]
 
 # What is fetched for Spark lies in the checkout, as all else that tests fetch.
 os.environ["ODRADEK_CACHE"] = str(Path(__file__).resolve().parents[1] / ".cache")

@@ -36,7 +36,7 @@ def new_directory(name: str) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=KEPT))
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [11, pytest.param(12, marks=pytest.mark.more)])
 def test_nothing_is_lost_doubled_or_torn(seed: int) -> None:
     said = run(draw(seed, round(SHORT_S * REQUESTS_PER_S)), SHORT_S, new_directory(f"short-{seed}"))
     print(said)

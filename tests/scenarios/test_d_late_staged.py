@@ -42,7 +42,7 @@ def coordinated_elsewhere(broker: InProcess, topic: str) -> str:
 @pytest.mark.parametrize(
     ("level", "client", "anomaly"),
     [
-        ("0", SPEAKS_OLD, True),
+        pytest.param("0", SPEAKS_OLD, True, marks=pytest.mark.more),
         ("1", SPEAKS_OLD, True),
         # The level of the broker does not help who speaks the old protocol.
         ("2", SPEAKS_OLD, True),
@@ -87,11 +87,11 @@ GIVES_UP_SOON = {
 @pytest.mark.parametrize(
     ("level", "client", "verified", "hangs"),
     [
-        ("0", SPEAKS_OLD, False, True),
+        pytest.param("0", SPEAKS_OLD, False, True, marks=pytest.mark.more),
         ("1", SPEAKS_OLD, False, True),
         ("2", SPEAKS_OLD, False, True),
         ("1", SPEAKS_OLD, True, False),
-        pytest.param("1", SPEAKS_NEW, False, True, marks=pytest.mark.java),
+        pytest.param("1", SPEAKS_NEW, False, True, marks=[pytest.mark.java, pytest.mark.more]),
         pytest.param("2", SPEAKS_NEW, False, False, marks=pytest.mark.java),
     ],
 )
