@@ -1,0 +1,74 @@
+"""One company from beginning to end, and the verdict; what was not right stays where it is.
+
+A company that was not right leaves its directory behind (with ``ODRADEK_MATRIX_KEEP=1`` each does): the plans, to be
+carried out again (``ODRADEK_MATRIX_PLANS``), what happened when, the driver's log, the checkpoints, the broker's log and
+its data.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.spark.matrix.company import Company, MatrixFailed
+from tests.spark.matrix.plan import Plan, load
+from tests.spark.matrix.story import Outcome
+
+KEPT = Path(__file__).resolve().parents[3] / ".cache" / "matrix"
+PLANS_VARIABLE = "ODRADEK_MATRIX_PLANS"
+
+
+def run(plans: Sequence[Plan], name: str) -> list[Outcome]:
+    """Carry the plans out side by side. ``MatrixFailed`` with everything about it if one of them was not right."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=KEPT))
+    outcomes: list[Outcome] = []
+    wrong: list[str] = []
+    company = Company(plans, directory, seed=plans[0].seed)
+    try:
+        with company:
+            outcomes = company.play()
+    except Exception:
+        wrong.append(traceback.format_exc())
+    (directory / "outcomes.txt").write_text("\n".join(map(str, outcomes)) + "\n")
+    (directory / "broker.log").write_text("\n".join(company.broker.log) + "\n")
+    wrong += complaints(outcomes)
+    if wrong:
+        again = f"{PLANS_VARIABLE}={directory / 'plans.json'} pytest -m slow tests/spark/matrix"
+        raise MatrixFailed("\n".join([*wrong, f"All of it is kept in {directory}; again: {again}"]))
+    if not os.environ.get("ODRADEK_MATRIX_KEEP"):
+        shutil.rmtree(directory)
+    return outcomes
+
+
+def complaints(outcomes: Iterable[Outcome]) -> list[str]:
+    """What must not be with an exactly-once sink; and kills that were planned where nobody comes by."""
+    return [str(each) for each in outcomes if each.verdict.complaints or each.missed]
+
+
+def kept() -> list[Plan]:
+    """The plans that are to be carried out again."""
+    return load(Path(os.environ[PLANS_VARIABLE]))
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """Counts, for whoever reads the log of a long run."""
+    kills = [kill for each in outcomes for kill in each.kills]
+    victims = ", ".join(
+        f"{sum(kill.victim == who for kill in kills)} {who}" for who in sorted({k.victim for k in kills})
+    )
+    return (
+        f"{len(outcomes)} stories, {sum(each.runs for each in outcomes)} runs, {len(kills)} kills ({victims}) at "
+        f"{len({kill.point for kill in kills})} points, {sum(each.caught for each in outcomes)} caught by those of others; "
+        f"lost {sum(each.verdict.lost for each in outcomes)}, doubled {sum(each.verdict.doubled for each in outcomes)}"
+    )
+
+
+def companies(plans: Sequence[Plan], size: int) -> list[list[Plan]]:
+    """So many at a time, those with nodes that die by themselves."""
+    kinds = [[each for each in plans if bool(each.node) is many] for many in (False, True)]
+    return [kind[at : at + size] for kind in kinds for at in range(0, len(kind), size)]

@@ -1,0 +1,29 @@
+"""What the two sinks are called, and what a driver needs to have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+EXACTLY_ONCE, STOCK = "exactly_once", "stock"
+STAGED = "odradek.exactly_once.staged"
+NAME_OPTION = "name"
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """For the driver's process; what it leaves behind when it is killed lies in the directory."""
+    temporary = directory / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return {
+        "TMPDIR": str(temporary),
+        "SPARK_LOCAL_DIRS": str(temporary),
+        "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temporary}",
+    }
+
+
+def form(sink: str) -> str:
+    return {EXACTLY_ONCE: STAGED, STOCK: "kafka"}[sink]
+
+
+def options(sink: str, query: str) -> dict[str, Any]:
+    return {NAME_OPTION: query} if sink == EXACTLY_ONCE else {}

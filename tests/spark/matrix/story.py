@@ -1,0 +1,165 @@
+"""One plan under way: its topics, its query's runs, who died for it, and what came of it."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.spark.matrix import sinks
+from tests.spark.matrix.plan import MOMENT, WORKER, Kill, Plan
+from tests.spark.matrix.processes import signal_to
+from tests.spark.matrix.verdict import Row, Verdict, judge, look, written
+from tests.support.clients import PATIENCE
+
+KEYS = 37
+FLUSH_S = 30
+
+
+@dataclass(frozen=True)
+class Outcome:
+    plan: Plan
+    verdict: Verdict
+    runs: int
+    kills: tuple[Kill, ...]
+    caught: int
+    missed: tuple[Kill, ...]
+    """Kills that it never came to."""
+    written: int
+    """Offsets of its output, aborted records and markers among them."""
+
+    def __str__(self) -> str:
+        v = self.verdict
+        return (
+            f"{self.plan}\n    runs {self.runs}, kills {len(self.kills)}, caught {self.caught}, missed {len(self.missed)}, "
+            f"{self.written} offsets; lost {v.lost}, doubled {v.doubled}, foreign {v.foreign}, disordered {v.disordered}"
+            + "".join(f"\n    {each}" for each in v.complaints)
+        )
+
+
+@dataclass(eq=False)
+class Story:
+    plan: Plan
+    name: str
+    servers: str
+    admin: AdminClient
+    sent: list[Row]
+    runs: int = 0
+    killed: list[Kill] = field(default_factory=list)
+    caught: int = 0
+    """How often a death that was meant for others hit it too."""
+    finished: bool = False
+    errors: list[str] = field(default_factory=list)
+    standing: int | None = None
+    """The process that stands at the point of the next kill."""
+    asleep: list[tuple[int, int]] = field(default_factory=list)
+    """Zombies, and how many offsets there are to be before they wake."""
+    woken: list[int] = field(default_factory=list)
+
+    @property
+    def input(self) -> str:
+        return f"{self.name}-in"
+
+    @property
+    def output(self) -> str:
+        return f"{self.name}-out"
+
+    # ---- what comes next
+
+    @property
+    def next_kill(self) -> Kill | None:
+        done = len(self.killed)
+        return None if self.finished or done == len(self.plan.kills) else self.plan.kills[done]
+
+    @property
+    def victim(self) -> str:
+        return self.next_kill.victim if self.next_kill else ""
+
+    @property
+    def waits_for_a_moment(self) -> bool:
+        return self.next_kill is not None and self.next_kill.point == MOMENT
+
+    @property
+    def waits_for_the_driver(self) -> bool:
+        """Its next kill is one of the driver at a point that it will come to."""
+        return self.victim not in ("", WORKER) and not self.waits_for_a_moment
+
+    @property
+    def its_moment_has_come(self) -> bool:
+        kill = self.next_kill
+        return (
+            kill is not None
+            and self.waits_for_a_moment
+            and self.written() >= kill.written * self.plan.records
+        )
+
+    def written(self) -> int:
+        return written(self.admin, self.output, self.plan.partitions)
+
+    def done(self) -> Kill:
+        """Its next kill has been carried out."""
+        kill = self.next_kill
+        assert kill is not None
+        self.killed.append(kill)
+        self.standing = None
+        return kill
+
+    # ---- zombies
+
+    def put_to_sleep(self, pid: int, kill: Kill) -> None:
+        self.asleep.append((pid, self.written() + kill.sleeps * self.plan.per_batch))
+
+    def wake(self) -> list[int]:
+        """Those whose time has come."""
+        if not self.asleep:
+            return []
+        now = self.written()
+        due = [pid for pid, at in self.asleep if self.finished or now >= at]
+        self.asleep = [each for each in self.asleep if each[0] not in due]
+        for pid in due:
+            signal_to(pid, signal.SIGCONT)
+        self.woken += due
+        return due
+
+    # ---- its query
+
+    def query(self, checkpoint: str) -> dict[str, Any]:
+        """For the driver. What changes from run to run changes here."""
+        tasks = self.plan.tasks(self.runs)
+        own = {"kafka.bootstrap.servers": self.servers, "topic": self.output}
+        return {
+            "query": self.name,
+            "servers": self.servers,
+            "input": self.input,
+            "per_batch": self.plan.per_batch,
+            "split": tasks if self.plan.split else 0,
+            "shuffle": tasks if self.plan.shuffle else 0,
+            "salt": self.runs,
+            "checkpoint": checkpoint,
+            "format": sinks.form(self.plan.sink),
+            "options": {**sinks.options(self.plan.sink, self.name), **own},
+        }
+
+    def outcome(self) -> Outcome:
+        found = look(self.servers, self.output)
+        # A partition that several tasks share, or rows that are dealt out anew, have no order to keep.
+        verdict = judge(self.sent, found, in_order=not (self.plan.shuffle or self.plan.split))
+        missed = self.plan.kills[len(self.killed) :]
+        return Outcome(self.plan, verdict, self.runs, tuple(self.killed), self.caught, missed, found.written)
+
+
+def prepare(plan: Plan, name: str, servers: str, admin: AdminClient, replicas: int) -> Story:
+    """Its topics, and all of its input: each key has its numbers, in order."""
+    sent = [(b"k%d" % (number % KEYS), b"%d" % (number // KEYS)) for number in range(plan.records)]
+    story = Story(plan, name, servers, admin, sent)
+    topics = [NewTopic(each, plan.partitions, replicas) for each in (story.input, story.output)]
+    for each in admin.create_topics(topics).values():
+        each.result()
+    producer = Producer({**PATIENCE, "bootstrap.servers": servers, "acks": "all", "linger.ms": 1})
+    for key, value in sent:
+        producer.produce(story.input, key=key, value=value)
+    assert producer.flush(FLUSH_S) == 0
+    return story

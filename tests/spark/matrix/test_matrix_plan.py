@@ -1,0 +1,88 @@
+"""What is drawn is drawn again by the same seed, is kept as it is, and leaves no pair out."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from random import Random
+
+from tests.spark.matrix.plan import (
+    COMMITTING,
+    VICTIMS,
+    Plan,
+    covering,
+    draw,
+    every_cell,
+    load,
+    pairwise,
+    save,
+)
+
+POINTS = ("plan.fenced", "task.flushed", "decision.made", "abort.started")
+
+
+def test_the_same_seed_draws_the_same_plan_and_another_one_another():
+    assert draw(7, "decision.made", "both") == draw(7, "decision.made", "both")
+    assert len({draw(seed, "decision.made", "both") for seed in range(20)}) == 20
+
+
+def test_what_is_said_is_not_drawn():
+    drawn = [draw(seed, "decision.made", "worker", shuffle=True, split=False) for seed in range(20)]
+    assert {(each.shuffle, each.split) for each in drawn} == {(True, False)}
+    assert {(each.kills[0].point, each.kills[0].victim) for each in drawn} == {("decision.made", "worker")}
+
+
+def test_a_kill_is_drawn_where_it_can_happen():
+    """A step is taken once for each batch at least: its second time is in the last but one at the latest."""
+    for plan in every_cell(POINTS, range(30)):
+        for kill in plan.kills:
+            assert kill.batch + kill.nth <= plan.batches
+            assert 0 <= kill.written < 1
+            assert kill.batch == 0 or not kill.point.startswith("plan.")
+
+
+def test_who_is_to_die_while_a_batch_is_given_up_has_a_reason_to_give_it_up():
+    for seed in range(20):
+        first, second, *_ = draw(seed, "abort.started", "both").kills
+        assert (first.victim, second.point, second.victim) == ("worker", "abort.started", "both")
+        assert first.point in COMMITTING
+
+
+def test_the_number_of_tasks_differs_from_run_to_run():
+    for seed in range(6):
+        plan = draw(seed, "decision.made", "both")
+        assert len({plan.tasks(run) for run in range(3)}) == 3
+
+
+def test_plans_are_kept_as_they_are(tmp_path: Path):
+    plans = list(every_cell(POINTS, [1, 2], ("leader", "")))
+    save(plans, tmp_path / "plans.json")
+    assert load(tmp_path / "plans.json") == plans
+
+
+def cell(plan: Plan) -> tuple[str, str]:
+    kill = plan.kills[1 if plan.kills[0].point in COMMITTING else 0]
+    return kill.point, kill.victim
+
+
+def test_the_matrix_has_every_cell():
+    cells = [(plan.seed, *cell(plan), plan.node) for plan in every_cell(POINTS, [1, 2], ("", "leader"))]
+    assert len(cells) == len(set(cells)) == 2 * (len(POINTS) + 1) * len(VICTIMS) * 2
+
+
+def test_a_sample_has_any_two_values_together():
+    choices = {"a": range(5), "b": "xyz", "c": (False, True), "d": (1, 2)}
+    rows = covering(choices, Random(3))
+    for first, second in combinations(choices, 2):
+        assert {(row[first], row[second]) for row in rows} == {
+            (x, y) for x in choices[first] for y in choices[second]
+        }
+    assert len(rows) < 5 * 3 * 2
+
+
+def test_a_pairwise_sample_has_every_point_with_every_victim_and_is_far_from_all():
+    sample = pairwise(1, POINTS, ("", "leader"))
+    assert set(map(cell, sample)) >= {(point, who) for point in POINTS for who in VICTIMS}
+    assert len(sample) < 4 * 3 * 2 * 2
+    assert pairwise(1, POINTS) == pairwise(1, POINTS)
+    assert pairwise(1, POINTS) != pairwise(2, POINTS)

@@ -1,0 +1,28 @@
+"""Spark's own sink in the same harness: it loses nothing, and writes again what it had written when it died."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.matrix.company import Company
+from tests.spark.matrix.plan import Plan
+from tests.spark.matrix.sinks import STOCK
+
+pytestmark = pytest.mark.spark
+
+
+def test_spark_s_own_sink_doubles_what_was_written_when_its_driver_died(tmp_path: Path):
+    """A task has written, and waits for one of its answers: its batch cannot be in Spark's commit log."""
+    plan = Plan(1, sink=STOCK)
+    with Company([plan], tmp_path) as company:
+        (story,) = company.stories
+        written = company.broker.faults.add("log.write", topic=story.output, partition=0, nth=3, do="hold")
+        company.until(lambda: written.hits, "the third write is under way")
+        company.driver_dies()
+        written.release()
+        (outcome,) = company.play()
+    assert outcome.runs == 2
+    assert outcome.verdict.lost == outcome.verdict.foreign == 0
+    assert 0 < outcome.verdict.doubled <= plan.per_batch

@@ -1,0 +1,153 @@
+"""What is in a topic compared with what belongs there. Pure but for ``look``."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.support.clients import PATIENCE, eventually
+
+Row = tuple[bytes, bytes]
+READ_S = 30.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """An output topic after its query has come to its end."""
+
+    rows: tuple[Row, ...]
+    """Of a read_committed reader: partition after partition, in order of their offsets."""
+    open: Mapping[int, tuple[int, int]]
+    """Last stable offset and high watermark of each partition where they differ: a transaction is open there."""
+    written: int
+    """Offsets in all: records, aborted ones and markers."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    lost: int
+    doubled: int
+    foreign: int
+    disordered: int
+    """Of a key's records, how many come before one that was written before them."""
+    complaints: tuple[str, ...]
+
+
+def judge(sent: Iterable[Row], found: Found, *, in_order: bool = False) -> Verdict:
+    """Per key, each value exactly once; nothing that nobody sent; nothing open."""
+    wanted, got = _by_key(sent), _by_key(found.rows)
+    lost = {key: Counter(values) - Counter(got.get(key, ())) for key, values in wanted.items()}
+    more = {key: Counter(values) - Counter(wanted.get(key, ())) for key, values in got.items()}
+    doubled = {
+        key: Counter({v: n for v, n in each.items() if v in wanted.get(key, ())})
+        for key, each in more.items()
+    }
+    foreign = {
+        key: Counter({v: n for v, n in each.items() if v not in wanted.get(key, ())})
+        for key, each in more.items()
+    }
+    disordered = _disordered(wanted, got) if in_order else {}
+    complaints = [
+        *_said("lost", lost),
+        *_said("doubled", doubled),
+        *_said("foreign", foreign),
+        *_said("out of order", disordered),
+        *(
+            f"partition {partition}: a transaction is open, read_committed ends at {stable} of {end}"
+            for partition, (stable, end) in sorted(found.open.items())
+        ),
+    ]
+    totals = [sum(each.total() for each in kind.values()) for kind in (lost, doubled, foreign, disordered)]
+    return Verdict(*totals, tuple(complaints))
+
+
+def _by_key(rows: Iterable[Row]) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = defaultdict(list)
+    for key, value in rows:
+        found[key].append(value)
+    return found
+
+
+def _disordered(
+    wanted: Mapping[bytes, list[bytes]], got: Mapping[bytes, list[bytes]]
+) -> dict[bytes, Counter[bytes]]:
+    wrong: dict[bytes, Counter[bytes]] = {}
+    for key, values in got.items():
+        at = {value: number for number, value in enumerate(wanted.get(key, ()))}
+        known = [value for value in values if value in at]
+        late = [after for before, after in pairwise(known) if at[after] < at[before]]
+        wrong[key] = Counter(late)
+    return wrong
+
+
+def _said(what: str, kinds: Mapping[bytes, Counter[bytes]]) -> list[str]:
+    wrong = {key: values for key, values in sorted(kinds.items()) if values}
+    if not wrong:
+        return []
+    some = "; ".join(
+        f"{key.decode()}: {', '.join(f'{value.decode()} x{count}' for value, count in sorted(values.items())[:5])}"
+        for key, values in list(wrong.items())[:5]
+    )
+    return [f"{what}: {sum(values.total() for values in wrong.values())} of {len(wrong)} keys ({some})"]
+
+
+# ---- the only part with a broker
+
+
+def look(bootstrap_servers: str, topic: str) -> Found:
+    """Read it to its end as read_committed, and see whether anything is open."""
+    admin = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap_servers})
+    partitions = sorted(admin.list_topics(topic, timeout=READ_S).topics[topic].partitions)
+    ends = _ends(admin, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
+    stable = _ends(admin, topic, partitions, IsolationLevel.READ_COMMITTED)
+    return Found(
+        _read(bootstrap_servers, topic, stable),
+        {each: (stable[each], ends[each]) for each in partitions if stable[each] != ends[each]},
+        sum(ends.values()),
+    )
+
+
+def _ends(admin: AdminClient, topic: str, partitions: Iterable[int], level: IsolationLevel) -> dict[int, int]:
+    asked = {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions}
+    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=READ_S)
+    return {asked.partition: int(future.result().offset) for asked, future in answers.items()}
+
+
+def written(admin: AdminClient, topic: str, partitions: int) -> int:
+    """How many offsets a topic has, whatever became of them."""
+    return sum(_ends(admin, topic, range(partitions), IsolationLevel.READ_UNCOMMITTED).values())
+
+
+def _read(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> tuple[Row, ...]:
+    consumer = Consumer(
+        {
+            **PATIENCE,
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "verdict",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 20,
+        }
+    )
+    consumer.assign([TopicPartition(topic, each, 0) for each in ends])
+    rows: dict[int, list[Row]] = {each: [] for each in ends}
+
+    def at_the_end() -> bool:
+        for message in consumer.consume(1000, 0.05):
+            if message.error() is None:
+                rows[message.partition()].append((message.key(), message.value()))
+        # Positions pass the markers too, which no record shows.
+        return all(each.offset >= ends[each.partition] for each in consumer.position(consumer.assignment()))
+
+    try:
+        eventually(
+            lambda: not any(ends.values()) or at_the_end(), f"{topic} is read to its end", within_s=READ_S
+        )
+    finally:
+        consumer.close()
+    return tuple(row for each in sorted(rows) for row in rows[each])
