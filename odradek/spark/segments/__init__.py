@@ -1,1 +1,7 @@
 """``format("odradek.segments")``: partition directories as tables (docs/spark/segments.md)."""
+
+from __future__ import annotations
+
+from odradek.spark.segments.source import Segments
+
+__all__ = ["Segments"]

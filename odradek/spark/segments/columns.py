@@ -1,0 +1,93 @@
+"""Columns of Arrow from arrays of numbers: what the tables have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from odradek.spark.records import heads
+from odradek.spark.segments.planning import Piece
+from odradek.spark.segments.reading import Flaw
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+NO_TIME = np.iinfo(np.int64).min
+"""A time that is null: no timestamp, or none that Python's and Spark's calendars have."""
+
+CODECS = pa.array(["none", "gzip", "snappy", "lz4", "zstd", "unknown"])
+TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime"])
+MARKERS = pa.array(["abort", "commit"])
+_CODEC_IDS_MAX = 5
+_TIME_MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999
+
+
+def microseconds(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Kafka's times as Spark's; ``NO_TIME`` where there is none."""
+    known = (milliseconds >= 0) & (milliseconds <= _TIME_MS_MAX)
+    if known.all():
+        return milliseconds * 1000
+    return np.where(known, milliseconds * 1000, NO_TIME)
+
+
+def times(values: NDArray[np.int64]) -> pa.Array:
+    """Microseconds, ``NO_TIME`` for null."""
+    missing = values == NO_TIME
+    plain = pa.array(values, pa.int64(), mask=missing if missing.any() else None)
+    return plain.view(TIMESTAMP)
+
+
+def constant(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)
+
+
+def words(dictionary: pa.Array, numbers: NDArray[Any]) -> pa.Array:
+    """The word of each number; null where it is negative."""
+    if len(numbers) and (numbers == numbers[0]).all():
+        first = int(numbers[0])
+        return (
+            pa.nulls(len(numbers), pa.string()) if first < 0 else pa.repeat(dictionary[first], len(numbers))
+        )
+    return dictionary.take(pa.array(numbers.astype(np.int32), mask=numbers < 0))
+
+
+def flags(attributes: NDArray[np.int64], mask: int) -> pa.Array:
+    return pa.array(attributes & mask != 0)
+
+
+def codecs(attributes: NDArray[np.int64]) -> pa.Array:
+    return words(CODECS, np.minimum(attributes & heads.CODEC_MASK, _CODEC_IDS_MAX))
+
+
+def int32(values: NDArray[np.int64]) -> pa.Array:
+    return pa.array(values.astype(np.int32))
+
+
+def place(piece: Piece) -> dict[str, Any]:
+    """What all rows of a piece have in common."""
+    partition = piece.segment.partition
+    return {
+        "log_dir": partition.log_dir,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "file": piece.segment.file,
+    }
+
+
+def place_column(value: Any, count: int) -> pa.Array:
+    return (
+        constant(value, count) if isinstance(value, str) else pa.repeat(pa.scalar(value, pa.int32()), count)
+    )
+
+
+def errors(schema: pa.Schema, common: Mapping[str, Any], flaws: Sequence[Flaw]) -> pa.RecordBatch:
+    """Rows that say what is wrong, and where; all else of them is null. ``common`` has the place by its column names."""
+    known = {
+        "position": pa.array([flaw.position for flaw in flaws], pa.int64()),
+        "error": pa.array([flaw.error for flaw in flaws], pa.string()),
+        **{name: place_column(value, len(flaws)) for name, value in common.items()},
+    }
+    columns = [known.get(field.name, pa.nulls(len(flaws), field.type)) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

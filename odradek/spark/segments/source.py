@@ -1,0 +1,132 @@
+"""The data source as Spark sees it: options and filters in, tasks and Arrow out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from odradek.spark.segments import batches, filters, finding, options, planning, reading
+from odradek.spark.segments.schemas import TABLES
+
+if TYPE_CHECKING:
+    from odradek.spark.segments.planning import Piece
+    from odradek.spark.segments.reading import Chunk
+
+Rows = Callable[["Piece", "Chunk", pa.Schema, filters.Conditions, options.Options], Iterator[pa.RecordBatch]]
+
+_INTERNAL = {"transaction_state": "__transaction_state", "offsets": "__consumer_offsets"}
+
+
+class Task(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        self.pieces = pieces
+
+
+class Segments(DataSource):
+    """Partition directories, of this broker or of Apache Kafka, as a table."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "odradek.segments"
+
+    def schema(self) -> StructType:
+        asked = options.read(self.options)
+        return _projection(asked.table, asked.columns or TABLES[asked.table].fieldNames())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        asked = options.read(self.options)
+        if _projection(asked.table, schema.fieldNames()) != schema:
+            raise options.BadOption(
+                f"The columns of table {asked.table} have these types: {TABLES[asked.table].simpleString()}."
+            )
+        return PushingReader(asked, schema) if asked.pushdown else Reader(asked, schema)
+
+
+def _projection(table: str, names: Iterable[str]) -> StructType:
+    there = {field.name: field for field in TABLES[table]}
+    if missing := [name for name in names if name not in there]:
+        raise options.BadOption(f"Table {table} has no column {missing[0]}; it has {', '.join(there)}.")
+    return StructType([there[name] for name in names])
+
+
+class Reader(DataSourceReader):
+    """Plans on the driver, reads in tasks. ``schema`` has the columns that are made, and no others are."""
+
+    def __init__(self, asked: options.Options, schema: StructType) -> None:
+        self.options = asked
+        self.schema = schema
+        self.conditions = filters.Conditions()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        found = [
+            segment
+            for partition in self._partitions()
+            if self.conditions.admits(self._place(partition))
+            for segment in finding.segments(partition)
+            if self._may_hold(segment)
+        ]
+        tasks_min = self.options.partitions_min or 2 * (os.cpu_count() or 1)
+        tasks = planning.plan(found, self.options.split_bytes, tasks_min)
+        # Spark makes a task of None where there is none.
+        return [Task(pieces) for pieces in tasks] or [Task([])]
+
+    def _partitions(self) -> list[finding.Partition]:
+        found = finding.partitions(self.options.paths)
+        internal = _INTERNAL.get(self.options.table)
+        if internal is not None:
+            return finding.chosen(found, [internal])
+        for condition in self.conditions.place:
+            self._refuse_internal(condition)
+        return finding.chosen(found, self.options.topics)
+
+    def _refuse_internal(self, condition: filters.Condition) -> None:
+        """A filter cannot bring rows that are not read; silence would look like an empty topic."""
+        if condition.column != "topic" or condition.negated or condition.test not in ("=", "in"):
+            return
+        named = {condition.value} if condition.test == "=" else set(condition.value)
+        hidden = sorted((named & finding.INTERNAL_TOPICS) - set(self.options.topics or ()))
+        if hidden and self.options.topics is None:
+            raise options.BadOption(
+                f"{hidden[0]} is internal and only read when it is asked for: option('topics', '{hidden[0]}')."
+            )
+
+    def _place(self, partition: finding.Partition) -> dict[str, Any]:
+        number = filters.PLACE[self.options.table][-1]
+        return {"log_dir": partition.log_dir, "topic": partition.topic, number: partition.partition}
+
+    def _may_hold(self, segment: finding.Segment) -> bool:
+        """Whether the names of the segments leave it open that one has an offset that is asked for."""
+        return filters.may_hold_offsets(self.conditions, segment.base_offset, segment.next_offset)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        schema = to_arrow_schema(self.schema, timezone="UTC")
+        make = _ROWS[self.options.table]
+        for planned in partition.pieces:
+            for piece, chunk in reading.chunks(planned, self.options):
+                yield from make(piece, chunk, schema, self.conditions, self.options)
+
+
+class PushingReader(Reader):
+    """A reader that takes filters. Spark refuses it unless ``spark.sql.python.filterPushdown.enabled`` is true."""
+
+    def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
+        self.conditions, returned = filters.take(self.options.table, filters_)
+        return returned
+
+
+def _batches(
+    piece: Piece, chunk: Chunk, schema: pa.Schema, conditions: filters.Conditions, asked: options.Options
+) -> Iterator[pa.RecordBatch]:
+    return batches.rows(piece, chunk, schema, conditions, asked.rows_max)
+
+
+_ROWS: dict[str, Rows] = {"batches": _batches}

@@ -1,0 +1,45 @@
+"""Reads tables of ``odradek.segments`` as Spark would, without Spark; the directories that Apache Kafka 4.3.1 wrote."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import Filter
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from odradek.spark.segments import Segments
+from tests.clients.record_directories import DIRECTORIES
+
+RECORDED = ("clean", "killed")
+
+
+def read(path: Path, filters: Sequence[Filter] = (), **options: str) -> pa.Table:
+    """A table as Spark would get it; names of options have ``_`` for dots."""
+    source = Segments({"path": str(path), **{name.replace("_", "."): text for name, text in options.items()}})
+    schema = source.schema()
+    reader = source.reader(schema)
+    assert list(reader.pushFilters(list(filters))) == []
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    for batch in batches:
+        batch.validate(full=True)
+    return pa.Table.from_batches(batches, schema=to_arrow_schema(schema, timezone="UTC"))
+
+
+def plain(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows, times as microseconds."""
+    columns = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        for column in table.combine_chunks().itercolumns()
+    ]
+    return pa.table(columns, names=table.column_names).to_pylist()
+
+
+def recorded(name: str, home: Path) -> Path:
+    """The data directory of a node that was stopped (``clean``) or killed, unpacked into ``home``."""
+    with tarfile.open(DIRECTORIES / f"{name}.tar.xz") as archive:
+        archive.extractall(home, filter="data")
+    return home / "data"
