@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,9 @@ from odradek.spark.environment import JavaMissing, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from odradek.broker import Broker
+    from odradek.spark.testing.kafka import Kafka
 
 # Two tasks at a time, whatever the machine has, and four attempts for each: what depends on either must not
 # depend on the machine.
@@ -48,3 +51,28 @@ def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
     started = session("tests", master=MASTER, conf=spark_conf)
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_options() -> dict[str, Any]:
+    """The arguments of ``odradek.Broker`` for the broker below ``kafka``; a conftest.py overrides it."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(kafka_options: dict[str, Any]) -> Iterator[Broker]:
+    """One broker for all tests."""
+    from odradek.broker import Broker
+
+    with Broker(**kafka_options) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka(kafka_broker: Broker, request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """Kafka for this test: the broker is everybody's, the names that ``kafka.topic()`` gives are its own."""
+    from odradek.spark.testing.kafka import Kafka
+
+    mine = Kafka(kafka_broker.bootstrap_servers, kafka_broker, prefix=request.node.name)
+    yield mine
+    mine.close()

@@ -1,0 +1,132 @@
+"""A Spark driver as a process of its own, which can be killed: at a step of the exactly-once sink, or when you say.
+
+kill_driver_after("decision.made", [sys.executable, "job.py", ...], batch=1)
+run_driver([sys.executable, "job.py", ...])             # the same job, once more: nothing lost, nothing doubled
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from odradek.errors import OdradekError
+from odradek.spark.sink.points import POINTS, VARIABLE
+
+TIMEOUT_S: Final = 180.0
+_TAIL_LINES: Final = 40
+
+
+class DriverFailed(OdradekError):
+    """A driver did not end as it was to; the text has the end of what it wrote."""
+
+
+class Driver:
+    """A command that runs a driver, and all that it starts: its JVM, and the Python workers below that.
+
+    ``environment`` goes before the one of this process. At the end of the ``with`` nothing of it is left.
+    """
+
+    def __init__(
+        self, command: Sequence[str | os.PathLike[str]], environment: Mapping[str, str] = {}
+    ) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="odradek-driver-", ignore_cleanup_errors=True)
+        self._log = Path(self._directory.name) / "log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [os.fspath(each) for each in command],
+                # Where the sink counts how often a step was come to: for this driver alone.
+                env={**os.environ, "TMPDIR": self._directory.name, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> str:
+        """What it wrote so far."""
+        return self._log.read_text("utf-8", "replace")
+
+    def wait(self, timeout_s: float = TIMEOUT_S) -> int:
+        """Its exit code. ``DriverFailed`` when it has not ended in time."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise DriverFailed(f"the driver has not ended after {timeout_s:g} s:\n{self.tail()}") from None
+
+    def kill(self) -> None:
+        """kill -9 of the driver and of all that it has started: what the end of a machine is."""
+        for process in [self.process.pid, *self._session()]:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        self.process.wait()
+
+    def times_at_step(self) -> int:
+        """How often the step was come to for which a kill is ordered."""
+        counters = Path(self._directory.name).glob("odradek-sink-kill-*")
+        return max((each.stat().st_size for each in counters), default=0)
+
+    def tail(self) -> str:
+        return "\n".join(self.output.splitlines()[-_TAIL_LINES:])
+
+    def _session(self) -> list[int]:
+        """Spark's Python workers have a process group of their own, but are of the same session."""
+        listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout
+        found = []
+        for each in map(int, listed.split()):
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getsid(each) == self.process.pid:
+                    found.append(each)
+        return found
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.kill()
+        self._directory.cleanup()
+
+
+def run_driver(
+    command: Sequence[str | os.PathLike[str]],
+    environment: Mapping[str, str] = {},
+    timeout_s: float = TIMEOUT_S,
+) -> str:
+    """Runs a driver to its end; what it wrote. ``DriverFailed`` when its exit code is not 0."""
+    with Driver(command, environment) as driver:
+        if code := driver.wait(timeout_s):
+            raise DriverFailed(f"the driver ended with exit code {code}:\n{driver.tail()}")
+        return driver.output
+
+
+def kill_driver_after(
+    step: str,
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    batch: int | None = None,
+    nth: int = 1,
+    target: str = "driver",
+    environment: Mapping[str, str] = {},
+    timeout_s: float = TIMEOUT_S,
+) -> None:
+    """Runs a driver whose exactly-once sink is killed when it has taken ``step`` of ``batch`` for the ``nth`` time.
+
+    The steps are those of ``odradek.spark.sink.points.POINTS``; ``target`` is ``driver``, ``worker`` (a task's; Spark
+    tries it again, so the driver goes on and has to end well) or ``both``. When this returns the driver has died by it,
+    with all that it had started; ``DriverFailed`` when it never came to the step.
+    """
+    if step not in POINTS:
+        raise OdradekError(f"there is no step {step!r}; there are {', '.join(POINTS)}")
+    order = step + ("" if batch is None else f":batch={batch}") + f":nth={nth}={target}"
+    with Driver(command, {**environment, VARIABLE: order}) as driver:
+        code = driver.wait(timeout_s)
+        if driver.times_at_step() < nth:
+            raise DriverFailed(f"the driver ended with exit code {code} before {order}:\n{driver.tail()}")
+        if (code == 0) != (target == "worker" and step.startswith("task.")):
+            raise DriverFailed(f"the driver ended with exit code {code} after {order}:\n{driver.tail()}")

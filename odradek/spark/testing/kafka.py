@@ -1,0 +1,250 @@
+"""What a test wants of a Kafka: topics of its own, records in and out, transactions that commit, abort or stay open."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from odradek.errors import OdradekError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient
+
+    from odradek.broker import Broker
+
+TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.1
+_TOPIC_NAME_MAX: Final = 200  # Kafka allows 249 characters
+
+
+class NotInTime(OdradekError):
+    """What a test waits for did not come to pass."""
+
+
+class Record(NamedTuple):
+    """A record, as it is written (``partition`` -1: by its key) and as it is read."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int = -1
+    offset: int = -1
+    timestamp_ms: int = -1
+
+    @property
+    def text(self) -> str | None:
+        """The value, as UTF-8."""
+        return None if self.value is None else self.value.decode()
+
+
+# A value; a key and a value; or a record.
+Row: TypeAlias = "str | bytes | tuple[str | bytes | None, str | bytes | None] | Record"
+
+
+class OpenTransaction:
+    """Records that are written and not yet decided. It is aborted with its test."""
+
+    def __init__(self, kafka: Kafka, transactional_id: str) -> None:
+        self._producer: Producer | None = kafka.producer({"transactional.id": transactional_id})
+        self._producer.init_transactions(TIMEOUT_S)
+        self._producer.begin_transaction()
+
+    def produce(self, topic: str, rows: Iterable[Row]) -> None:
+        """More records, acknowledged when this returns."""
+        if self._producer is None:
+            raise OdradekError("this transaction has ended")
+        _send(self._producer, topic, rows)
+
+    def commit(self) -> None:
+        if (producer := self._end()) is not None:
+            producer.commit_transaction(TIMEOUT_S)
+
+    def abort(self) -> None:
+        if (producer := self._end()) is not None:
+            producer.abort_transaction(TIMEOUT_S)
+
+    def _end(self) -> Producer | None:
+        producer, self._producer = self._producer, None
+        return producer
+
+
+class Kafka:
+    """Any Kafka at an address; ``broker`` is the one below it where that is Odradek's."""
+
+    def __init__(self, bootstrap_servers: str, broker: Broker | None = None, prefix: str = "test") -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._broker = broker
+        self._prefix = re.sub(r"[^\w.-]+", "-", prefix).strip("-")[:_TOPIC_NAME_MAX]
+        # Sessions may share a Kafka that outlives them.
+        self._names = (f"{self._prefix}-{uuid.uuid4().hex[:8]}-{number}" for number in itertools.count(1))
+        self._leaving = ExitStack()
+
+    @property
+    def broker(self) -> Broker:
+        """The broker: its faults, its clock, its nodes (docs/control.md)."""
+        if self._broker is None:
+            raise OdradekError("this Kafka is not Odradek's: nothing can be done to it")
+        return self._broker
+
+    @property
+    def options(self) -> dict[str, str]:
+        """For Spark: ``spark.read.format("kafka").options(**kafka.options)``."""
+        return {"kafka.bootstrap.servers": self.bootstrap_servers}
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """confluent-kafka's client for all else."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+    def producer(self, settings: Mapping[str, Any] = {}) -> Producer:
+        """confluent-kafka's producer, which waits until all replicas have a record."""
+        from confluent_kafka import Producer
+
+        return Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", **settings})
+
+    def name(self) -> str:
+        """A name that nobody has: of a topic that is not there, a query, a transactional id."""
+        return next(self._names)
+
+    def topic(
+        self, partitions: int = 1, *, name: str | None = None, replicas: int = 1, **configs: object
+    ) -> str:
+        """A new topic, whose name is returned; ``retention_ms=-1`` is Kafka's ``retention.ms``."""
+        from confluent_kafka.cimpl import NewTopic
+
+        said = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        topic = NewTopic(name or self.name(), partitions, replicas, config=said)
+        self.admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)
+        self.eventually(lambda: self._partitions(topic.topic) == [*range(partitions)], f"topic {topic.topic}")
+        return str(topic.topic)
+
+    def produce(self, topic: str, rows: Iterable[Row], *, transaction: str | None = None) -> None:
+        """Writes them, acknowledged when this returns; ``transaction`` is ``"commit"`` or ``"abort"``."""
+        if transaction not in (None, "commit", "abort"):
+            raise OdradekError(f"a transaction ends by commit or abort, not by {transaction!r}")
+        if transaction is None:
+            _send(self.producer(), topic, rows)
+            return
+        opened = self.begin(topic, rows)
+        opened.commit() if transaction == "commit" else opened.abort()
+
+    def begin(
+        self, topic: str, rows: Iterable[Row] = (), transactional_id: str | None = None
+    ) -> OpenTransaction:
+        """A transaction with these records that stays open until the test ends it."""
+        opened = OpenTransaction(self, transactional_id or self.name())
+        self._leaving.callback(opened.abort)
+        opened.produce(topic, rows)
+        return opened
+
+    def read(self, topic: str, isolation: str = "read_committed") -> list[Record]:
+        """All that is there now, partition by partition, in the order of offsets."""
+        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+        settings = {"group.id": self.name(), "isolation.level": isolation, "enable.auto.commit": False}
+        # The end is that of the isolation level: before what an open transaction holds back.
+        settings |= {"bootstrap.servers": self.bootstrap_servers, "enable.partition.eof": True}
+        settings |= {"auto.offset.reset": "earliest"}
+        consumer, found = Consumer(settings), []
+        try:
+            left = set(self._partitions(topic))
+            consumer.assign([TopicPartition(topic, each, 0) for each in left])
+            deadline = time.monotonic() + TIMEOUT_S
+            while left:
+                for message in consumer.consume(10_000, _POLL_S):
+                    error = message.error()
+                    if error is None:
+                        found.append(_record(message))
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        left.discard(message.partition())
+                    else:
+                        raise KafkaException(error)
+                if left and time.monotonic() > deadline:
+                    raise NotInTime(f"partitions {sorted(left)} of {topic} were not read to their end")
+        finally:
+            consumer.close()
+        return sorted(found, key=lambda each: (each.partition, each.offset))
+
+    def wait_for(self, topic: str, records: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
+        """Reads until there are so many committed records."""
+        found: list[Record] = []
+
+        def enough() -> bool:
+            found[:] = self.read(topic)
+            return len(found) >= records
+
+        self.eventually(enough, f"{records} records in {topic}", timeout_s)
+        return found
+
+    def eventually(self, condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
+        """Asks again and again; ``NotInTime`` when it does not come true."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise NotInTime(f"{what}: not within {timeout_s:g} s")
+            time.sleep(_POLL_S)
+
+    def close(self) -> None:
+        """Aborts what is open."""
+        self._leaving.close()
+
+    def _partitions(self, topic: str) -> list[int]:
+        return sorted(self.admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
+
+
+def _send(producer: Producer, topic: str, rows: Iterable[Row]) -> None:
+    from confluent_kafka import KafkaException
+
+    refused: list[Any] = []
+
+    def answered(error: Any, _: object) -> None:
+        if error is not None:
+            refused.append(error)
+
+    for row in rows:
+        record = _as_record(row)
+        optional: dict[str, Any] = {}
+        if record.partition >= 0:
+            optional["partition"] = record.partition
+        if record.timestamp_ms >= 0:
+            optional["timestamp"] = record.timestamp_ms
+        producer.produce(
+            topic,
+            record.value,
+            record.key,
+            headers=list(record.headers),
+            on_delivery=answered,
+            **optional,
+        )
+        producer.poll(0)
+    left = producer.flush(TIMEOUT_S)
+    if refused:
+        raise KafkaException(refused[0])
+    if left:
+        raise NotInTime(f"{left} records for {topic} were not acknowledged within {TIMEOUT_S:g} s")
+
+
+def _as_record(row: Row) -> Record:
+    if isinstance(row, Record):
+        return row
+    key, value = row if isinstance(row, tuple) else (None, row)
+    return Record(_bytes(value), _bytes(key))
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _record(message: Any) -> Record:
+    headers = tuple((name, value) for name, value in message.headers() or ())
+    key, (_, timestamp_ms) = message.key(), message.timestamp()
+    return Record(message.value(), key, headers, message.partition(), message.offset(), timestamp_ms)

@@ -1,0 +1,37 @@
+"""Waiting for a streaming query."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from odradek.spark.testing.kafka import NotInTime
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TIMEOUT_S = 60.0
+
+
+def process_all(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> None:
+    """Waits until a query has processed all that its sources have now; raises what it failed by.
+
+    ``StreamingQuery.processAllAvailable`` with an end: ``NotInTime`` stops the query and tells its last progress.
+    """
+    failed: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            query.processAllAvailable()
+        except BaseException as error:
+            failed.append(error)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(timeout_s)
+    if waiting.is_alive():
+        progress: Any = query.lastProgress
+        query.stop()
+        raise NotInTime(f"the query had more to process after {timeout_s:g} s; its last progress: {progress}")
+    if failed:
+        raise failed[0]

@@ -1,0 +1,111 @@
+"""The kit without Spark: what a test wants of Kafka, and drivers that die where it was said."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.errors import OdradekError
+from odradek.spark.testing.driver import Driver, DriverFailed, kill_driver_after, run_driver
+from odradek.spark.testing.kafka import Record
+
+# A driver of the sink as far as killing goes: it comes to the steps of two batches.
+STEPS = """
+import sys
+from odradek.spark.sink.points import reached
+for batch in (0, 1):
+    for step in ("plan.started", "task.flushed", "decision.made"):
+        print(step, batch, file=open(sys.argv[1], "a") if sys.argv[1:] else None)
+        reached(step, batch)
+"""
+# It starts a child in a process group of its own, as Spark's Python daemon is.
+WITH_A_CHILD = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], preexec_fn=os.setpgrp)
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def texts(records: list[Record]) -> list[str | None]:
+    return [each.text for each in records]
+
+
+def test_what_was_written_is_read_as_it_was_written(kafka):
+    topic = kafka.topic(partitions=2)
+    whole = Record(b"v", b"k", (("h", b"1"), ("h", None)), partition=1, timestamp_ms=1_000_000_000_000)
+    kafka.produce(topic, ["text", b"bytes", ("key", "value"), ("gone", None)])
+    kafka.produce(topic, [whole])
+    found = kafka.read(topic)
+    assert {(each.key, each.value) for each in found} == {
+        (None, b"text"),
+        (None, b"bytes"),
+        (b"key", b"value"),
+        (b"gone", None),
+        (b"k", b"v"),
+    }
+    [back] = [each for each in found if each.key == b"k"]
+    assert back == whole._replace(offset=back.offset)
+    assert found == sorted(found, key=lambda each: (each.partition, each.offset))
+
+
+def test_transactions_commit_abort_and_stay_open(kafka):
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"], transaction="commit")
+    kafka.produce(topic, ["b"], transaction="abort")
+    opened = kafka.begin(topic, ["c"])
+    kafka.produce(topic, ["d"])
+    assert texts(kafka.read(topic)) == ["a"]
+    assert texts(kafka.read(topic, "read_uncommitted")) == ["a", "b", "c", "d"]
+    opened.commit()
+    assert texts(kafka.wait_for(topic, 3)) == ["a", "c", "d"]
+    with pytest.raises(OdradekError, match="has ended"):
+        opened.produce(topic, ["e"])
+
+
+def test_topics_are_each_test_s_own_and_have_the_settings_that_were_asked_for(kafka):
+    assert kafka.topic() != kafka.topic()
+    topic = kafka.topic(max_message_bytes=20_000)
+    with pytest.raises(Exception, match="MSG_SIZE_TOO_LARGE"):
+        kafka.produce(topic, [os.urandom(30_000)])
+
+
+def test_a_driver_is_killed_at_the_step_and_the_time_that_were_said(tmp_path: Path):
+    seen = tmp_path / "seen"
+    command = [sys.executable, "-c", STEPS, str(seen)]
+    kill_driver_after("decision.made", command, batch=1)
+    assert seen.read_text().split("\n")[-2] == "decision.made 1"
+    seen.unlink()
+    kill_driver_after("plan.started", command, nth=2)
+    assert seen.read_text().split("\n")[-2] == "plan.started 1"
+
+
+def test_a_driver_that_never_comes_to_the_step_is_told_with_what_it_wrote():
+    with pytest.raises(
+        DriverFailed, match=r"exit code 0 before end\.all:nth=1=driver:\n(.*\n)*decision\.made 1$"
+    ):
+        kill_driver_after("end.all", [sys.executable, "-c", STEPS])
+
+
+def test_a_step_that_is_not_there_is_named_before_anything_runs():
+    with pytest.raises(OdradekError, match=r"no step 'decided'; there are plan\.started, "):
+        kill_driver_after("decided", ["true"])
+
+
+def test_a_driver_that_fails_tells_why():
+    assert run_driver([sys.executable, "-c", "print('well')"]) == "well\n"
+    with pytest.raises(DriverFailed, match=r"exit code 3:\nwhy"):
+        run_driver([sys.executable, "-c", "print('why'); exit(3)"])
+
+
+def test_what_a_driver_has_started_dies_with_it():
+    with Driver([sys.executable, "-c", WITH_A_CHILD]) as driver:
+        while not driver.output.endswith("\n"):
+            assert driver.process.poll() is None, driver.output
+        child = int(driver.output)
+        os.kill(child, 0)  # it is there
+    state = ["ps", "-o", "stat=", "-p", str(child)]
+    while (left := subprocess.run(state, capture_output=True, text=True).stdout.strip()) and left[0] != "Z":
+        """It has been told to die, and does."""
