@@ -1,6 +1,6 @@
 """A client of several brokers that can hand over an open transaction: blocking sockets, any Kafka since 3.0."""
 
-from odradek.spark.wire.cluster import Cluster, InitializedProducers, Partition, ProducerId
+from odradek.spark.wire.cluster import Cluster
 from odradek.spark.wire.errors import (
     Authentication,
     Authorization,
@@ -17,6 +17,7 @@ from odradek.spark.wire.errors import (
     UnsupportedVersion,
     WireError,
 )
+from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId
 from odradek.spark.wire.settings import ClientSettings
 from odradek.spark.wire.writer import TransactionalWriter
 

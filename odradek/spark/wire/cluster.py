@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
+from odradek.spark.wire import transactions
 from odradek.spark.wire.errors import WireError
+from odradek.spark.wire.exchange import Exchanges
+from odradek.spark.wire.metadata import Metadata
+from odradek.spark.wire.network import Network
+from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId
 from odradek.spark.wire.settings import ClientSettings
-
-Partition = tuple[str, int]
-
-
-class ProducerId(NamedTuple):
-    """Who writes: the id and epoch that InitProducerId gave to a transactional id."""
-
-    producer_id: int
-    epoch: int
-
-
-class InitializedProducers(dict[str, ProducerId]):
-    """By transactional id. ``uncertain``: ids for which an answer was lost and the request repeated, so that the epoch may
-    have been raised more than once."""
-
-    uncertain: set[str]
 
 
 class Cluster:
@@ -35,24 +24,38 @@ class Cluster:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
+        self.network = Network(settings)
+        self._exchanges = Exchanges(settings, self.network)
+        self.metadata = Metadata(self.network, self._exchanges)
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has. ``UnknownTopic`` if it does not exist (it is not created)."""
-        raise NotImplementedError
+        """How many partitions a topic has. ``UnknownTopic`` if it does not exist, and the broker does not create it."""
+        return self.metadata.partitions_of(topic)
 
     def init_producer_ids(
         self, transactional_ids: Sequence[str], transaction_timeout_ms: int
     ) -> InitializedProducers:
         """A new epoch for each id, all at once. Whoever had the id before is fenced, and what it left open is aborted
         before this returns (CONCURRENT_TRANSACTIONS is waited through). The first error is raised."""
-        raise NotImplementedError
+        exchanges = {
+            each: transactions.init_producer_id(each, transaction_timeout_ms) for each in transactional_ids
+        }
+        self._exchanges.run(list(exchanges.values()))
+        producers = InitializedProducers()
+        for transactional_id, exchange in exchanges.items():
+            producers[transactional_id] = exchange.value()
+            if exchange.uncertain:
+                producers.uncertain.add(transactional_id)
+        return producers
 
     def add_partitions(
         self, transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]
     ) -> None:
         """AddPartitionsToTxn. Also a question: with partitions that are in the transaction it changes nothing, and raises
         ``Fenced`` if somebody newer owns the id or the transaction was aborted by its timeout."""
-        raise NotImplementedError
+        exchange = transactions.add_partitions(transactional_id, producer, partitions)
+        self._exchanges.run([exchange])
+        exchange.value()
 
     def end_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId]], commit: bool
@@ -60,12 +63,20 @@ class Cluster:
         """EndTxn for each (transactional id, producer), all at once; by id None, or what went wrong with it.
 
         Ending a second time in the same way succeeds as long as nobody has begun a new transaction of that id."""
-        raise NotImplementedError
+        exchanges = {
+            transactional_id: transactions.end_transaction(transactional_id, producer, commit)
+            for transactional_id, producer in open_ones
+        }
+        self._exchanges.run(list(exchanges.values()))
+        return {transactional_id: exchange.error for transactional_id, exchange in exchanges.items()}
 
     def fetch_offsets(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, str]]:
         """Committed offset and metadata of each partition, (-1, "") when there is none; offsets in open transactions are
         waited for (``require_stable``, KIP-447)."""
-        raise NotImplementedError
+        exchange = transactions.fetch_offsets(group, partitions)
+        self._exchanges.run([exchange])
+        committed: dict[Partition, tuple[int, str]] = exchange.value()
+        return committed
 
     def commit_offsets(
         self,
@@ -77,11 +88,16 @@ class Cluster:
         """AddOffsetsToTxn and TxnOffsetCommit of (offset, metadata) by partition; the caller ends the transaction.
 
         ``MetadataTooLarge`` if a metadata is too long for the broker."""
-        raise NotImplementedError
+        for exchange in (
+            transactions.add_offsets(transactional_id, producer, group),
+            transactions.commit_offsets(transactional_id, producer, group, offsets),
+        ):
+            self._exchanges.run([exchange])
+            exchange.value()
 
     def close(self) -> None:
         """Close all connections; a second time does nothing."""
-        raise NotImplementedError
+        self.network.close()
 
     def __enter__(self) -> Self:
         return self

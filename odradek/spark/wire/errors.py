@@ -6,6 +6,8 @@ trying the same call again later is right. Everything else is final for the call
 
 from __future__ import annotations
 
+from kio.schema.errors import ErrorCode
+
 from odradek.errors import OdradekError
 
 
@@ -76,3 +78,58 @@ class BadSettings(WireError):
 
 class Fatal(WireError):
     """Any other refusal; ``code`` says which."""
+
+
+# What a later attempt can cure, and what has to be looked up again before it (Kafka's RetriableException and
+# RefreshRetriableException, with the table of TransactionManager.java).
+COORDINATOR_MOVED = frozenset({15, 16})
+LEADER_MOVED = frozenset({3, 5, 6, 9, 56, 72, 74, 75, 100})
+RETRIABLE = frozenset({2, 7, 13, 14, 19, 20, 51, 88, 89}) | COORDINATOR_MOVED | LEADER_MOVED
+
+CONCURRENT_TRANSACTIONS = 51
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+DUPLICATE_SEQUENCE_NUMBER = 46
+OPERATION_NOT_ATTEMPTED = 55
+
+_FINAL: dict[int, tuple[type[WireError], str]] = {
+    10: (RecordTooLarge, "is larger than the broker takes: see max.message.bytes of the topic and kafka.batch.size"),
+    12: (MetadataTooLarge, "has metadata that is longer than the broker's offset.metadata.max.bytes"),
+    17: (UnknownTopic, "is not a topic that clients may use"),
+    18: (RecordTooLarge, "is larger than a segment of its topic"),
+    22: (Fatal, "was refused, because its consumer group has members"),
+    29: (Authorization, "may not be used by this client"),
+    30: (Authorization, "may not be used by this client"),
+    31: (Authorization, "needs a right on the cluster that this client does not have"),
+    35: (UnsupportedVersion, "was asked for in a version that the broker does not have"),
+    45: (Fatal, "has lost records that it had acknowledged, or got others under the same producer id"),
+    47: (Fenced, "is refused: a newer producer has this transactional id, or its transaction was aborted"),
+    48: (InvalidTransaction, "is refused: no transaction of this producer is open there, or it was ended otherwise"),
+    49: (InvalidTransaction, "is refused: its transactional id belongs to another producer id, or has expired"),
+    50: (BadSettings, "has a transaction timeout of more than the broker's transaction.max.timeout.ms"),
+    53: (Authorization, "may not be used by this client"),
+    87: (Fatal, "has a record that the broker refuses"),
+    90: (Fenced, "is refused: a newer producer has this transactional id, or its transaction was aborted"),
+    120: (InvalidTransaction, "is refused: its transaction can only be aborted"),
+}  # fmt: skip
+
+
+def name_of(code: int) -> str:
+    """Kafka's name of an error code."""
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return f"ERROR_{code}"
+
+
+def refused(code: int, subject: str, said: str | None = None) -> WireError:
+    """The error for a code that no retry cures. ``subject`` begins its sentence; ``said``: what the broker wrote."""
+    kind, predicate = _FINAL.get(code, (Fatal, "was refused by the broker"))
+    return kind(name_of(code), f"{subject} {predicate}{f': {said}' if said else ''}")
+
+
+def gave_up(code: int, subject: str, timeout_ms: int) -> WireError:
+    """The error for a code that a retry may cure, when it is too late for one."""
+    kind = UnknownTopic if code == 3 else TimedOut
+    return kind(
+        name_of(code), f"{subject} did not work within {timeout_ms} ms; the last answer was {name_of(code)}"
+    )

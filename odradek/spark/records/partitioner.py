@@ -1,0 +1,79 @@
+"""To which partition a key belongs, as Kafka's Java producer decides (BuiltInPartitioner.java, Utils.murmur2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from odradek.spark.records.columns import Bytes
+
+_SEED = np.uint32(0x9747B28C)
+_M = np.uint32(0x5BD1E995)
+_POSITIVE = np.uint32(0x7FFFFFFF)
+
+
+@njit(cache=True, nogil=True)
+def _murmur2(data: Any, start: int, length: int) -> Any:  # pragma: no cover - compiled
+    h = _SEED ^ np.uint32(length)
+    position = start
+    for _ in range(length >> 2):
+        k = np.uint32(data[position])
+        k |= np.uint32(data[position + 1]) << np.uint32(8)
+        k |= np.uint32(data[position + 2]) << np.uint32(16)
+        k |= np.uint32(data[position + 3]) << np.uint32(24)
+        k = np.uint32(k * _M)
+        k ^= k >> np.uint32(24)
+        k = np.uint32(k * _M)
+        h = np.uint32(h * _M) ^ k
+        position += 4
+    left = length & 3
+    if left == 3:
+        h ^= np.uint32(data[position + 2]) << np.uint32(16)
+    if left >= 2:
+        h ^= np.uint32(data[position + 1]) << np.uint32(8)
+    if left >= 1:
+        h ^= np.uint32(data[position])
+        h = np.uint32(h * _M)
+    h ^= h >> np.uint32(13)
+    h = np.uint32(h * _M)
+    h ^= h >> np.uint32(15)
+    return h
+
+
+@njit(cache=True, nogil=True)
+def _assign(
+    data: Any, starts: Any, lengths: Any, counts: Any, out: Any
+) -> None:  # pragma: no cover - compiled
+    for row in range(len(out)):
+        if out[row] < 0 and lengths[row] >= 0:
+            h = _murmur2(data, starts[row], lengths[row])
+            out[row] = np.int64(h & _POSITIVE) % counts[row]
+
+
+def murmur2(key: bytes) -> int:
+    """Kafka's hash of one key, unsigned."""
+    data = np.frombuffer(key, np.uint8) if key else np.frombuffer(b"\0", np.uint8)
+    return int(_murmur2(data, 0, len(key)))
+
+
+def partition_by_key(
+    keys: Bytes,
+    partition_counts: np.ndarray[Any, np.dtype[np.int64]],
+    partitions: np.ndarray[Any, np.dtype[np.int64]],
+) -> None:
+    """Fill in ``partitions``, in place, where it is negative and the row has a key.
+
+    ``partition_counts``: how many partitions the topic of each row has. Rows without a key stay negative."""
+    _assign(*keys, partition_counts, partitions)
+
+
+def partition_sticky(
+    sizes_bytes: np.ndarray[Any, np.dtype[np.int64]], partition_count: int, batch_size_bytes: int, first: int
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
+    """Partitions for rows without a key, which stay at one partition until a batch is full (KIP-480); and the number to
+    go on with. ``first`` counts bytes that were assigned before: the partition is in it by whole batches."""
+    ends = np.cumsum(sizes_bytes) + first
+    turns = (ends - sizes_bytes) // batch_size_bytes
+    return turns % partition_count, int(ends[-1]) if len(ends) else first

@@ -1,0 +1,174 @@
+"""One connection to one broker: requests go out in a row, answers come back in the same row."""
+
+from __future__ import annotations
+
+import math
+import socket
+import ssl
+from collections import deque
+from struct import Struct
+from typing import Any
+
+from odradek.spark.wire.errors import ConnectionLost, TimedOut, WireError
+from odradek.spark.wire.messages import (
+    ANSWER_SIZE_BYTES_MAX,
+    Api,
+    Versions,
+    choose_version,
+    correlation_of,
+    decode_answer,
+    encode_request,
+)
+
+_SIZE = Struct(">i")
+_READ_BYTES = 256 * 1024
+_CORRELATION_MASK = 0x7FFF_FFFF
+
+
+class Call:
+    """A request and what became of it. ``sent``: the kernel took some of its bytes, so the broker may act on it."""
+
+    __slots__ = ("answer", "api", "broker", "correlation_id", "deadline", "error", "sent", "version")
+
+    def __init__(self, api: Api, version: int, broker: str, correlation_id: int, deadline: float) -> None:
+        self.api = api
+        self.version = version
+        self.broker = broker
+        self.correlation_id = correlation_id
+        self.deadline = deadline
+        self.answer: Any = None
+        self.error: WireError | None = None
+        self.sent = False
+
+    @property
+    def done(self) -> bool:
+        return self.answer is not None or self.error is not None
+
+
+class Connection:
+    """A connected, authenticated socket that does not block; ``address`` is host:port."""
+
+    def __init__(self, sock: socket.socket, address: str, versions: Versions, client_id: str) -> None:
+        sock.setblocking(False)
+        self.socket = sock
+        self.address = address
+        self.versions = versions
+        self.closed = False
+        self.answered = False
+        self._client_id = client_id
+        self._next_correlation_id = 0
+        self._calls: deque[Call] = deque()
+        self._unsent: deque[tuple[Call, memoryview]] = deque()
+        self._arrived = bytearray()
+
+    @property
+    def outstanding(self) -> int:
+        """How many calls have no answer yet."""
+        return len(self._calls)
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    @property
+    def deadline(self) -> float:
+        """When the oldest call is too late, on the monotonic clock."""
+        return self._calls[0].deadline if self._calls else math.inf
+
+    def submit(self, api: Api, body: Any, deadline: float) -> Call:
+        """Queue a request; ``body`` takes the version that was chosen and gives kio's entity."""
+        version = choose_version(api, self.versions, self.address)
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & _CORRELATION_MASK
+        frame = encode_request(api, version, correlation_id, self._client_id, body(version))
+        call = Call(api, version, self.address, correlation_id, deadline)
+        self._calls.append(call)
+        self._unsent.append((call, memoryview(frame)))
+        self.write()
+        return call
+
+    def write(self) -> None:
+        """Send as much as the kernel takes."""
+        try:
+            while self._unsent:
+                call, left = self._unsent[0]
+                taken = self.socket.send(left)
+                call.sent = True
+                if taken == len(left):
+                    self._unsent.popleft()
+                else:
+                    self._unsent[0] = (call, left[taken:])
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            return
+        except OSError as error:
+            self.close(f"the connection to {self.address} broke: {error}")
+
+    def read(self) -> None:
+        """Take what has arrived, and give it to the calls that it answers."""
+        try:
+            while True:
+                data = self.socket.recv(_READ_BYTES)
+                if not data:
+                    self.close(f"the broker at {self.address} closed the connection")
+                    return
+                self._arrived += data
+                if not self._take_frames():
+                    return
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except OSError as error:
+            self.close(f"the connection to {self.address} broke: {error}")
+
+    def _take_frames(self) -> bool:
+        """False if the connection had to be closed."""
+        position = 0
+        arrived = self._arrived
+        while len(arrived) - position >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(arrived, position)
+            if not _SIZE.size <= size <= ANSWER_SIZE_BYTES_MAX:
+                self.close(f"the broker at {self.address} announced an answer of {size} bytes")
+                return False
+            end = position + _SIZE.size + size
+            if end > len(arrived):
+                break
+            if not self._settle(bytes(arrived[position + _SIZE.size : end])):
+                return False
+            position = end
+        del arrived[:position]
+        return True
+
+    def _settle(self, frame: bytes) -> bool:
+        if not self._calls or correlation_of(frame) != self._calls[0].correlation_id:
+            self.close(f"the broker at {self.address} answered something that was not asked")
+            return False
+        call = self._calls[0]
+        try:
+            call.answer = decode_answer(call.api, call.version, frame)
+        except Exception as error:
+            self.close(
+                f"an answer to {call.api.name} of the broker at {self.address} cannot be read: {error}"
+            )
+            return False
+        self._calls.popleft()
+        self.answered = True
+        return True
+
+    def expire(self, now: float) -> None:
+        """Close if a call is too late: what would be answered now could be taken for something else."""
+        if self._calls and now >= self._calls[0].deadline:
+            self.close(
+                f"the broker at {self.address} did not answer {self._calls[0].api.name} in time", late=True
+            )
+
+    def close(self, reason: str = "the client closed the connection", *, late: bool = False) -> None:
+        """Close the socket; every call that has no answer fails with the reason."""
+        if self.closed:
+            return
+        self.closed = True
+        self.socket.close()
+        for call in self._calls:
+            call.error = (
+                TimedOut("REQUEST_TIMED_OUT", reason) if late else ConnectionLost(reason, sent=call.sent)
+            )
+        self._calls.clear()
+        self._unsent.clear()

@@ -1,0 +1,118 @@
+"""A new connection: TCP, TLS, ApiVersions, SASL; one after the other, each within the time for all."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from struct import Struct
+from typing import Any
+
+from odradek.spark.wire.connection import Connection
+from odradek.spark.wire.errors import Authentication, ConnectionLost, UnsupportedVersion, WireError, name_of
+from odradek.spark.wire.messages import (
+    ANSWER_SIZE_BYTES_MAX,
+    API_VERSIONS,
+    Api,
+    Versions,
+    choose_version,
+    decode_answer,
+    decode_api_versions,
+    encode_request,
+    schema,
+)
+from odradek.spark.wire.settings import ClientSettings
+
+_SIZE = Struct(">i")
+_SOFTWARE = "odradek-spark"
+_SOFTWARE_VERSION = "0.1.0"
+
+
+def dial(settings: ClientSettings, host: str, port: int) -> Connection:
+    """A connection that is ready for requests. ``ConnectionLost`` if nobody is there, ``Authentication`` if TLS or SASL
+    fail, ``UnsupportedVersion`` for brokers that are too old."""
+    address = f"{host}:{port}"
+    deadline = time.monotonic() + settings.socket_connection_setup_timeout_ms / 1000
+    sock: socket.socket | None = None
+    try:
+        sock = socket.create_connection((host, port), _left(deadline))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        greeting = _Greeting(settings, sock, address, deadline)
+        versions = greeting.versions()
+        return Connection(greeting.socket, address, versions, settings.client_id)
+    except ssl.SSLEOFError as error:
+        _close(sock)
+        raise ConnectionLost(f"the broker at {address} closed the connection during TLS: {error}") from None
+    except ssl.SSLError as error:
+        _close(sock)
+        raise Authentication(
+            "SSL_HANDSHAKE_FAILED", f"TLS with the broker at {address} failed: {error}"
+        ) from None
+    except OSError as error:
+        _close(sock)
+        raise ConnectionLost(f"the broker at {address} cannot be reached: {error}") from None
+    except WireError:
+        _close(sock)
+        raise
+
+
+def _close(sock: socket.socket | None) -> None:
+    if sock is not None:
+        sock.close()
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+class _Greeting:
+    """Requests one at a time on a socket that blocks."""
+
+    def __init__(self, settings: ClientSettings, sock: socket.socket, address: str, deadline: float) -> None:
+        self.settings = settings
+        self.socket = sock
+        self.address = address
+        self.deadline = deadline
+        self.offered: Versions = {}
+
+    def versions(self) -> Versions:
+        body = schema(API_VERSIONS, API_VERSIONS.highest).ApiVersionsRequest(
+            client_software_name=_SOFTWARE, client_software_version=_SOFTWARE_VERSION
+        )
+        error, self.offered = decode_api_versions(self._exchange(API_VERSIONS, API_VERSIONS.highest, body))
+        if error:
+            raise UnsupportedVersion(
+                name_of(error),
+                f"the broker at {self.address} is older than Apache Kafka 2.4 and cannot be used",
+            )
+        return self.offered
+
+    def ask(self, api: Api, body: Any) -> Any:
+        version = choose_version(api, self.offered, self.address)
+        return decode_answer(api, version, self._exchange(api, version, body(version)))
+
+    def _exchange(self, api: Api, version: int, body: Any) -> bytes:
+        self.socket.settimeout(_left(self.deadline))
+        self.socket.sendall(encode_request(api, version, 0, self.settings.client_id, body))
+        (size,) = _SIZE.unpack(self._read(_SIZE.size, api))
+        if not _SIZE.size <= size <= ANSWER_SIZE_BYTES_MAX:
+            raise ConnectionLost(f"what answers at {self.address} is no Kafka broker, or expects TLS")
+        return self._read(size, api)
+
+    def _read(self, size: int, api: Api) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            self.socket.settimeout(_left(self.deadline))
+            piece = self.socket.recv(min(size - len(data), 1 << 16))
+            if not piece:
+                hint = (
+                    "; does it expect kafka.security.protocol to be another?" if api is API_VERSIONS else ""
+                )
+                raise ConnectionLost(
+                    f"the broker at {self.address} closed the connection at {api.name}{hint}"
+                )
+            data += piece
+        return bytes(data)

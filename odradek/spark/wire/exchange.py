@@ -1,0 +1,240 @@
+"""Calls that are repeated until they are answered: many at once, each to whoever is responsible for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from odradek.spark.wire import messages
+from odradek.spark.wire.connection import Call
+from odradek.spark.wire.errors import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_MOVED,
+    RETRIABLE,
+    ConnectionLost,
+    Retriable,
+    TimedOut,
+    WireError,
+    gave_up,
+    refused,
+)
+from odradek.spark.wire.messages import FIND_COORDINATOR, Api
+from odradek.spark.wire.network import Network, Peer, backoff_seconds
+from odradek.spark.wire.settings import ClientSettings
+
+GROUP, TRANSACTION = 0, 1
+
+Coordinator = tuple[int, str]
+
+# Markers are written within milliseconds: Kafka's clients wait 20 ms here, too (TransactionManager.java).
+_CONCURRENT_BACKOFF_MS = 10
+_CONCURRENT_BACKOFF_MAX_MS = 200
+_PUMP_SECONDS_MAX = 1.0
+
+
+class Refusal(Exception):
+    """An answer holds this error code."""
+
+    def __init__(self, code: int, said: str | None = None) -> None:
+        super().__init__(code)
+        self.code = code
+        self.said = said
+
+
+class Exchange:
+    """One question. ``subject`` begins the sentence of its errors; ``coordinator``: who is asked, None for anyone.
+
+    ``body`` makes the request for a version; ``read`` takes the answer and its version, and returns the result or raises
+    ``Refusal``. Afterwards there is either a ``result`` or an ``error``; ``uncertain``: an answer was lost on the way."""
+
+    def __init__(
+        self,
+        api: Api,
+        subject: str,
+        coordinator: Coordinator | None,
+        body: Callable[[int], Any],
+        read: Callable[[Any, int], Any],
+    ) -> None:
+        self.api = api
+        self.subject = subject
+        self.coordinator = coordinator
+        self.body = body
+        self.read = read
+        self.result: Any = None
+        self.error: WireError | None = None
+        self.settled = False
+        self.uncertain = False
+        self.call: Call | None = None
+        self.attempts = 0
+        self.due = 0.0
+
+    def value(self) -> Any:
+        """The result; its error is raised."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def raise_for(codes: Iterable[int], said: str | None = None) -> None:
+    """``Refusal`` for the code that says most: one that is final before one that a retry may cure."""
+    bad = [int(code) for code in codes if code]
+    if bad:
+        # Where one partition is refused, the others are answered with OPERATION_NOT_ATTEMPTED.
+        raise Refusal(min(bad, key=lambda code: (code == 55, code in RETRIABLE)), said)
+
+
+class Exchanges:
+    """Runs exchanges against a network; knows the coordinators."""
+
+    def __init__(self, settings: ClientSettings, network: Network) -> None:
+        self._settings = settings
+        self._network = network
+        self._coordinators: dict[Coordinator, int] = {}
+
+    def run(self, exchanges: Sequence[Exchange]) -> None:
+        """Until all are settled. Errors stay in the exchanges."""
+        timeout_ms = self._settings.delivery_timeout_ms
+        deadline = time.monotonic() + timeout_ms / 1000
+        while open_ones := [each for each in exchanges if not each.settled]:
+            now = time.monotonic()
+            if now >= deadline:
+                for each in open_ones:
+                    self._give_up(each)
+                return
+            self._send_due(open_ones, now)
+            calls = [each.call for each in open_ones if each.call is not None]
+            waiting = [each.due for each in open_ones if each.call is None and not each.settled]
+            if (calls or waiting) and not any(call.done for call in calls):
+                until = min([deadline, *waiting]) - time.monotonic()
+                self._network.pump(min(max(until, 0), _PUMP_SECONDS_MAX))
+            for each in open_ones:
+                if each.call is not None and each.call.done:
+                    self._take_answer(each)
+
+    def ask_once(self, to: int | Peer, api: Api, body: Callable[[int], Any]) -> tuple[Any, int]:
+        """One attempt: the answer and its version. ``Retriable`` if there was none."""
+        call = self._network.submit(to, api, body)
+        while not call.done:
+            self._network.pump(_PUMP_SECONDS_MAX)
+        if call.error is not None:
+            raise call.error
+        return call.answer, call.version
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    def _send_due(self, exchanges: Sequence[Exchange], now: float) -> None:
+        due = [each for each in exchanges if each.call is None and each.due <= now]
+        wanted = {
+            each.coordinator
+            for each in due
+            if each.coordinator is not None and each.coordinator not in self._coordinators
+        }
+        failures = self._find(wanted)
+        for each in due:
+            try:
+                each.call = self._network.submit(self._whom(each, failures), each.api, each.body)
+            except Retriable as error:
+                self._forget_coordinator(each)
+                self._again(each, error)
+            except Refusal as refusal:
+                self._refused(each, refusal)
+            except WireError as error:
+                self._settle(each, error)
+
+    def _whom(self, exchange: Exchange, failures: dict[Coordinator, Exception]) -> int | Peer:
+        if exchange.coordinator is None:
+            return self._network.anyone()
+        if exchange.coordinator in failures:
+            raise failures[exchange.coordinator]
+        return self._coordinators[exchange.coordinator]
+
+    def _find(self, wanted: Iterable[Coordinator]) -> dict[Coordinator, Exception]:
+        """Look coordinators up, one request for each kind; what went wrong, of those that are still unknown."""
+        failures: dict[Coordinator, Exception] = {}
+        for kind in (GROUP, TRANSACTION):
+            keys = sorted(key for each, key in wanted if each == kind)
+            while keys:
+                try:
+                    keys = keys[self._find_some(kind, keys, failures) :]
+                except WireError as error:
+                    failures |= {(kind, key): error for key in keys}
+                    break
+        return failures
+
+    def _find_some(self, kind: int, keys: Sequence[str], failures: dict[Coordinator, Exception]) -> int:
+        """How many of the first keys were asked for: all, or one with brokers before Kafka 3.0 (KIP-699)."""
+
+        def body(version: int) -> Any:
+            request = messages.schema(FIND_COORDINATOR, version).FindCoordinatorRequest
+            if version < 4:
+                return request(key=keys[0], key_type=kind)
+            return request(key_type=kind, coordinator_keys=tuple(keys))
+
+        answer, version = self.ask_once(self._network.anyone(), FIND_COORDINATOR, body)
+        found = [(keys[0], answer)] if version < 4 else [(each.key, each) for each in answer.coordinators]
+        for key, each in found:
+            if each.error_code:
+                failures[kind, key] = Refusal(int(each.error_code), each.error_message)
+            else:
+                self._network.learn(each.node_id, each.host, each.port)
+                self._coordinators[kind, key] = each.node_id
+        return len(keys) if version >= 4 else 1
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def _take_answer(self, exchange: Exchange) -> None:
+        call, exchange.call = exchange.call, None
+        assert call is not None
+        if call.error is not None:
+            if not isinstance(call.error, ConnectionLost) or call.error.sent:
+                exchange.uncertain = True
+            self._forget_coordinator(exchange)
+            self._again(exchange, call.error)
+            return
+        try:
+            exchange.result = exchange.read(call.answer, call.version)
+            exchange.error = None
+            exchange.settled = True
+        except Refusal as refusal:
+            self._refused(exchange, refusal)
+
+    def _refused(self, exchange: Exchange, refusal: Refusal) -> None:
+        code = refusal.code
+        if code not in RETRIABLE:
+            self._settle(exchange, refused(code, exchange.subject, refusal.said))
+            return
+        if code in COORDINATOR_MOVED:
+            self._forget_coordinator(exchange)
+        late = gave_up(code, exchange.subject, self._settings.delivery_timeout_ms)
+        self._again(exchange, late, concurrent=code == CONCURRENT_TRANSACTIONS)
+
+    def _again(self, exchange: Exchange, why: WireError, *, concurrent: bool = False) -> None:
+        """Later, unless it gets too late: then ``why`` is what is raised."""
+        exchange.attempts += 1
+        exchange.error = why
+        settings = self._settings
+        first, most = settings.retry_backoff_ms, settings.retry_backoff_max_ms
+        if concurrent:
+            first, most = min(first, _CONCURRENT_BACKOFF_MS), min(most, _CONCURRENT_BACKOFF_MAX_MS)
+        exchange.due = time.monotonic() + backoff_seconds(first, most, exchange.attempts)
+
+    def _give_up(self, exchange: Exchange) -> None:
+        timeout_ms = self._settings.delivery_timeout_ms
+        last = f"; {exchange.error.sentence}" if exchange.error else ""
+        if exchange.call is not None:
+            exchange.uncertain = True
+        error = exchange.error
+        if error is None or isinstance(error, ConnectionLost):
+            error = TimedOut(
+                "REQUEST_TIMED_OUT", f"{exchange.subject} did not work within {timeout_ms} ms{last}"
+            )
+        self._settle(exchange, error)
+
+    def _settle(self, exchange: Exchange, error: WireError) -> None:
+        exchange.error = error
+        exchange.settled = True
+
+    def _forget_coordinator(self, exchange: Exchange) -> None:
+        if exchange.coordinator is not None:
+            self._coordinators.pop(exchange.coordinator, None)

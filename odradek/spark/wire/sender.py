@@ -1,0 +1,225 @@
+"""Batches to the leaders of their partitions, again and again until each is acknowledged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from odradek.spark.records.encode import Batch
+from odradek.spark.wire import messages
+from odradek.spark.wire.connection import Call
+from odradek.spark.wire.errors import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    LEADER_MOVED,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    RETRIABLE,
+    Retriable,
+    gave_up,
+    refused,
+)
+from odradek.spark.wire.messages import PRODUCE
+from odradek.spark.wire.metadata import Metadata
+from odradek.spark.wire.network import Network, backoff_seconds
+from odradek.spark.wire.outbox import Outbox, OutgoingBatch
+from odradek.spark.wire.producer import Partition
+from odradek.spark.wire.settings import ClientSettings
+
+IN_FLIGHT_MAX = 5
+
+_NETWORK_EXCEPTION = 13
+_LEADER_NOT_AVAILABLE = 5
+_ALL_IN_SYNC_REPLICAS = -1
+_WAIT_SECONDS_MAX = 1.0
+
+
+class _Request(NamedTuple):
+    node_id: int
+    call: Call
+    batches: dict[Partition, OutgoingBatch]
+
+
+class Sender:
+    """The Produce requests of one transactional id."""
+
+    def __init__(
+        self, settings: ClientSettings, network: Network, metadata: Metadata, transactional_id: str
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._metadata = metadata
+        self._transactional_id = transactional_id
+        self._outboxes: dict[Partition, Outbox] = {}
+        # Where each partition's batches are on their way to: a new leader gets nothing before the old one has answered.
+        self._nodes: dict[Partition, int] = {}
+        self._requests: list[_Request] = []
+        self._stale: set[str] = set()
+        self._refresh_due = 0.0
+        self._refresh_failures = 0
+
+    @property
+    def bytes(self) -> int:
+        """What is not acknowledged yet."""
+        return sum(outbox.bytes for outbox in self._outboxes.values())
+
+    def append(self, partition: Partition, batches: Iterable[Batch]) -> None:
+        """Batches behind those that were given before."""
+        outbox = self._outboxes.setdefault(partition, Outbox())
+        deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
+        for batch in batches:
+            outbox.append(OutgoingBatch(batch.data, batch.records, deadline))
+
+    def work(self, *, wait: bool) -> None:
+        """Send what can be sent and take what has come; with ``wait`` it returns only when there is something new.
+
+        The first final error is raised; nothing more can be sent then."""
+        now = time.monotonic()
+        self._check_deadlines(now)
+        self._refresh(now)
+        self._send(now)
+        self._network.pump(self._patience(now) if wait else 0)
+        self._receive()
+
+    def _patience(self, now: float) -> float:
+        """How long nothing will happen by itself."""
+        moments = [outbox.due for outbox in self._outboxes.values() if len(outbox) and not outbox.sent]
+        if self._stale:
+            moments.append(self._refresh_due)
+        if any(request.call.done for request in self._requests):
+            return 0
+        return max(0.0, min([_WAIT_SECONDS_MAX, *(moment - now for moment in moments if moment > now)]))
+
+    def _check_deadlines(self, now: float) -> None:
+        for (topic, index), outbox in self._outboxes.items():
+            oldest = outbox.oldest
+            if oldest is not None and now >= oldest.deadline:
+                code = oldest.last_code or _NETWORK_EXCEPTION
+                raise gave_up(code, f"writing to {topic}-{index}", self._settings.delivery_timeout_ms)
+
+    # -- leaders ------------------------------------------------------------------------------------------------
+
+    def _refresh(self, now: float) -> None:
+        if not self._stale or now < self._refresh_due:
+            return
+        try:
+            self._metadata.refresh(self._stale)
+            self._stale.clear()
+            self._refresh_failures = 0
+        except Retriable:
+            self._refresh_failures += 1
+        self._refresh_due = time.monotonic() + self._backoff(self._refresh_failures)
+
+    def _backoff(self, failures: int) -> float:
+        settings = self._settings
+        return backoff_seconds(settings.retry_backoff_ms, settings.retry_backoff_max_ms, max(failures, 1))
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    def _send(self, now: float) -> None:
+        progress = True
+        while progress:
+            progress = False
+            for node_id, partitions in self._ready(now).items():
+                if self._network.outstanding(node_id) < IN_FLIGHT_MAX:
+                    self._send_request(node_id, self._gather(partitions))
+                    progress = True
+
+    def _ready(self, now: float) -> dict[int, list[Partition]]:
+        """Partitions with something to send, by leader."""
+        ready: dict[int, list[Partition]] = {}
+        for partition, outbox in self._outboxes.items():
+            if outbox.due > now or outbox.next_batch() is None:
+                continue
+            leader = self._metadata.leader(*partition)
+            if leader is None:
+                self._postpone(partition, _LEADER_NOT_AVAILABLE)
+            elif not outbox.sent or self._nodes[partition] == leader:
+                ready.setdefault(leader, []).append(partition)
+        return ready
+
+    def _gather(self, partitions: list[Partition]) -> dict[Partition, OutgoingBatch]:
+        """One batch of each partition, as many as a request may hold; the longest waiting first."""
+        room = self._settings.max_request_size_bytes
+        batches: dict[Partition, OutgoingBatch] = {}
+        for partition in partitions:
+            batch = self._outboxes[partition].next_batch()
+            assert batch is not None
+            if batches and len(batch.data) > room:
+                break
+            room -= len(batch.data)
+            batches[partition] = batch
+        # Next time others come first.
+        for partition in batches:
+            self._outboxes[partition] = self._outboxes.pop(partition)
+        return batches
+
+    def _send_request(self, node_id: int, batches: dict[Partition, OutgoingBatch]) -> None:
+        for partition, batch in batches.items():
+            self._outboxes[partition].sending(batch)
+            self._nodes[partition] = node_id
+        try:
+            call = self._network.submit(node_id, PRODUCE, lambda version: self._body(version, batches))
+        except Retriable:
+            for partition, batch in batches.items():
+                self._failed(partition, batch, _NETWORK_EXCEPTION)
+            return
+        self._requests.append(_Request(node_id, call, batches))
+
+    def _body(self, version: int, batches: dict[Partition, OutgoingBatch]) -> Any:
+        schema = messages.schema(PRODUCE, version)
+        topics: dict[str, list[Any]] = {}
+        for (topic, index), batch in batches.items():
+            data = schema.PartitionProduceData(index=index, records=batch.data)
+            topics.setdefault(topic, []).append(data)
+        return schema.ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=_ALL_IN_SYNC_REPLICAS,
+            timeout=timedelta(milliseconds=self._settings.request_timeout_ms),
+            topic_data=tuple(
+                schema.TopicProduceData(name=topic, partition_data=tuple(data))
+                for topic, data in topics.items()
+            ),
+        )
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        done = [request for request in self._requests if request.call.done]
+        if not done:
+            return
+        self._requests = [request for request in self._requests if not request.call.done]
+        for request in done:
+            if request.call.error is not None:
+                for partition, batch in request.batches.items():
+                    self._failed(partition, batch, _NETWORK_EXCEPTION)
+                continue
+            missing = dict(request.batches)
+            for topic in request.call.answer.responses:
+                for each in topic.partition_responses:
+                    batch = missing.pop((topic.name, each.index))
+                    self._answered((topic.name, each.index), batch, int(each.error_code), each.error_message)
+            for partition, batch in missing.items():
+                self._failed(partition, batch, _NETWORK_EXCEPTION)
+
+    def _answered(self, partition: Partition, batch: OutgoingBatch, code: int, said: str | None) -> None:
+        outbox = self._outboxes[partition]
+        if code in (0, DUPLICATE_SEQUENCE_NUMBER):
+            outbox.acknowledged(batch)
+        elif code in RETRIABLE or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and outbox.follows_a_failure(batch)):
+            self._failed(partition, batch, code)
+        else:
+            topic, index = partition
+            raise refused(code, f"a batch of {batch.records} records for {topic}-{index}", said)
+
+    def _failed(self, partition: Partition, batch: OutgoingBatch, code: int) -> None:
+        self._outboxes[partition].failed(batch, code)
+        self._postpone(partition, code)
+
+    def _postpone(self, partition: Partition, code: int) -> None:
+        outbox = self._outboxes[partition]
+        if outbox.due <= time.monotonic():
+            outbox.failures += 1
+        outbox.due = time.monotonic() + self._backoff(outbox.failures)
+        if code in LEADER_MOVED or code == _NETWORK_EXCEPTION:
+            self._stale.add(partition[0])

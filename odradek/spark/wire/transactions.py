@@ -1,0 +1,177 @@
+"""The requests of transactions and of committed offsets, and what their answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from odradek.spark.wire import messages
+from odradek.spark.wire.exchange import GROUP, TRANSACTION, Exchange, raise_for
+from odradek.spark.wire.messages import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    OFFSET_FETCH,
+    TXN_OFFSET_COMMIT,
+)
+from odradek.spark.wire.producer import Partition, ProducerId
+
+
+def init_producer_id(transactional_id: str, transaction_timeout_ms: int) -> Exchange:
+    """Its result is a ``ProducerId``."""
+
+    def body(version: int) -> Any:
+        return messages.schema(INIT_PRODUCER_ID, version).InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout=timedelta(milliseconds=transaction_timeout_ms),
+        )
+
+    def read(answer: Any, version: int) -> ProducerId:
+        raise_for([answer.error_code])
+        return ProducerId(answer.producer_id, answer.producer_epoch)
+
+    subject = f"transactional id {transactional_id!r}"
+    return Exchange(INIT_PRODUCER_ID, subject, (TRANSACTION, transactional_id), body, read)
+
+
+def add_partitions(transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]) -> Exchange:
+    """It has no result."""
+    topics = by_topic(partitions)
+
+    def body(version: int) -> Any:
+        schema = messages.schema(ADD_PARTITIONS_TO_TXN, version)
+        return schema.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=tuple(
+                schema.AddPartitionsToTxnTopic(name=topic, partitions=tuple(each))
+                for topic, each in topics.items()
+            ),
+        )
+
+    def read(answer: Any, version: int) -> None:
+        topics = answer.results_by_topic_v3_and_below
+        raise_for(each.partition_error_code for topic in topics for each in topic.results_by_partition)
+
+    subject = f"adding {names(topics)} to the transaction of {transactional_id!r}"
+    return Exchange(ADD_PARTITIONS_TO_TXN, subject, (TRANSACTION, transactional_id), body, read)
+
+
+def end_transaction(transactional_id: str, producer: ProducerId, commit: bool) -> Exchange:
+    """It has no result."""
+
+    def body(version: int) -> Any:
+        return messages.schema(END_TXN, version).EndTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            committed=commit,
+        )
+
+    def read(answer: Any, version: int) -> None:
+        raise_for([answer.error_code])
+
+    subject = f"the {'commit' if commit else 'abort'} of transactional id {transactional_id!r}"
+    return Exchange(END_TXN, subject, (TRANSACTION, transactional_id), body, read)
+
+
+def fetch_offsets(group: str, partitions: Iterable[Partition]) -> Exchange:
+    """Its result has (offset, metadata) by partition."""
+    topics = by_topic(partitions)
+
+    def body(version: int) -> Any:
+        schema = messages.schema(OFFSET_FETCH, version)
+        if version < 8:
+            asked = [
+                schema.OffsetFetchRequestTopic(name=topic, partition_indexes=tuple(each))
+                for topic, each in topics.items()
+            ]
+            return schema.OffsetFetchRequest(group_id=group, topics=tuple(asked), require_stable=True)
+        asked = [
+            schema.OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(each))
+            for topic, each in topics.items()
+        ]
+        asked_group = schema.OffsetFetchRequestGroup(group_id=group, topics=tuple(asked))
+        return schema.OffsetFetchRequest(groups=(asked_group,), require_stable=True)
+
+    def read(answer: Any, version: int) -> dict[Partition, tuple[int, str]]:
+        of_group = answer if version < 8 else answer.groups[0]
+        raise_for([of_group.error_code])
+        raise_for(each.error_code for topic in of_group.topics for each in topic.partitions)
+        return {
+            (topic.name, each.partition_index): (each.committed_offset, each.metadata or "")
+            for topic in of_group.topics
+            for each in topic.partitions
+        }
+
+    return Exchange(OFFSET_FETCH, f"the offsets of group {group!r}", (GROUP, group), body, read)
+
+
+def add_offsets(transactional_id: str, producer: ProducerId, group: str) -> Exchange:
+    """It has no result."""
+
+    def body(version: int) -> Any:
+        return messages.schema(ADD_OFFSETS_TO_TXN, version).AddOffsetsToTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            group_id=group,
+        )
+
+    def read(answer: Any, version: int) -> None:
+        raise_for([answer.error_code])
+
+    subject = f"adding the offsets of group {group!r} to the transaction of {transactional_id!r}"
+    return Exchange(ADD_OFFSETS_TO_TXN, subject, (TRANSACTION, transactional_id), body, read)
+
+
+def commit_offsets(
+    transactional_id: str, producer: ProducerId, group: str, offsets: Mapping[Partition, tuple[int, str]]
+) -> Exchange:
+    """It has no result."""
+    topics = by_topic(offsets)
+
+    def body(version: int) -> Any:
+        schema = messages.schema(TXN_OFFSET_COMMIT, version)
+
+        def partition(topic: str, index: int) -> Any:
+            offset, metadata = offsets[topic, index]
+            return schema.TxnOffsetCommitRequestPartition(
+                partition_index=index, committed_offset=offset, committed_metadata=metadata
+            )
+
+        return schema.TxnOffsetCommitRequest(
+            transactional_id=transactional_id,
+            group_id=group,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            topics=tuple(
+                schema.TxnOffsetCommitRequestTopic(
+                    name=topic, partitions=tuple(partition(topic, index) for index in indexes)
+                )
+                for topic, indexes in topics.items()
+            ),
+        )
+
+    def read(answer: Any, version: int) -> None:
+        raise_for(each.error_code for topic in answer.topics for each in topic.partitions)
+
+    subject = f"the offsets of group {group!r} in the transaction of {transactional_id!r}"
+    return Exchange(TXN_OFFSET_COMMIT, subject, (GROUP, group), body, read)
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """Partitions in order, by topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def names(topics: Mapping[str, list[int]]) -> str:
+    """Partitions for a sentence: not all of them if they are many."""
+    every = [f"{topic}-{index}" for topic, indexes in topics.items() for index in indexes]
+    return ", ".join(every[:3]) + (f" and {len(every) - 3} more" if len(every) > 3 else "")
