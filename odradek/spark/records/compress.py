@@ -64,4 +64,10 @@ def _zstd(data: memoryview) -> bytes:
     return bytes(cramjam.zstd.compress(data, level=3))
 
 
-_COMPRESS: dict[str, Callable[[memoryview], bytes]] = {"none": bytes, "gzip": _gzip, "snappy": _snappy, "lz4": _lz4, "zstd": _zstd}
+_COMPRESS: dict[str, Callable[[memoryview], bytes]] = {
+    "none": bytes,
+    "gzip": _gzip,
+    "snappy": _snappy,
+    "lz4": _lz4,
+    "zstd": _zstd,
+}

@@ -5,6 +5,7 @@ The format is that of KIP-98 (Kafka's DefaultRecordBatch.java and DefaultRecord.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -42,13 +43,15 @@ _LENGTH_BYTES_MAX = 5
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Rows(NamedTuple):
-    """Columns of the same number of rows, made ready for the encoder."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Columns of the same number of rows, made ready for the encoder. ``sizes_bytes``: what each row takes, at most."""
 
     keys: Bytes
     values: Bytes
     headers: Headers
     timestamps_ms: Numbers
+    sizes_bytes: Numbers
 
     @classmethod
     def of(
@@ -67,27 +70,28 @@ class Rows(NamedTuple):
         for name, column in (("keys", keys), ("headers", headers), ("timestamps", timestamps)):
             if column is not None and len(column) != rows:
                 raise ValueError(f"{len(column)} {name} for {rows} values")
-        return cls(
+        columns = (
             no_values(rows) if keys is None else bytes_column(keys),
             bytes_column(values),
             no_headers(rows) if headers is None else header_column(headers),
-            int_column(timestamps, rows, now_ms),
         )
+        return cls(*columns, int_column(timestamps, rows, now_ms), _sizes_bytes(*columns))
 
     def __len__(self) -> int:
         return len(self.timestamps_ms)
 
-    def sizes_bytes(self) -> Numbers:
-        """About how many bytes each row takes in a batch: an upper bound."""
-        sizes = np.full(len(self), _RECORD_OVERHEAD_BYTES, np.int64)
-        sizes += np.maximum(self.keys.lengths, 0)
-        sizes += np.maximum(self.values.lengths, 0)
-        if len(self.headers.keys.lengths):
-            each = np.maximum(self.headers.keys.lengths, 0) + np.maximum(self.headers.values.lengths, 0)
-            before = np.concatenate(([0], np.cumsum(each + 2 * _LENGTH_BYTES_MAX)))
-            starts = self.headers.starts
-            sizes += before[starts + self.headers.counts] - before[starts]
-        return sizes
+
+def _sizes_bytes(keys: Bytes, values: Bytes, headers: Headers) -> Numbers:
+    sizes: Numbers = np.maximum(keys.lengths, 0) + np.maximum(values.lengths, 0) + _RECORD_OVERHEAD_BYTES
+    if len(headers.keys.lengths):
+        each = (
+            np.maximum(headers.keys.lengths, 0)
+            + np.maximum(headers.values.lengths, 0)
+            + 2 * _LENGTH_BYTES_MAX
+        )
+        before = np.concatenate(([0], np.cumsum(each)))
+        sizes += before[headers.starts + headers.counts] - before[headers.starts]
+    return sizes
 
 
 class Batch(NamedTuple):
@@ -144,14 +148,14 @@ def _fill_batches(
     rows: Rows, select: Numbers, batch_size_bytes: int
 ) -> tuple[Any, Numbers, Numbers, Numbers, Numbers]:
     """Plain records behind room for their batch's header; where each batch ends, its records, first and greatest time."""
-    total = int(rows.sizes_bytes()[select].sum())
+    total = int(rows.sizes_bytes[select].sum())
     # Two batches in a row are together larger than one may be, for else they would be one.
     batches_max = min(len(select), 2 * (total // max(batch_size_bytes - HEADER_BYTES, 1)) + 2)
     out = np.empty(total + HEADER_BYTES * batches_max, np.uint8)
     about = np.empty((4, batches_max), np.int64)
-    keys, values, headers, timestamps = rows
+    headers = rows.headers
     count = _fill(
-        select, *keys, *values, headers.starts, headers.counts, *headers.keys, *headers.values, timestamps,
+        select, *rows.keys, *rows.values, headers.starts, headers.counts, *headers.keys, *headers.values, rows.timestamps_ms,
         batch_size_bytes, out, about,
     )  # fmt: skip
     ends, counts, first_ms, max_ms = about[:, :count]

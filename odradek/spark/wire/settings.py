@@ -84,11 +84,14 @@ class ClientSettings:
 def _read(name: str, text: str, known: Any) -> str | int:
     if known.type == "int":
         try:
-            return int(text)
+            number = int(text)
         except ValueError:
             raise BadSettings(
                 "INVALID_CONFIG", f"kafka.{name} must be a whole number, not {text!r}"
             ) from None
+        if number <= 0:
+            raise BadSettings("INVALID_CONFIG", f"kafka.{name} must be above 0, not {number}")
+        return number
     choices: tuple[str, ...] = known.metadata["choices"]
     if not choices:
         return text

@@ -40,6 +40,11 @@ class TransactionalWriter:
         self._error: WireError | None = None
 
     @property
+    def transaction(self) -> tuple[str, ProducerId]:
+        """Who may end it: its transactional id and its producer."""
+        return self._transactional_id, self._producer
+
+    @property
     def partitions(self) -> frozenset[Partition]:
         return frozenset(self._sequences)
 
@@ -137,7 +142,7 @@ class TransactionalWriter:
         keyless = np.flatnonzero(assigned == _UNASSIGNED)
         if len(keyless):
             first = self._sticky.setdefault(topic, random.randrange(count) * self._settings.batch_size_bytes)
-            sizes = rows.sizes_bytes()[select[keyless]]
+            sizes = rows.sizes_bytes[select[keyless]]
             assigned[keyless], self._sticky[topic] = partition_sticky(
                 sizes, count, self._settings.batch_size_bytes, first
             )
