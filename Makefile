@@ -13,10 +13,11 @@ ARGS ?=
 # In the order of the tree: what takes longest would else begin last and run alone.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: help demo test more clients check format soak bench lock clean
+.PHONY: help demo test pipeline more clients check format soak bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
+	@echo "make pipeline flights through Spark, exactly once, while everything is killed, and the proof from the files"
 	@echo "make test    run the tests                  (WORKERS=3, PYTEST_ARGS=...)"
 	@echo "make more    longer tests, among them a whole comparison with a running Kafka"
 	@echo "make clients the tests with Go and Node clients"
@@ -29,6 +30,10 @@ help:
 
 demo: $(VENV)/.demo
 	$(BIN)/odradek demo $(ARGS)
+
+# All that tests need: Spark and its companions, the demo's client, a Java where the machine has none.
+pipeline: $(VENV)/.dev $(VENV)/.java
+	$(BIN)/odradek spark demo $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) -m "not slow and not foreign and not more"

@@ -15,11 +15,15 @@ import click
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
-# What speaks to a running broker: where it is, and its line in the list of commands.
+# What is loaded when it is called: where it is, and its line in the list of commands.
 _SPEAKING = {
     "clock": ("odradek.commands.clock", "Show the broker's time, and move it on."),
     "fault": ("odradek.commands.fault", "Stage failures: rules that lose, delay, hold, refuse, cut."),
     "node": ("odradek.commands.node", "Show the nodes of the cluster; kill, stop and start them."),
+    "spark": (
+        "odradek.commands.spark",
+        "Run the Spark pipeline that shows exactly once; fetch Spark's jars.",
+    ),
     "trace": ("odradek.commands.trace", "Show the requests that were made, and their answers."),
     "txn": ("odradek.commands.txn", "Show transactions: what state they are in, and how they got there."),
 }

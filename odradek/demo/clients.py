@@ -83,7 +83,7 @@ def committed_rows(bootstrap: str, topic: str, partitions: int) -> int:
         watcher.close()
 
 
-def _read_all(bootstrap: str, topic: str, isolation_level: str) -> Iterator[Message]:
+def read_all(bootstrap: str, topic: str, isolation_level: str) -> Iterator[Message]:
     """Every record of a topic up to its end, by a consumer without a group's help."""
     consumer = _consumer(bootstrap, isolation_level, "reader")
     try:
@@ -106,14 +106,14 @@ def _read_all(bootstrap: str, topic: str, isolation_level: str) -> Iterator[Mess
 
 def read_results(bootstrap: str, topic: str) -> list[str]:
     """What a read_committed reader sees."""
-    return [(message.value() or b"").decode() for message in _read_all(bootstrap, topic, "read_committed")]
+    return [(message.value() or b"").decode() for message in read_all(bootstrap, topic, "read_committed")]
 
 
 def transaction_counts(bootstrap: str) -> tuple[int, int]:
     """(committed, aborted) transactions, counted in the broker's own transaction log."""
     statuses = [
         value[STATUS_AT]
-        for message in _read_all(bootstrap, STATE_TOPIC, "read_uncommitted")
+        for message in read_all(bootstrap, STATE_TOPIC, "read_uncommitted")
         if (value := message.value()) is not None
     ]
     return statuses.count(COMPLETE_COMMIT), statuses.count(COMPLETE_ABORT)

@@ -1,0 +1,44 @@
+"""What `odradek spark demo` does: a directory, a run, an exit code."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from odradek.demo import flights
+from odradek.errors import OdradekError
+from odradek.spark.environment import connector_jars
+from odradek.spark.pipeline.run import Pipeline, Settings
+from odradek.spark.pipeline.show import Show
+
+CLEAN, WRONG, NOTHING_SHOWN = 0, 1, 2
+
+
+def run(settings: Settings, keep: bool) -> int:
+    """0 if every statistic is there once and right and no file says otherwise, 1 if not, 2 if it came to no end."""
+    try:
+        # Said once, in a sentence, and not by every driver: there is no Java, the jars are to be fetched.
+        connector_jars()
+        in_file = len(flights.lines(flights.data_file()))
+    except (OdradekError, flights.NoData) as failure:
+        print(failure, file=sys.stderr)
+        return NOTHING_SHOWN
+    total = min(settings.flights or in_file, in_file)
+    with Show(total) as show:
+        show.say(f"seed {settings.seed} (again with: odradek spark demo --seed {settings.seed})")
+        try:
+            return CLEAN if Pipeline(settings, show, total).run() else WRONG
+        except OdradekError as failure:
+            show.fail(str(failure))
+            return NOTHING_SHOWN
+        finally:
+            if keep:
+                show.say(f"files: {settings.directory}")
+            else:
+                shutil.rmtree(settings.directory, ignore_errors=True)
+
+
+def new_directory() -> Path:
+    return Path(tempfile.mkdtemp(prefix="odradek-spark-demo-"))

@@ -1,0 +1,70 @@
+"""What a person sees of the pipeline: bars on a terminal, plain lines elsewhere, a short report at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from odradek.spark.pipeline.verdict import Verdict
+
+PLAIN_EVERY_S = 5.0
+
+
+class Show:
+    def __init__(self, total: int) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._began = self._said = time.monotonic()
+        self._total = total
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[beside]}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+        self._told = self._progress.add_task("flights told", total=total, beside="")
+        self._read = self._progress.add_task("flights read", total=total, beside="")
+
+    def __enter__(self) -> Show:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exc_info: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._progress.stop()
+
+    def say(self, line: str) -> None:
+        self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {escape(line)}")
+
+    def progress(self, told: int, read: int, batches: int, rows_out: int, kills: int) -> None:
+        beside = f"{batches} micro-batches, {rows_out:,} statistics, {kills} kills"
+        self._progress.update(self._told, completed=min(told, self._total))
+        self._progress.update(self._read, completed=read, beside=beside)
+        if not self._console.is_terminal and time.monotonic() - self._said > PLAIN_EVERY_S:
+            self._said = time.monotonic()
+            self.say(f"{told:,} of {self._total:,} flights told, {read:,} read; {beside}")
+
+    def report(self, rows: Mapping[str, str], verdict: Verdict) -> None:
+        self._progress.stop()
+        table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        for name, value in rows.items():
+            table.add_row(name, escape(value))
+        table.add_row("seconds", f"{time.monotonic() - self._began:.1f}")
+        self._console.print(table)
+        line = f"lost {verdict.missing}   doubled {verdict.doubled}   different {verdict.different}"
+        if verdict.foreign:
+            line += f"   foreign {verdict.foreign}"
+        self._console.print(line, style="bold green" if verdict.is_clean else "bold red")
+
+    def fail(self, line: str) -> None:
+        self._progress.stop()
+        print(line, file=sys.stderr)

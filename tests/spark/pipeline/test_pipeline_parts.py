@@ -1,0 +1,156 @@
+"""The parts of the pipeline that need neither Spark nor a broker: the data, the plan, the verdict, the end."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from odradek.demo import flights
+from odradek.spark.pipeline import expected
+from odradek.spark.pipeline.departures import CLOSING, WATERMARK_DELAY, Departure, disorder, in_order
+from odradek.spark.pipeline.expected import Row
+from odradek.spark.pipeline.job import is_over
+from odradek.spark.pipeline.plan import BROKER_POINTS, LATEST, SINK_POINTS, Kills, draw
+from odradek.spark.pipeline.programs import spark_workers
+from odradek.spark.pipeline.verdict import Verdict, compare, sees_planted_errors
+
+PREFIX = 5000
+
+
+@cache
+def told() -> list[Departure]:
+    return in_order(flights.lines(flights.data_file()))
+
+
+def row(origin: str, flights: int) -> Row:
+    return {"origin": origin, "hour": "2013-01-01T10:00:00Z", "flights": flights, "mean_delay_minutes": 1.5}
+
+
+def test_no_flight_is_told_so_late_that_its_watermark_has_passed():
+    most = disorder(told())
+    assert len(told()) == 336_776
+    # In whatever partition it is: a part of what is in order is in order.
+    assert most < WATERMARK_DELAY
+    # And it is out of order at all.
+    assert most.total_seconds() > 3600
+
+
+def test_every_flight_lies_before_the_closing_record():
+    last = max(json.loads(each.value)["scheduled"] for each in told()[-PREFIX:])
+    assert "2013" < last < CLOSING
+
+
+def test_what_is_told_and_what_is_expected_are_the_same_flights_in_the_same_hours():
+    wanted = expected.statistics(flights.data_file(), PREFIX)
+    seen: Counter[str] = Counter()
+    known: Counter[str] = Counter()
+    for each in told()[:PREFIX]:
+        flight = json.loads(each.value)
+        key = expected.key_of({"origin": flight["origin"], "hour": f"{flight['scheduled'][:13]}:00:00Z"})
+        seen[key] += 1
+        known[key] += flight["delay_minutes"] is not None
+    assert {key: (each["flights"], each["departed"]) for key, each in wanted.items()} == {
+        key: (count, known[key]) for key, count in seen.items()
+    }
+
+
+def test_statistics_of_an_hour_by_hand():
+    day = {"year": "2013", "month": "1", "day": "1", "hour": "5", "origin": "JFK"}
+    rows = expected._statistics(
+        [
+            {**day, "minute": "0", "dep_delay": "-4"},
+            {**day, "minute": "59", "dep_delay": "16"},
+            {**day, "minute": "30", "dep_delay": "15"},
+            {**day, "minute": "30", "dep_delay": "NA"},
+            {**day, "minute": "30", "origin": "LGA", "dep_delay": "NA"},
+        ],
+        None,
+    )
+    assert rows["JFK 2013-01-01T10:00:00Z"] == {
+        "origin": "JFK",
+        "hour": "2013-01-01T10:00:00Z",
+        "flights": 4,
+        "departed": 3,
+        "mean_delay_minutes": 9.0,
+        "max_delay_minutes": 16,
+        "delayed_share": 1 / 3,
+    }
+    cancelled = rows["LGA 2013-01-01T10:00:00Z"]
+    assert [cancelled[name] for name in ("departed", "mean_delay_minutes", "delayed_share")] == [
+        0,
+        None,
+        None,
+    ]
+
+
+def test_the_verdict_sees_what_is_missing_twice_other_or_nobodys():
+    wanted = {expected.key_of(each): each for each in (row("JFK", 3), row("LGA", 2), row("EWR", 1))}
+    right = [(key, json.dumps(each)) for key, each in wanted.items()]
+    assert compare(wanted, right).is_clean
+    assert sees_planted_errors(wanted, right)
+    other = (right[0][0], json.dumps(row("JFK", 4)))
+    assert compare(wanted, [other, right[1], right[1], ("SFO", "{}")]) == Verdict(1, 1, 1, 1)
+    assert not compare(wanted, right[:2]).is_clean
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_plan_kills_as_often_as_is_asked_and_before_the_end(seed: int):
+    kills = Kills(driver=3, worker=2, producer=1, broker=4)
+    plan = draw(random.Random(seed), kills, batches=12, transactions=336, has_points=True)
+    assert len(plan.sink_points) + len(plan.driver) == 3
+    assert {point for point, _ in plan.sink_points} <= set(SINK_POINTS)
+    assert {point for point, _ in plan.broker_points} <= set(BROKER_POINTS)
+    assert (len(plan.worker), len(plan.producer), len(plan.broker_points)) == (2, 1, 4)
+    assert all(0 < share <= LATEST for share in [*plan.driver, *plan.worker, *plan.producer])
+    assert sum(times for _, times in plan.sink_points) <= 12
+    assert sum(passage for _, passage in plan.broker_points) <= 336
+    assert plan == draw(random.Random(seed), kills, batches=12, transactions=336, has_points=True)
+
+
+def test_a_plan_says_what_is_left():
+    plan = draw(random.Random(1), Kills(1, 1, 0, 0), batches=9, transactions=30, has_points=False)
+    assert plan.sink_points == []
+    assert plan.left() == "driver, worker"
+    plan.driver.clear()
+    plan.worker.clear()
+    assert plan.is_done
+
+
+def batch(checkpoint: Path, number: int, watermark_ms: int, done: bool) -> None:
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True, exist_ok=True)
+    said = {"batchWatermarkMs": watermark_ms, "batchTimestampMs": 1, "conf": {}}
+    (checkpoint / "offsets" / str(number)).write_text(f'v1\n{json.dumps(said)}\n{{"flights":{{"0":9}}}}\n')
+    if done:
+        (checkpoint / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_a_query_is_over_when_a_batch_behind_the_last_window_is_done(tmp_path: Path):
+    closed_ms = 4_102_444_800_000 - int(WATERMARK_DELAY.total_seconds() * 1000)
+    assert not is_over(tmp_path)
+    batch(tmp_path, 9, 1_388_000_000_000, done=True)
+    assert not is_over(tmp_path)
+    batch(tmp_path, 10, closed_ms, done=False)
+    assert not is_over(tmp_path)
+    batch(tmp_path, 10, closed_ms, done=True)
+    assert is_over(tmp_path)
+
+
+def test_spark_s_python_workers_are_found_below_their_own_driver_only():
+    daemon = "python -m pyspark.daemon pyspark.worker"
+    processes = {
+        10: (1, "python -m odradek.spark.pipeline.job"),
+        11: (10, "java org.apache.spark.deploy.SparkSubmit"),
+        12: (11, daemon),
+        13: (12, daemon),
+        14: (12, daemon),
+        20: (1, "python somebody's"),
+        21: (20, daemon),
+        22: (21, daemon),
+    }
+    assert spark_workers(10, processes) == [13, 14]
