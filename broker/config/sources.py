@@ -39,8 +39,8 @@ _NOT_SETTINGS = re.compile(
 )
 
 
-# Where the `odradek` commands find a broker: of no concern to one that starts.
-CONTROL_VARIABLE = "ODRADEK_CONTROL"
+# Where the `odradek` commands find a broker, where Spark's jars lie, when its sink dies: of no concern to one that starts.
+_OF_OTHERS = frozenset({"ODRADEK_CONTROL", "ODRADEK_CACHE", "ODRADEK_SINK_KILL"})
 _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
@@ -69,7 +69,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
         if environ.get(variable):
             yield _variable(f"{OWN_PREFIX}cluster.id", environ, variable)
     for variable in sorted(environ):
-        if variable == CONTROL_VARIABLE:
+        if variable in _OF_OTHERS:
             continue
         if variable.startswith("ODRADEK_"):
             yield _variable(property_name(variable), environ, variable)

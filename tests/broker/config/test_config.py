@@ -208,6 +208,8 @@ def test_variables_that_are_no_settings_are_passed_over_in_silence():
             "KAFKA_BOOTSTRAP_SERVERS",
             "KAFKA_PORT_9092_TCP_ADDR",
             "KAFKA_SERVICE_HOST",
+            "ODRADEK_CACHE",
+            "ODRADEK_SINK_KILL",
             "PATH",
         ),
         "anything",
