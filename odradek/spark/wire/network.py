@@ -67,6 +67,7 @@ class Network:
         random.shuffle(self._bootstrap)
         self._brokers: dict[int, Peer] = {}
         self._selector = selectors.DefaultSelector()
+        self._lost: ConnectionLost | None = None
 
     # -- who is there -------------------------------------------------------------------------------------------
 
@@ -93,16 +94,15 @@ class Network:
         if connected:
             return min(connected, key=lambda peer: peer.outstanding)
         now = time.monotonic()
-        error: ConnectionLost | None = None
         for peer in sorted(everyone, key=lambda each: (each.failures, random.random())):
             if peer.retry_at > now:
                 continue
             try:
                 self._connect(peer)
                 return peer
-            except ConnectionLost as lost:
-                error = lost
-        raise error or ConnectionLost("no broker can be reached at the moment")
+            except ConnectionLost as error:
+                self._lost = error
+        raise ConnectionLost(self._lost.sentence if self._lost else "no broker can be reached at the moment")
 
     # -- calls --------------------------------------------------------------------------------------------------
 

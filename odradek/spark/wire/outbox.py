@@ -3,10 +3,14 @@
 What a broker remembers of a producer is its last five batches of a partition (ProducerStateEntry.java), and it takes a
 batch only after the one before. So at most five batches from the first unacknowledged one are on their way, and after a
 failure everything that was sent is awaited before anything is sent again, the same bytes with the same sequences.
+
+The first batch of all goes alone: a broker that knows nothing of a producer takes any sequence for its first
+(ProducerAppendInfo.java), so the second, behind a first one that was refused, would be taken for it.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from enum import Enum, auto
 
@@ -41,6 +45,7 @@ class Outbox:
     def __init__(self) -> None:
         self._batches: deque[OutgoingBatch] = deque()
         self._recovering = False
+        self._known = False
         self.due = 0.0
         self.failures = 0
         self.bytes = 0
@@ -63,7 +68,7 @@ class Outbox:
         return sum(batch.state is State.SENT for batch in self._window())
 
     def _window(self) -> list[OutgoingBatch]:
-        return [batch for batch, _ in zip(self._batches, range(WINDOW_BATCHES), strict=False)]
+        return list(itertools.islice(self._batches, WINDOW_BATCHES if self._known else 1))
 
     def next_batch(self) -> OutgoingBatch | None:
         """What may be sent now, if anything."""
@@ -82,6 +87,7 @@ class Outbox:
     def acknowledged(self, batch: OutgoingBatch) -> None:
         assert batch.state is State.SENT
         batch.state = State.ACKNOWLEDGED
+        self._known = True
         while self._batches and self._batches[0].state is State.ACKNOWLEDGED:
             self.bytes -= len(self._batches.popleft().data)
             self.failures = 0

@@ -1,0 +1,115 @@
+"""The order of batches under failures, against a model of what a broker remembers of a producer."""
+
+import random
+from collections import deque
+
+import pytest
+
+from odradek.spark.wire.outbox import WINDOW_BATCHES, Outbox, OutgoingBatch, State
+
+
+class Log:
+    """A leader's partition: takes any batch for the first, then the next only, and knows its last five again."""
+
+    def __init__(self) -> None:
+        self.appended: list[int] = []
+        self.remembered: deque[int] = deque(maxlen=5)
+
+    def produce(self, number: int) -> str:
+        if number in self.remembered:
+            return "duplicate"
+        if self.appended and number != self.appended[-1] + 1:
+            return "out of order"
+        self.appended.append(number)
+        self.remembered.append(number)
+        return "ok"
+
+
+def outbox_of(count: int) -> Outbox:
+    outbox = Outbox()
+    for number in range(count):
+        outbox.append(OutgoingBatch(b"%d" % number, 1, 0.0))
+    return outbox
+
+
+def number_of(batch: OutgoingBatch) -> int:
+    return int(batch.data)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_fails_the_log_has_every_batch_once_and_in_order(seed):
+    chance = random.Random(seed)
+    log, outbox = Log(), outbox_of(60)
+    on_the_way: deque[tuple[OutgoingBatch, str]] = deque()
+    trouble = 400
+    while len(outbox) or on_the_way:
+        trouble -= 1
+        if chance.random() < 0.6 and (batch := outbox.next_batch()) is not None:
+            outbox.sending(batch)
+            # Refused, appended with a lost answer, appended but not by all replicas, or well.
+            fate = chance.choice(["refused", "lost", "appended", "ok", "ok", "ok"]) if trouble > 0 else "ok"
+            result = "refused" if fate == "refused" else log.produce(number_of(batch))
+            on_the_way.append((batch, fate if fate != "ok" else result))
+            continue
+        if not on_the_way:
+            continue
+        if trouble > 0 and chance.random() < 0.1:
+            # The connection is gone with all answers.
+            while on_the_way:
+                outbox.failed(on_the_way.popleft()[0], 13)
+            continue
+        batch, answer = on_the_way.popleft()
+        if answer in ("ok", "duplicate"):
+            outbox.acknowledged(batch)
+        else:
+            if answer == "out of order":
+                assert outbox.follows_a_failure(batch), "it would be taken for a loss"
+            outbox.failed(batch, 7)
+    assert log.appended == list(range(60))
+    assert outbox.bytes == 0
+
+
+def test_the_first_goes_alone():
+    outbox = outbox_of(3)
+    first = outbox.next_batch()
+    outbox.sending(first)
+    assert outbox.next_batch() is None
+    outbox.failed(first, 6)
+    assert outbox.next_batch() is first
+
+
+def known_outbox_of(count: int) -> Outbox:
+    """One whose partition has had a batch before."""
+    outbox = outbox_of(count + 1)
+    before = outbox.next_batch()
+    outbox.sending(before)
+    outbox.acknowledged(before)
+    return outbox
+
+
+def test_no_more_are_on_their_way_than_a_broker_remembers():
+    outbox = known_outbox_of(9)
+    sent = []
+    while (batch := outbox.next_batch()) is not None:
+        outbox.sending(batch)
+        sent.append(batch)
+    assert [number_of(batch) for batch in sent] == list(range(1, 1 + WINDOW_BATCHES))
+    outbox.acknowledged(sent[3])
+    assert outbox.next_batch() is None, "the first is still the oldest that may have to be known again"
+    outbox.acknowledged(sent[0])
+    assert number_of(outbox.next_batch()) == WINDOW_BATCHES + 1
+
+
+def test_after_a_failure_everything_on_its_way_is_awaited():
+    outbox = known_outbox_of(4)
+    first = outbox.next_batch()
+    outbox.sending(first)
+    second = outbox.next_batch()
+    outbox.sending(second)
+    outbox.failed(first, 6)
+    assert outbox.next_batch() is None
+    outbox.failed(second, 45)
+    assert outbox.next_batch() is first
+    outbox.sending(first)
+    assert outbox.next_batch() is second
+    assert (first.attempts, second.attempts, first.state) == (2, 1, State.SENT)
