@@ -1,0 +1,77 @@
+"""What exactly-once costs: micro-batches of the same topic, written by Spark's own sink and by ours, in turns."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Final
+
+from benchmarks.figures import Figure
+from benchmarks.process import others_at_rest
+from benchmarks.spark import SparkRun
+from benchmarks.spark.brokers import create, fill, odradek
+
+RECORDS: Final = 1_000_000
+RECORD_BYTES: Final = 100
+PARTITIONS: Final = 4
+BATCHES: Final = 8
+ROUNDS: Final = 3
+TIMEOUT_S: Final = 600
+NOOP, STOCK, OURS = "noop", "kafka", "odradek.exactly_once"
+
+
+def measure(run: SparkRun) -> Iterator[Figure]:
+    records, rest = run.scaled(RECORDS), others_at_rest()
+    took: dict[str, list[float]] = {NOOP: [], STOCK: [], OURS: []}
+    with odradek(run.scratch / "sink") as broker:
+        fill(broker.bootstrap, "input", PARTITIONS, records, RECORD_BYTES)
+        for number in range(run.rounds or ROUNDS):
+            # Who goes first changes: the second of a pair finds the machine warmer.
+            for sink in (NOOP, STOCK, OURS) if number % 2 == 0 else (OURS, STOCK, NOOP):
+                times_ms = _stream(run, broker.bootstrap, sink, f"{sink.replace('.', '-')}-{number}", records)
+                run.say(f"{sink}: {[round(each) for each in times_ms]} ms")
+                # The first batch of a query starts workers and makes plans.
+                took[sink] += times_ms[1:]
+    medians = {sink: statistics.median(times_ms) for sink, times_ms in took.items()}
+    per_second = {sink: records / BATCHES / ms for sink, ms in medians.items()}
+    yield Figure(
+        "exactly-once sink: throughput against Spark's own sink",
+        medians[STOCK] / medians[OURS],
+        "of it",
+        limit=0.8,
+        higher_is_better=True,
+        baseline=f"Spark's own {per_second[STOCK]:.0f} k records/s ({medians[STOCK]:.0f} ms), noop {medians[NOOP]:.0f} ms",
+        note=f"{per_second[OURS]:.0f} k records/s, {medians[OURS]:.0f} ms a batch"
+        f" ({min(took[OURS]):.0f} to {max(took[OURS]):.0f}); {records:,} records of {RECORD_BYTES} B,"
+        f" {BATCHES} batches, {PARTITIONS} partitions",
+        other_cpu=rest,
+    )
+
+
+def _stream(run: SparkRun, bootstrap: str, sink: str, name: str, records: int) -> list[float]:
+    """The milliseconds of each micro-batch of a query that reads everything there is."""
+    create(bootstrap, name, PARTITIONS)
+    rows = (
+        run.spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", "input")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", max(records // BATCHES, 1))
+        .load()
+        .select("key", "value")
+    )
+    query = (
+        rows.writeStream.format(sink)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", name)
+        .option("queryName", name)
+        .option("checkpointLocation", str(run.scratch / "checkpoints" / name))
+        .trigger(availableNow=True)
+        .start()
+    )
+    if not query.awaitTermination(TIMEOUT_S):
+        raise RuntimeError(f"{sink} did not come to its end")
+    done = [each for each in query.recentProgress if each["numInputRows"]]
+    if sum(each["numInputRows"] for each in done) != records:
+        raise RuntimeError(f"{sink} has not read everything")
+    return [float(each["durationMs"]["triggerExecution"]) for each in done]
