@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from odradek.spark.records import heads
 from odradek.spark.segments import columns
 from odradek.spark.segments.filters import Condition, Conditions
+from odradek.spark.segments.options import Options
 from odradek.spark.segments.planning import Piece
 from odradek.spark.segments.reading import Chunk
 
@@ -61,19 +62,23 @@ def last_sequences(table: Heads) -> NDArray[np.int64]:
     return np.where(table["base_sequence"] < 0, -1, (table["base_sequence"] + spans) & heads.SEQUENCE_MASK)
 
 
-def rows(
-    piece: Piece, chunk: Chunk, schema: pa.Schema, conditions: Conditions, rows_max: int
-) -> Iterator[pa.RecordBatch]:
-    """The chunk's batches as rows, then what is wrong in it."""
-    table = chunk.sound
-    if conditions.batch:
-        table = table[judged(table, conditions.batch)]
-    if len(table):
-        whole = _Rows(piece, chunk, table).record_batch(schema)
-        for start in range(0, len(table), rows_max):
-            yield whole.slice(start, rows_max)
-    if chunk.flaws and conditions.admit_errors:
-        yield columns.errors(schema, columns.place(piece), chunk.flaws)
+class BatchRows:
+    """Makes the rows of one task."""
+
+    def __init__(self, schema: pa.Schema, conditions: Conditions, asked: Options) -> None:
+        self._schema, self._conditions, self._rows_max = schema, conditions, asked.rows_max
+
+    def rows(self, piece: Piece, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        """The chunk's batches, then what is wrong in it."""
+        table = chunk.sound
+        if self._conditions.batch:
+            table = table[judged(table, self._conditions.batch)]
+        if len(table):
+            whole = _Rows(piece, chunk, table).record_batch(self._schema)
+            for start in range(0, len(table), self._rows_max):
+                yield whole.slice(start, self._rows_max)
+        if chunk.flaws and self._conditions.admit_errors:
+            yield columns.errors(self._schema, columns.place(piece), chunk.flaws)
 
 
 class _Rows:

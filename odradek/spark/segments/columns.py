@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyspark.sql.pandas.types import to_arrow_type
 
 from odradek.spark.records import heads
+from odradek.spark.segments import schemas
 from odradek.spark.segments.planning import Piece
 from odradek.spark.segments.reading import Flaw
 
+HEADERS = to_arrow_type(schemas.HEADERS)
 TIMESTAMP = pa.timestamp("us", "UTC")
 NO_TIME = np.iinfo(np.int64).min
 """A time that is null: no timestamp, or none that Python's and Spark's calendars have."""

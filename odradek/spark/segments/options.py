@@ -42,8 +42,8 @@ _NUMBERS = {
 }
 _SWITCHES = {"check.crcs": "check_crcs", "pushdown": "pushdown"}
 _LISTS = {"columns": "columns", "topics": "topics"}
-_ARRAY_BYTES_MAX = (1 << 31) - 1
-"""Arrow's offsets have 32 bits, and a batch is never torn apart."""
+_NUMBER_MAX = 1 << 30
+"""Arrow's offsets have 31 bits, a batch is never torn apart, and others may stand before it."""
 
 
 def read(given: Mapping[str, str]) -> Options:
@@ -78,8 +78,8 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _number(name: str, text: str) -> int:
-    if not text.strip().isdecimal() or not 1 <= int(text) <= _ARRAY_BYTES_MAX:
-        raise BadOption(f"Option {name} is a whole number from 1 to {_ARRAY_BYTES_MAX}, not {text!r}.")
+    if not text.strip().isdecimal() or not 1 <= int(text) <= _NUMBER_MAX:
+        raise BadOption(f"Option {name} is a whole number from 1 to {_NUMBER_MAX}, not {text!r}.")
     return int(text)
 
 

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from odradek.spark.segments import batches, filters, finding, options, planning, reading
+from odradek.spark.segments import filters, finding, options, planning, reading
+from odradek.spark.segments.batches import BatchRows
+from odradek.spark.segments.rows import RecordRows
 from odradek.spark.segments.schemas import TABLES
 
 if TYPE_CHECKING:
     from odradek.spark.segments.planning import Piece
     from odradek.spark.segments.reading import Chunk
 
-Rows = Callable[["Piece", "Chunk", pa.Schema, filters.Conditions, options.Options], Iterator[pa.RecordBatch]]
+
+class Rows(Protocol):
+    """Makes the rows of a table."""
+
+    def __init__(self, schema: pa.Schema, conditions: filters.Conditions, asked: options.Options) -> None: ...
+
+    def rows(self, piece: Piece, chunk: Chunk) -> Iterator[pa.RecordBatch]: ...
+
 
 _INTERNAL = {"transaction_state": "__transaction_state", "offsets": "__consumer_offsets"}
 
@@ -109,10 +118,10 @@ class Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         schema = to_arrow_schema(self.schema, timezone="UTC")
-        make = _ROWS[self.options.table]
+        made = _ROWS[self.options.table](schema, self.conditions, self.options)
         for planned in partition.pieces:
             for piece, chunk in reading.chunks(planned, self.options):
-                yield from make(piece, chunk, schema, self.conditions, self.options)
+                yield from made.rows(piece, chunk)
 
 
 class PushingReader(Reader):
@@ -123,10 +132,4 @@ class PushingReader(Reader):
         return returned
 
 
-def _batches(
-    piece: Piece, chunk: Chunk, schema: pa.Schema, conditions: filters.Conditions, asked: options.Options
-) -> Iterator[pa.RecordBatch]:
-    return batches.rows(piece, chunk, schema, conditions, asked.rows_max)
-
-
-_ROWS: dict[str, Rows] = {"batches": _batches}
+_ROWS: dict[str, type[Rows]] = {"records": RecordRows, "batches": BatchRows}
