@@ -43,3 +43,11 @@ def recorded(name: str, home: Path) -> Path:
     with tarfile.open(DIRECTORIES / f"{name}.tar.xz") as archive:
         archive.extractall(home, filter="data")
     return home / "data"
+
+
+def segment(directory: Path, data: bytes, base_offset: int = 0) -> Path:
+    """One segment file in a partition's directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    log = directory / f"{base_offset:020d}.log"
+    log.write_bytes(data)
+    return log
