@@ -8,11 +8,14 @@ import time
 from struct import Struct
 from typing import Any
 
+from odradek.spark.wire import sasl
 from odradek.spark.wire.connection import Connection
 from odradek.spark.wire.errors import Authentication, ConnectionLost, UnsupportedVersion, WireError, name_of
 from odradek.spark.wire.messages import (
     ANSWER_SIZE_BYTES_MAX,
     API_VERSIONS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
     Api,
     Versions,
     choose_version,
@@ -28,7 +31,7 @@ _SOFTWARE = "odradek-spark"
 _SOFTWARE_VERSION = "0.1.0"
 
 
-def dial(settings: ClientSettings, host: str, port: int) -> Connection:
+def dial(settings: ClientSettings, tls: ssl.SSLContext | None, host: str, port: int) -> Connection:
     """A connection that is ready for requests. ``ConnectionLost`` if nobody is there, ``Authentication`` if TLS or SASL
     fail, ``UnsupportedVersion`` for brokers that are too old."""
     address = f"{host}:{port}"
@@ -37,9 +40,14 @@ def dial(settings: ClientSettings, host: str, port: int) -> Connection:
     try:
         sock = socket.create_connection((host, port), _left(deadline))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            sock.settimeout(_left(deadline))
+            sock = tls.wrap_socket(sock, server_hostname=host)
         greeting = _Greeting(settings, sock, address, deadline)
         versions = greeting.versions()
-        return Connection(greeting.socket, address, versions, settings.client_id)
+        if settings.security_protocol.startswith("SASL"):
+            greeting.authenticate()
+        return Connection(sock, address, versions, settings.client_id)
     except ssl.SSLEOFError as error:
         _close(sock)
         raise ConnectionLost(f"the broker at {address} closed the connection during TLS: {error}") from None
@@ -90,7 +98,39 @@ class _Greeting:
             )
         return self.offered
 
-    def ask(self, api: Api, body: Any) -> Any:
+    def authenticate(self) -> None:
+        talk = sasl.conversation(self.settings)
+        mechanism = self.settings.sasl_mechanism
+        answer = self._ask(
+            SASL_HANDSHAKE,
+            lambda version: schema(SASL_HANDSHAKE, version).SaslHandshakeRequest(mechanism=mechanism),
+        )
+        if answer.error_code:
+            offered = ", ".join(answer.mechanisms)
+            raise Authentication(
+                name_of(answer.error_code),
+                f"the broker at {self.address} offers {offered}, and not {mechanism}",
+            )
+        # A generator that has nothing to say any more ends, which is how a conversation is over.
+        said = next(talk, None)
+        while said is not None:
+            try:
+                said = talk.send(self._authenticate(said))
+            except StopIteration:
+                said = None
+
+    def _authenticate(self, said: bytes) -> bytes:
+        answer = self._ask(
+            SASL_AUTHENTICATE,
+            lambda version: schema(SASL_AUTHENTICATE, version).SaslAuthenticateRequest(auth_bytes=said),
+        )
+        if answer.error_code:
+            raise Authentication(
+                name_of(answer.error_code), f"the broker at {self.address} says: {answer.error_message}"
+            )
+        return bytes(answer.auth_bytes)
+
+    def _ask(self, api: Api, body: Any) -> Any:
         version = choose_version(api, self.offered, self.address)
         return decode_answer(api, version, self._exchange(api, version, body(version)))
 

@@ -13,6 +13,7 @@ from odradek.spark.wire.dial import dial
 from odradek.spark.wire.errors import BadSettings, ConnectionLost
 from odradek.spark.wire.messages import Api
 from odradek.spark.wire.settings import ClientSettings
+from odradek.spark.wire.tls import tls_context
 
 Address = tuple[str, int]
 
@@ -63,6 +64,7 @@ class Network:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
+        self._tls = tls_context(settings)
         self._bootstrap = [Peer(address) for address in parse_bootstrap(settings.bootstrap_servers)]
         random.shuffle(self._bootstrap)
         self._brokers: dict[int, Peer] = {}
@@ -151,7 +153,7 @@ class Network:
             host, port = peer.address
             raise ConnectionLost(f"the broker at {host}:{port} was lost a moment ago")
         try:
-            peer.connection = dial(self._settings, *peer.address)
+            peer.connection = dial(self._settings, self._tls, *peer.address)
         except ConnectionLost:
             self._failed(peer)
             raise

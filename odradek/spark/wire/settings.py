@@ -30,6 +30,8 @@ class ClientSettings:
     security_protocol: str = _setting("security.protocol", "PLAINTEXT", choices=PROTOCOLS)
     sasl_mechanism: str = _setting("sasl.mechanism", "GSSAPI", choices=("GSSAPI", *MECHANISMS))
     sasl_jaas_config: str = _setting("sasl.jaas.config", "", secret=True)
+    # No name of Kafka's: its clients get tokens by a class of theirs.
+    sasl_oauthbearer_token: str = _setting("sasl.oauthbearer.token", "", secret=True)
     ssl_truststore_type: str = _setting("ssl.truststore.type", "JKS", choices=("JKS", "PKCS12", "PEM"))
     ssl_truststore_location: str = _setting("ssl.truststore.location", "")
     ssl_truststore_certificates: str = _setting("ssl.truststore.certificates", "", secret=True)

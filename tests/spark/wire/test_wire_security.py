@@ -1,0 +1,251 @@
+"""TLS before this broker, and the conversations of SASL by themselves; Apache Kafka judges both in test_wire_kafka.py.
+
+The certificates lie beside this file; ``certificates/make.sh`` made them.
+"""
+
+import asyncio
+import contextlib
+import ssl
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import odradek
+from odradek.spark.wire import Authentication, BadSettings, ClientSettings, Cluster, TransactionalWriter
+from odradek.spark.wire.sasl import conversation, jaas_options, scram
+from odradek.spark.wire.tls import tls_context
+from tests.support import raw
+from tests.support.clients import values
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+TRUST = {
+    "kafka.security.protocol": "SSL",
+    "kafka.ssl.truststore.type": "PEM",
+    "kafka.ssl.truststore.location": str(CERTIFICATES / "authority.pem"),
+}
+CLIENT = (CERTIFICATES / "client.pem").read_text()
+KEY, CHAIN = CLIENT[: CLIENT.index("-----BEGIN CERT")], CLIENT[CLIENT.index("-----BEGIN CERT") :]
+
+
+def settings_of(bootstrap: str = "a:1", **options: str) -> ClientSettings:
+    return ClientSettings.from_options({"kafka.bootstrap.servers": bootstrap, **options})
+
+
+def jaas(**options: str) -> str:
+    said = " ".join(f'{name}="{value}"' for name, value in options.items())
+    return f"org.apache.kafka.common.security.plain.PlainLoginModule required {said};"
+
+
+@contextlib.contextmanager
+def relay(port: int, target: tuple[str, int], context: ssl.SSLContext | None = None):
+    """What comes to a port is passed on; TLS, if there is any, ends there."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        broker_reader, broker_writer = await asyncio.open_connection(*target)
+        await asyncio.gather(pump(reader, broker_writer), pump(broker_reader, writer))
+
+    async def serve() -> None:
+        async with await asyncio.start_server(connected, "127.0.0.1", port, ssl=context):
+            ready.set()
+            await ended
+
+    loop = asyncio.new_event_loop()
+    # A refused certificate is what the tests want to see, and not news.
+    loop.set_exception_handler(lambda *_: None)
+    ready, ended = threading.Event(), loop.create_future()
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield
+    finally:
+        loop.call_soon_threadsafe(ended.set_result, None)
+        thread.join(10)
+        loop.close()
+
+
+def tls_before(port: int, target: tuple[str, int], certificate: str, ask_client: bool = False):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATES / certificate)
+    if ask_client:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(CERTIFICATES / "authority.pem")
+    return relay(port, target, context)
+
+
+@pytest.fixture(scope="module")
+def hidden_broker():
+    """A broker that says it is at the address where TLS is, and that address."""
+    port = raw.free_port()
+    with odradek.Broker(
+        topics=["t:2"], settings={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    ) as broker:
+        yield broker, port
+
+
+def direct(broker) -> tuple[str, int]:
+    return broker.process.host, broker.process.port
+
+
+def write_one(settings: ClientSettings, transactional_id: str, value: str) -> None:
+    with Cluster(settings) as cluster:
+        [producer] = cluster.init_producer_ids([transactional_id], 60_000).values()
+        writer = TransactionalWriter(cluster, transactional_id, producer)
+        # More than one TLS record, and more than a socket takes at once.
+        writer.write(pa.array([value] + ["x" * 200_000] * 40), topic="t", partitions=pa.array([0] + [1] * 40))
+        writer.flush()
+        assert cluster.end_transactions([writer.transaction], commit=True) == {transactional_id: None}
+
+
+def test_all_of_it_goes_through_tls(hidden_broker):
+    broker, port = hidden_broker
+    with tls_before(port, direct(broker), "server.pem", ask_client=True):
+        with_files = TRUST | {
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.keystore.location": str(CERTIFICATES / "client.pem"),
+        }
+        write_one(settings_of(f"127.0.0.1:{port}", **with_files), "a", "by files")
+        with_texts = {
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.certificates": (CERTIFICATES / "authority.pem").read_text(),
+            "kafka.ssl.keystore.key": KEY.replace("\n", " "),
+            "kafka.ssl.keystore.certificate.chain": CHAIN.replace("\n", "\\n"),
+        }
+        write_one(settings_of(f"127.0.0.1:{port}", **with_texts), "b", "by texts")
+    with tls_before(port, direct(broker), "server.pem"):
+        write_one(settings_of(f"127.0.0.1:{port}", **TRUST), "c", "as nobody")
+    with relay(port, direct(broker)):
+        found = [value for value in values(f"127.0.0.1:{port}", "t") if value and not value.startswith("x")]
+    assert found == ["by files", "by texts", "as nobody"]
+
+
+@pytest.mark.parametrize(
+    ("certificate", "trusted", "sentence"),
+    [
+        ("elsewhere.pem", "authority.pem", "IP address mismatch"),
+        ("server.pem", "stranger.pem", "certificate verify failed"),
+    ],
+)
+def test_who_cannot_be_trusted_is_not_spoken_to(hidden_broker, certificate, trusted, sentence):
+    broker, port = hidden_broker
+    options = TRUST | {"kafka.ssl.truststore.location": str(CERTIFICATES / trusted)}
+    with (
+        tls_before(port, direct(broker), certificate),
+        Cluster(settings_of(f"127.0.0.1:{port}", **options)) as cluster,
+    ):
+        with pytest.raises(Authentication, match=sentence) as caught:
+            cluster.partitions_of("t")
+        assert caught.value.code == "SSL_HANDSHAKE_FAILED"
+
+
+def test_a_server_of_another_name_is_taken_when_names_do_not_matter(hidden_broker):
+    broker, port = hidden_broker
+    settings = settings_of(
+        f"127.0.0.1:{port}", **TRUST, **{"kafka.ssl.endpoint.identification.algorithm": ""}
+    )
+    with tls_before(port, direct(broker), "elsewhere.pem"), Cluster(settings) as cluster:
+        assert cluster.partitions_of("t") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kafka.ssl.truststore.type": "JKS"}, r"kafka\.ssl\.truststore\.type=JKS is not supported"),
+        ({"kafka.ssl.truststore.location": "nowhere.pem"}, r"cannot be read from nowhere\.pem"),
+        (
+            {"kafka.ssl.keystore.location": "me.p12", "kafka.ssl.keystore.type": "PKCS12"},
+            "PKCS12 is not supported",
+        ),
+        ({"kafka.ssl.keystore.key": KEY}, r"kafka\.ssl\.keystore\.certificate\.chain"),
+    ],
+)
+def test_what_cannot_be_used_for_tls_is_said(options, sentence):
+    with pytest.raises(BadSettings, match=sentence):
+        Cluster(settings_of(**(TRUST | options)))
+
+
+def test_without_tls_there_is_no_context():
+    assert tls_context(settings_of()) is None
+
+
+def test_scram_is_that_of_rfc_7677():
+    talk = scram("sha256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    assert next(talk) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    assert talk.send(f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()) == (
+        f"c=biws,r={nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
+    )
+    with pytest.raises(StopIteration):
+        talk.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@pytest.mark.parametrize(
+    ("first", "final", "sentence"),
+    [
+        ("r=mine-theirs,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "v=AAAA", "signature is wrong"),
+        ("r=mine-theirs,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "e=invalid-proof", "invalid-proof"),
+        ("r=mine-theirs,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1", "", "1 iterations"),
+        ("r=theirs,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "", "another nonce"),
+        ("r=mine,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "", "another nonce"),
+        ("e=unknown-user", "", "unknown-user"),
+    ],
+)
+def test_a_server_that_does_not_prove_itself_is_left(first, final, sentence):
+    def converse() -> None:
+        talk = scram("sha512", "user", "pencil", "mine")
+        next(talk)
+        talk.send(first.encode())
+        talk.send(final.encode())
+
+    with pytest.raises(Authentication, match=sentence):
+        converse()
+
+
+def test_names_are_written_as_scram_wants_them():
+    assert next(scram("sha256", "a=b,c", "x", "n")) == b"n,,n=a=3Db=2Cc,r=n"
+
+
+def test_credentials_are_read_as_java_reads_them():
+    config = 'o.a.k.PlainLoginModule required\n  username="al\\"ice" password=\'p;w=1 \' user_bob=plain;'
+    assert jaas_options(config) == {"username": 'al"ice', "password": "p;w=1 ", "user_bob": "plain"}
+
+
+def sasl(mechanism: str, config: str = "", **options: str) -> ClientSettings:
+    return settings_of(
+        **{
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": mechanism,
+            "kafka.sasl.jaas.config": config,
+            **options,
+        }
+    )
+
+
+def test_plain_and_a_token_are_said_at_once():
+    assert next(conversation(sasl("PLAIN", jaas(username="ä", password="p w")))) == "\0ä\0p w".encode()
+    token = next(conversation(sasl("OAUTHBEARER", **{"kafka.sasl.oauthbearer.token": "abc"})))
+    assert token == b"n,,\x01auth=Bearer abc\x01\x01"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sentence"),
+    [
+        ("GSSAPI", "kafka.sasl.mechanism is GSSAPI, and this client has PLAIN, SCRAM"),
+        ("PLAIN", "needs a username and a password for PLAIN"),
+        ("SCRAM-SHA-256", "needs a username and a password"),
+        ("OAUTHBEARER", "needs kafka.sasl.oauthbearer.token"),
+    ],
+)
+def test_what_is_missing_for_sasl_is_said(mechanism, sentence):
+    with pytest.raises(BadSettings) as caught:
+        next(conversation(sasl(mechanism, jaas(username="me"))))
+    assert sentence in str(caught.value)
