@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,12 +90,14 @@ def format_directory(
     *,
     transaction_version: int = 2,
     standalone: bool = False,
+    arguments: Sequence[str] = (),
 ) -> Path:
     """A settings file in ``home`` whose log directory is formatted: as a quorum that the settings name, or (standalone)
-    as one whose voters stand in its log, which is what Kafka's quick start does."""
+    as one whose voters stand in its log, which is what Kafka's quick start does. ``arguments`` are for its tool."""
     settings = write_settings(home, raw.free_port(), properties, standalone)
     tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings)]
     tool += ["--feature", f"transaction.version={transaction_version}"]
+    tool += arguments
     if standalone:
         tool.append("--standalone")
     command = [java(), "-Xmx1g", "-cp", kafka_classpath(), *tool]

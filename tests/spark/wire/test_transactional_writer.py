@@ -1,4 +1,6 @@
-"""A transaction that is written by one object and ended by another, against this broker; other clients read it."""
+"""A transaction that is written by one object and ended by another; other clients read it.
+
+Against this broker each time, and against Apache Kafka with what need not be waited for."""
 
 import pyarrow as pa
 import pytest
@@ -27,10 +29,15 @@ def settings_for(bootstrap: str, **options: object) -> ClientSettings:
     return ClientSettings.from_options({"kafka.bootstrap.servers": bootstrap, **more})
 
 
-@pytest.fixture(scope="module")
-def shared_broker(tmp_path_factory):
-    broker = BrokerProcess(tmp_path_factory.mktemp("wire"), settings={"auto.create.topics.enable": "false"})
-    with broker:
+@pytest.fixture(
+    scope="module", params=["odradek", pytest.param("kafka", marks=[pytest.mark.more, pytest.mark.java])]
+)
+def shared_broker(request, tmp_path_factory):
+    if request.param == "kafka":
+        yield request.getfixturevalue("secured_kafka")
+        return
+    settings = {"auto.create.topics.enable": "false"}
+    with BrokerProcess(tmp_path_factory.mktemp("wire"), settings=settings) as broker:
         yield broker
 
 
