@@ -20,6 +20,8 @@ from odradek.spark.sink.points import POINTS, VARIABLE
 
 TIMEOUT_S: Final = 180.0
 _TAIL_LINES: Final = 40
+# As of the fixture's session: the optimizing compiler costs a driver of a few seconds more than it gains.
+SHORT_LIVED: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class DriverFailed(OdradekError):
@@ -35,13 +37,13 @@ class Driver:
     def __init__(
         self, command: Sequence[str | os.PathLike[str]], environment: Mapping[str, str] = {}
     ) -> None:
+        # The sink counts in it how often a step was come to: for this driver alone.
         self._directory = tempfile.TemporaryDirectory(prefix="odradek-driver-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [os.fspath(each) for each in command],
-                # Where the sink counts how often a step was come to: for this driver alone.
-                env={**os.environ, "TMPDIR": self._directory.name, **environment},
+                env={**os.environ, **SHORT_LIVED, "TMPDIR": self._directory.name, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

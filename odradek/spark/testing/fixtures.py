@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # Two tasks at a time, whatever the machine has, and four attempts for each: what depends on either must not
 # depend on the machine.
 MASTER = "local[2, 4]"
+# A test's Spark lives for seconds, in which the optimizing compiler costs more than it gains: half of all the work.
+SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +50,7 @@ def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
         pytest.skip(str(missing))
     from odradek.spark.environment import session
 
-    started = session("tests", master=MASTER, conf=spark_conf)
+    started = session("tests", master=MASTER, conf={**SHORT_LIVED, **spark_conf})
     yield started
     started.stop()
 

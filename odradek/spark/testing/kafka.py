@@ -109,7 +109,9 @@ class Kafka:
         """confluent-kafka's producer, which waits until all replicas have a record."""
         from confluent_kafka import Producer
 
-        return Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", **settings})
+        # What goes wrong is raised; its log would tell of brokers that were killed on purpose.
+        quiet = {"log_level": 2}
+        return Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", **quiet, **settings})
 
     def name(self) -> str:
         """A name that nobody has: of a topic that is not there, a query, a transactional id."""
@@ -124,7 +126,7 @@ class Kafka:
         said = {key.replace("_", "."): str(value) for key, value in configs.items()}
         topic = NewTopic(name or self.name(), partitions, replicas, config=said)
         self.admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)
-        self.eventually(lambda: self._partitions(topic.topic) == [*range(partitions)], f"topic {topic.topic}")
+        self.eventually(lambda: self.partitions(topic.topic) == [*range(partitions)], f"topic {topic.topic}")
         return str(topic.topic)
 
     def produce(self, topic: str, rows: Iterable[Row], *, transaction: str | None = None) -> None:
@@ -156,7 +158,7 @@ class Kafka:
         settings |= {"auto.offset.reset": "earliest"}
         consumer, found = Consumer(settings), []
         try:
-            left = set(self._partitions(topic))
+            left = set(self.partitions(topic))
             consumer.assign([TopicPartition(topic, each, 0) for each in left])
             deadline = time.monotonic() + TIMEOUT_S
             while left:
@@ -197,7 +199,8 @@ class Kafka:
         """Aborts what is open."""
         self._leaving.close()
 
-    def _partitions(self, topic: str) -> list[int]:
+    def partitions(self, topic: str) -> list[int]:
+        """Their numbers, as the metadata has them now."""
         return sorted(self.admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
 
 

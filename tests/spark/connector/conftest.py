@@ -1,0 +1,54 @@
+"""The connector's conformance list runs against this broker and, by the same words, against Apache Kafka: `make more`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.spark.testing.kafka import Kafka
+from tests.spark.connector.queries import Queries
+from tests.support import kafka_oracle
+
+APACHE = pytest.param("apache", marks=[pytest.mark.java, pytest.mark.more])
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[str]:
+    with kafka_oracle.kafka() as oracle:
+        yield f"{oracle.host}:{oracle.port}"
+
+
+@pytest.fixture(params=["odradek", APACHE])
+def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """Each of the two in turn."""
+    if request.param == "apache":
+        mine = Kafka(request.getfixturevalue("apache_kafka"), prefix=request.node.name)
+    else:
+        broker = request.getfixturevalue("kafka_broker")
+        mine = Kafka(broker.bootstrap_servers, broker, prefix=request.node.name)
+    yield mine
+    mine.close()
+
+
+@pytest.fixture
+def load(spark, kafka: Kafka) -> Callable[..., Any]:
+    """A batch DataFrame of Spark's connector: ``load(subscribe=topic, startingOffsets="earliest")``."""
+
+    def load(isolation: str = "read_committed", **options: object) -> Any:
+        said = {
+            **kafka.options,
+            "kafka.isolation.level": isolation,
+            **{k: str(v) for k, v in options.items()},
+        }
+        return spark.read.format("kafka").options(**said).load()
+
+    return load
+
+
+@pytest.fixture
+def queries(spark, kafka: Kafka, tmp_path: Path) -> Iterator[Queries]:
+    """Streaming queries of Spark's connector, all stopped with the test."""
+    with ExitStack() as leaving:
+        yield Queries(spark, kafka, tmp_path / "checkpoints", leaving)

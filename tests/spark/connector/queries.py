@@ -1,0 +1,80 @@
+"""Streaming queries as the conformance list wants them: from topics, into a topic or into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from odradek.spark.testing.kafka import Kafka
+from odradek.spark.testing.streams import process_all
+
+AVAILABLE_NOW = {"availableNow": True}
+TIMEOUT_S = 60.0
+
+
+def values(rows: list[Any]) -> list[str]:
+    """The values of Spark's rows, in order of offsets within a partition."""
+    return [row["value"].decode() for row in sorted(rows, key=lambda row: (row["partition"], row["offset"]))]
+
+
+class Query:
+    """One run of a streaming query; ``rows`` is what it has written to memory."""
+
+    def __init__(self, running: Any, spark: Any) -> None:
+        self.running, self._spark = running, spark
+
+    @property
+    def rows(self) -> list[Any]:
+        return self._spark.table(self.running.name).collect()
+
+    @property
+    def values(self) -> list[str]:
+        return values(self.rows)
+
+    @property
+    def end_offsets(self) -> str:
+        """Of the last batch, for its one source."""
+        return str(self.running.lastProgress.sources[0].endOffset)
+
+    def process_all(self) -> Query:
+        process_all(self.running, TIMEOUT_S)
+        return self
+
+    def ended(self) -> Query:
+        """After all that was there when it began."""
+        assert self.running.awaitTermination(int(TIMEOUT_S)), self.running.lastProgress
+        return self
+
+
+class Queries:
+    def __init__(self, spark: Any, kafka: Kafka, checkpoints: Path, leaving: ExitStack) -> None:
+        self._spark, self._kafka, self._checkpoints, self._leaving = spark, kafka, checkpoints, leaving
+
+    def start(
+        self,
+        *,
+        out: str | None = None,
+        trigger: Mapping[str, Any] = {"processingTime": "0 seconds"},
+        checkpoint: str | None = None,
+        mode: str = "append",
+        isolation: str = "read_committed",
+        **options: object,
+    ) -> Query:
+        """From what ``options`` say into the topic ``out``, else into memory; a checkpoint may be taken up again."""
+        name = self._kafka.name()
+        said = {**self._kafka.options, "kafka.isolation.level": isolation, "startingOffsets": "earliest"}
+        if any(each.startswith(("startingTimestamp", "startingOffsetsBy")) for each in options):
+            del said["startingOffsets"]
+        said |= {each: str(value) for each, value in options.items()}
+        source = self._spark.readStream.format("kafka").options(**said).load()
+        writer = source.select("key", "value").writeStream if out else source.writeStream
+        if out:
+            writer = writer.format("kafka").options(**self._kafka.options, topic=out)
+        else:
+            writer = writer.format("memory").queryName(name.replace("-", "_").replace(".", "_"))
+        writer = writer.option("checkpointLocation", str(self._checkpoints / (checkpoint or name)))
+        running = writer.outputMode(mode).trigger(**trigger).start()
+        self._leaving.callback(running.stop)
+        return Query(running, self._spark)

@@ -1,0 +1,231 @@
+"""What Spark's connector reads and writes in a stream."""
+
+import json
+
+import pytest
+
+from tests.spark.connector.queries import AVAILABLE_NOW
+from tests.spark.connector.test_batch_reads import at, delete_records, numbered
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_stream_follows_what_is_written(kafka, queries):
+    topic = kafka.topic(partitions=2)
+    query = queries.start(subscribe=topic, includeHeaders=True)
+    for number in range(3):
+        kafka.produce(topic, [(f"{number}", f"{number}")])
+        query.process_all()
+    assert sorted(query.values) == ["0", "1", "2"]
+
+
+def test_a_restart_goes_on_where_the_checkpoint_is(kafka, queries):
+    topic, out = kafka.topic(), kafka.topic()
+    for number in range(3):
+        kafka.produce(topic, [f"{number}"])
+        queries.start(subscribe=topic, out=out, checkpoint="one", trigger=AVAILABLE_NOW).ended()
+    assert [each.text for each in kafka.read(out)] == ["0", "1", "2"]
+
+
+def test_what_is_available_now_ends_at_the_first_open_transaction(kafka, queries):
+    topic, out = kafka.topic(), kafka.topic()
+    kafka.produce(topic, ["a"])
+    opened = kafka.begin(topic, ["b"])
+    kafka.produce(topic, ["c"])
+
+    def run() -> list[str | None]:
+        query = queries.start(subscribe=topic, out=out, checkpoint="one", trigger=AVAILABLE_NOW)
+        query.ended()
+        return [each.text for each in kafka.read(out)]
+
+    assert run() == ["a"]
+    opened.commit()
+    kafka.wait_for(topic, 3)
+    assert run() == ["a", "b", "c"]
+
+
+def test_batches_that_end_in_markers_and_aborted_data_lose_nothing(kafka, queries):
+    """Six transactions, three of them aborted: 24 records and 6 markers, three offsets at a time."""
+    topic = kafka.topic()
+    for number in range(6):
+        rows = [f"{number}.{each}" for each in range(4)]
+        kafka.produce(topic, rows, transaction="abort" if number % 2 else "commit")
+    query = queries.start(subscribe=topic, maxOffsetsPerTrigger=3, trigger=AVAILABLE_NOW).ended()
+    assert query.values == [f"{number}.{each}" for number in (0, 2, 4) for each in range(4)]
+    assert json.loads(query.end_offsets) == {topic: {"0": 30}}
+
+
+def test_a_new_partition_is_read_from_its_beginning(kafka, queries):
+    from confluent_kafka.admin import NewPartitions
+
+    topic = kafka.topic()
+    query = queries.start(subscribe=topic)
+    kafka.produce(topic, ["a"])
+    query.process_all()
+    kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    kafka.eventually(lambda: kafka.partitions(topic) == [0, 1], "the second partition")
+    kafka.produce(topic, numbered(7, 8, partition=1))
+    kafka.eventually(lambda: query.process_all().values == ["a", "7"], "what is in it")
+
+
+def test_a_new_topic_of_the_pattern_is_read_from_its_beginning(kafka, queries):
+    name = kafka.name()
+    kafka.produce(kafka.topic(name=f"{name}.a"), ["a"])
+    query = queries.start(subscribePattern=rf"{name}\..*").process_all()
+    kafka.produce(kafka.topic(name=f"{name}.b"), ["b"])
+    kafka.eventually(lambda: sorted(query.process_all().values) == ["a", "b"], "the second topic")
+
+
+def test_a_stream_begins_where_it_is_told(kafka, queries):
+    topic = kafka.topic(retention_ms=-1)
+    kafka.produce(topic, numbered(0, 6))
+    by_offset = queries.start(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 4}}))
+    by_time = queries.start(subscribe=topic, startingTimestamp=at(2.5))
+    by_each_time = queries.start(
+        subscribe=topic, startingOffsetsByTimestamp=json.dumps({topic: {"0": at(5)}})
+    )
+    behind = {"startingOffsetsByTimestampStrategy": "latest"}
+    at_the_end = queries.start(subscribe=topic, startingTimestamp=at(99), **behind)
+    latest = queries.start(subscribe=topic, startingOffsets="latest")
+    for query in (latest, at_the_end):
+        query.process_all()
+    kafka.produce(topic, numbered(6, 7))
+    found = [each.process_all().values for each in (by_offset, by_time, by_each_time, at_the_end, latest)]
+    assert found == [["4", "5", "6"], ["3", "4", "5", "6"], ["5", "6"], ["6"], ["6"]]
+
+
+def test_a_trigger_waits_for_enough_offsets(kafka, queries):
+    topic = kafka.topic()
+    limits = {"minOffsetsPerTrigger": 5, "maxTriggerDelay": "10m"}
+    kafka.produce(topic, ["first"])
+    query = queries.start(subscribe=topic, **limits).process_all()
+    assert query.values == ["first"]  # the first batch takes what there is
+    kafka.produce(topic, ["a", "b"])
+    kafka.eventually(lambda: query.running.status["message"] == "Waiting for data to arrive", "rest")
+    assert query.values == ["first"]
+    kafka.produce(topic, ["c", "d", "e"])
+    assert query.process_all().values == ["first", "a", "b", "c", "d", "e"]
+
+
+def test_one_partition_of_a_stream_is_split_into_several_tasks(kafka, queries):
+    topic = kafka.topic(retention_ms=-1)
+    kafka.produce(topic, numbered(0, 12))
+    query = queries.start(subscribe=topic, minPartitions=3, maxOffsetsPerTrigger=6, trigger=AVAILABLE_NOW)
+    assert query.ended().values == [str(each) for each in range(12)]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_was_deleted_while_nobody_looked(kafka, queries, strict: bool):
+    topic, out = kafka.topic(retention_ms=-1), kafka.topic()
+
+    def start():
+        return queries.start(
+            subscribe=topic, out=out, checkpoint="one", trigger=AVAILABLE_NOW, failOnDataLoss=strict
+        )
+
+    kafka.produce(topic, numbered(0, 3))
+    start().ended()
+    kafka.produce(topic, numbered(3, 8))
+    delete_records(kafka, topic, 6)
+    again = start()
+    if strict:
+        with pytest.raises(Exception, match="Some data may have been lost"):
+            again.ended()
+    else:
+        again.ended()
+    found = [each.text for each in kafka.read(out)]
+    assert found == ["0", "1", "2"] + ([] if strict else ["6", "7"])
+
+
+def recreate(kafka, topic: str) -> None:
+    kafka.admin.delete_topics([topic])[topic].result(30)
+    kafka.eventually(lambda: topic not in kafka.admin.list_topics(timeout=30).topics, "its end")
+    kafka.topic(name=topic)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_topic_is_made_anew(kafka, queries, load, strict: bool):
+    topic, out = kafka.topic(), kafka.topic()
+
+    def start():
+        return queries.start(
+            subscribe=topic, out=out, checkpoint="one", trigger=AVAILABLE_NOW, failOnDataLoss=strict
+        )
+
+    kafka.produce(topic, ["a", "b", "c"])
+    start().ended()
+    recreate(kafka, topic)
+    kafka.produce(topic, ["d"])
+    again = start()
+    if strict:
+        with pytest.raises(Exception, match="Some data may have been lost"):
+            again.ended()
+    else:
+        again.ended()
+    assert [each["value"] for each in load(subscribe=topic).collect()] == [b"d"]
+    found = [each.text for each in kafka.read(out)]
+    assert found == ["a", "b", "c"]
+
+
+def test_a_batch_read_finds_a_topic_made_anew(kafka, load):
+    """Consumers are pooled by their parameters: the one that knew the old id has to take the new one."""
+    topic = kafka.topic()
+    for value in ("a", "b"):
+        kafka.produce(topic, [value])
+        assert [each["value"] for each in load(subscribe=topic).collect()] == [value.encode()]
+        recreate(kafka, topic)
+
+
+def test_a_running_stream_loses_its_topic(kafka, queries):
+    topic = kafka.topic()
+    query = queries.start(subscribe=topic)
+    kafka.produce(topic, ["a"])
+    query.process_all()
+    kafka.admin.delete_topics([topic])[topic].result(30)
+    with pytest.raises(Exception, match=r"Some data may have been lost|UnknownTopicOrPartition"):
+        query.ended()
+
+
+def test_continuous_mode(kafka, queries):
+    topic, out = kafka.topic(), kafka.topic()
+    kafka.produce(topic, ["a"])
+    query = queries.start(subscribe=topic, out=out, trigger={"continuous": "1 second"})
+    kafka.wait_for(out, 1)
+    kafka.produce(topic, ["b", "c"])
+    assert [each.text for each in kafka.wait_for(out, 3)] == ["a", "b", "c"]
+    query.running.stop()
+
+
+def test_real_time_mode(spark, kafka, queries):
+    """Tasks follow the tail by themselves, within a batch of a given time."""
+    spark.conf.set("spark.sql.streaming.realTimeMode.minBatchDuration", "1000")
+    topic, out = kafka.topic(), kafka.topic()
+    kafka.produce(topic, ["a"])
+    query = queries.start(subscribe=topic, out=out, mode="update", trigger={"realTime": "2 seconds"})
+    kafka.wait_for(out, 1)
+    kafka.produce(topic, ["b"], transaction="abort")
+    kafka.produce(topic, ["c"], transaction="commit")
+    assert [each.text for each in kafka.wait_for(out, 2)] == ["a", "c"]
+    query.running.stop()
+
+
+def test_offsets_are_fetched_by_a_consumer_as_they_once_were(spark, kafka, queries, load):
+    """The deprecated way: a consumer of a group of its own asks for offsets, so it has to join."""
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, [("k", "a"), ("l", "b")])
+    name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+    spark.conf.set(name, "true")
+    try:
+        query = queries.start(subscribe=topic, trigger=AVAILABLE_NOW).ended()
+        assert sorted(query.values) == ["a", "b"]
+        assert len(load(subscribe=topic, minPartitions=2).collect()) == 2
+    finally:
+        spark.conf.unset(name)
+
+
+def test_a_stream_begins_in_an_aborted_transaction(kafka, queries):
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"] * 5, transaction="abort")
+    kafka.produce(topic, ["b"])
+    query = queries.start(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 2}})).process_all()
+    assert query.values == ["b"]
