@@ -4,6 +4,10 @@ What a broker remembers of a producer is its last five batches of a partition (P
 batch only after the one before. So at most five batches from the first unacknowledged one are on their way, and after a
 failure everything that was sent is awaited before anything is sent again, the same bytes with the same sequences.
 
+An acknowledgement is one of all batches before, too: a broker takes a batch only behind its predecessor, so they are in its
+log, whatever was answered about them. That matters where a batch was written, its answer was lost, and the next leader has
+just been started: it remembers only the last batch of a producer, and calls the ones before it out of order.
+
 The first batch of all goes alone: a broker that knows nothing of a producer takes any sequence for its first
 (ProducerAppendInfo.java), so the second, behind a first one that was refused, would be taken for it.
 """
@@ -12,31 +16,26 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from enum import Enum, auto
+
+from odradek.spark.wire.errors import OUT_OF_ORDER_SEQUENCE_NUMBER
 
 WINDOW_BATCHES = 5
 
 
-class State(Enum):
-    """Where a batch is."""
-
-    WAITING = auto()
-    SENT = auto()
-    ACKNOWLEDGED = auto()
-
-
 class OutgoingBatch:
-    """A record batch; ``deadline`` in seconds of the monotonic clock, after which it is not sent again."""
+    """A record batch; ``deadline`` in seconds of the monotonic clock, after which it is not sent again.
 
-    __slots__ = ("attempts", "data", "deadline", "last_code", "records", "state")
+    ``attempts``: how often it was sent; ``code``: Kafka's error of the last attempt, 0 while there is none."""
+
+    __slots__ = ("attempts", "code", "data", "deadline", "records", "sent")
 
     def __init__(self, data: bytes | memoryview, records: int, deadline: float) -> None:
         self.data = data
         self.records = records
         self.deadline = deadline
-        self.state = State.WAITING
+        self.sent = False
         self.attempts = 0
-        self.last_code = 0
+        self.code = 0
 
 
 class Outbox:
@@ -63,9 +62,9 @@ class Outbox:
         return self._batches[0] if self._batches else None
 
     @property
-    def sent(self) -> int:
-        """How many are on their way."""
-        return sum(batch.state is State.SENT for batch in self._window())
+    def sent(self) -> bool:
+        """Whether anything is on its way."""
+        return any(batch.sent for batch in self._window())
 
     def _window(self) -> list[OutgoingBatch]:
         return list(itertools.islice(self._batches, WINDOW_BATCHES if self._known else 1))
@@ -74,31 +73,41 @@ class Outbox:
         """What may be sent now, if anything."""
         window = self._window()
         if self._recovering:
-            if any(batch.state is State.SENT for batch in window):
+            if any(batch.sent for batch in window):
                 return None
             self._recovering = False
-        return next((batch for batch in window if batch.state is State.WAITING), None)
+            for batch in window:
+                batch.code = 0
+        return next((batch for batch in window if not batch.sent), None)
 
     def sending(self, batch: OutgoingBatch) -> None:
-        assert batch.state is State.WAITING
-        batch.state = State.SENT
+        assert not batch.sent
+        batch.sent = True
         batch.attempts += 1
 
     def acknowledged(self, batch: OutgoingBatch) -> None:
-        assert batch.state is State.SENT
-        batch.state = State.ACKNOWLEDGED
+        """It is in the log, and so is everything before it."""
+        assert batch.sent
+        while True:
+            first = self._batches.popleft()
+            self.bytes -= len(first.data)
+            if first is batch:
+                break
+            assert not first.sent, "answers come in the order of the requests"
         self._known = True
-        while self._batches and self._batches[0].state is State.ACKNOWLEDGED:
-            self.bytes -= len(self._batches.popleft().data)
-            self.failures = 0
+        self.failures = 0
 
     def failed(self, batch: OutgoingBatch, code: int) -> None:
         """It has to be sent again, after everything else that is on its way was answered."""
-        assert batch.state is State.SENT
-        batch.state = State.WAITING
-        batch.last_code = code
+        assert batch.sent
+        batch.sent = False
+        batch.code = code
         self._recovering = True
 
-    def follows_a_failure(self, batch: OutgoingBatch) -> bool:
-        """Whether one before it is not acknowledged: then it is no wonder that it is out of order."""
-        return batch is not self._batches[0]
+    def is_broken(self) -> bool:
+        """Whether records are missing in the log: everything that was ever sent is out of order. If one of them were in
+        it, the last of those would be known again."""
+        sent_once = [batch for batch in self._window() if batch.attempts]
+        return bool(sent_once) and all(
+            not batch.sent and batch.code == OUT_OF_ORDER_SEQUENCE_NUMBER for batch in sent_once
+        )

@@ -94,7 +94,7 @@ class Sender:
         for (topic, index), outbox in self._outboxes.items():
             oldest = outbox.oldest
             if oldest is not None and now >= oldest.deadline:
-                code = oldest.last_code or _NETWORK_EXCEPTION
+                code = oldest.code or _NETWORK_EXCEPTION
                 raise gave_up(code, f"writing to {topic}-{index}", self._settings.delivery_timeout_ms)
 
     # -- leaders ------------------------------------------------------------------------------------------------
@@ -206,11 +206,13 @@ class Sender:
         outbox = self._outboxes[partition]
         if code in (0, DUPLICATE_SEQUENCE_NUMBER):
             outbox.acknowledged(batch)
-        elif code in RETRIABLE or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and outbox.follows_a_failure(batch)):
+            return
+        if code in RETRIABLE or code == OUT_OF_ORDER_SEQUENCE_NUMBER:
             self._failed(partition, batch, code)
-        else:
-            topic, index = partition
-            raise refused(code, f"a batch of {batch.records} records for {topic}-{index}", said)
+            if not outbox.is_broken():
+                return
+        topic, index = partition
+        raise refused(code, f"a batch of {batch.records} records for {topic}-{index}", said)
 
     def _failed(self, partition: Partition, batch: OutgoingBatch, code: int) -> None:
         self._outboxes[partition].failed(batch, code)

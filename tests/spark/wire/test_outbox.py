@@ -5,7 +5,9 @@ from collections import deque
 
 import pytest
 
-from odradek.spark.wire.outbox import WINDOW_BATCHES, Outbox, OutgoingBatch, State
+from odradek.spark.wire.outbox import WINDOW_BATCHES, Outbox, OutgoingBatch
+
+OUT_OF_ORDER = 45
 
 
 class Log:
@@ -14,6 +16,10 @@ class Log:
     def __init__(self) -> None:
         self.appended: list[int] = []
         self.remembered: deque[int] = deque(maxlen=5)
+
+    def move(self) -> None:
+        """To a leader that was just started: a snapshot has the last batch only."""
+        self.remembered = deque(list(self.remembered)[-1:], maxlen=5)
 
     def produce(self, number: int) -> str:
         if number in self.remembered:
@@ -54,17 +60,18 @@ def test_whatever_fails_the_log_has_every_batch_once_and_in_order(seed):
         if not on_the_way:
             continue
         if trouble > 0 and chance.random() < 0.1:
-            # The connection is gone with all answers.
+            # The connection is gone with all answers, and the leader may be another one then.
             while on_the_way:
                 outbox.failed(on_the_way.popleft()[0], 13)
+            if chance.random() < 0.5:
+                log.move()
             continue
         batch, answer = on_the_way.popleft()
         if answer in ("ok", "duplicate"):
             outbox.acknowledged(batch)
         else:
-            if answer == "out of order":
-                assert outbox.follows_a_failure(batch), "it would be taken for a loss"
-            outbox.failed(batch, 7)
+            outbox.failed(batch, OUT_OF_ORDER if answer == "out of order" else 7)
+            assert not outbox.is_broken(), "it would be taken for a loss"
     assert log.appended == list(range(60))
     assert outbox.bytes == 0
 
@@ -94,8 +101,6 @@ def test_no_more_are_on_their_way_than_a_broker_remembers():
         outbox.sending(batch)
         sent.append(batch)
     assert [number_of(batch) for batch in sent] == list(range(1, 1 + WINDOW_BATCHES))
-    outbox.acknowledged(sent[3])
-    assert outbox.next_batch() is None, "the first is still the oldest that may have to be known again"
     outbox.acknowledged(sent[0])
     assert number_of(outbox.next_batch()) == WINDOW_BATCHES + 1
 
@@ -112,4 +117,46 @@ def test_after_a_failure_everything_on_its_way_is_awaited():
     assert outbox.next_batch() is first
     outbox.sending(first)
     assert outbox.next_batch() is second
-    assert (first.attempts, second.attempts, first.state) == (2, 1, State.SENT)
+    assert (first.attempts, second.attempts, first.sent) == (2, 1, True)
+
+
+def test_a_loss_is_not_taken_for_a_delay():
+    outbox = known_outbox_of(2)
+    first = outbox.next_batch()
+    outbox.sending(first)
+    outbox.failed(first, OUT_OF_ORDER)
+    assert outbox.is_broken(), "the one before it was acknowledged"
+
+
+def test_out_of_order_is_a_loss_only_when_none_that_was_sent_is_known():
+    outbox = known_outbox_of(2)
+    first = outbox.next_batch()
+    outbox.sending(first)
+    second = outbox.next_batch()
+    outbox.sending(second)
+    outbox.failed(first, 13)
+    outbox.failed(second, 13)
+    for batch in (outbox.next_batch(), second):
+        outbox.sending(batch)
+    outbox.failed(first, OUT_OF_ORDER)
+    assert not outbox.is_broken()
+    outbox.failed(second, 13)
+    assert not outbox.is_broken()
+    for batch in (outbox.next_batch(), second):
+        outbox.sending(batch)
+    outbox.failed(first, OUT_OF_ORDER)
+    outbox.acknowledged(second)
+    assert len(outbox) == 0
+
+
+def test_what_is_out_of_order_as_a_whole_is_a_loss():
+    outbox = known_outbox_of(2)
+    for code in (13, OUT_OF_ORDER):
+        batches = []
+        while (batch := outbox.next_batch()) is not None:
+            outbox.sending(batch)
+            batches.append(batch)
+        for batch in batches:
+            assert not outbox.is_broken()
+            outbox.failed(batch, code)
+    assert outbox.is_broken()
