@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.1
+# What goes wrong is raised; the clients' log would tell of brokers that were killed on purpose.
+_QUIET: Final = {"log_level": 2}
 _TOPIC_NAME_MAX: Final = 200  # Kafka allows 249 characters
 
 
@@ -103,15 +105,13 @@ class Kafka:
         """confluent-kafka's client for all else."""
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, **_QUIET})
 
     def producer(self, settings: Mapping[str, Any] = {}) -> Producer:
         """confluent-kafka's producer, which waits until all replicas have a record."""
         from confluent_kafka import Producer
 
-        # What goes wrong is raised; its log would tell of brokers that were killed on purpose.
-        quiet = {"log_level": 2}
-        return Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", **quiet, **settings})
+        return Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", **_QUIET, **settings})
 
     def name(self) -> str:
         """A name that nobody has: of a topic that is not there, a query, a transactional id."""
@@ -155,7 +155,7 @@ class Kafka:
         settings = {"group.id": self.name(), "isolation.level": isolation, "enable.auto.commit": False}
         # The end is that of the isolation level: before what an open transaction holds back.
         settings |= {"bootstrap.servers": self.bootstrap_servers, "enable.partition.eof": True}
-        settings |= {"auto.offset.reset": "earliest"}
+        settings |= {"auto.offset.reset": "earliest", **_QUIET}
         consumer, found = Consumer(settings), []
         try:
             left = set(self.partitions(topic))
