@@ -1,7 +1,8 @@
 """The job: delays per airport and hour, from one topic into another, exactly once.
 
 A program of its own, which any cluster takes (``spark-submit odradek/spark/pipeline/job.py --bootstrap ...``); it knows
-of Kafka no more than the address. It ends when the last window is closed.
+of Kafka no more than the address. It ends when the last window is closed, if its checkpoint lies on this machine;
+else it is a stream as any other.
 
 **No flight is late.** Spark has one watermark per ``withWatermark``: the latest event time that any task has seen, less
 the delay. Over a topic that is not enough: when there is much to catch up with, a micro-batch takes a share of each

@@ -29,7 +29,7 @@ def run(settings: Settings, keep: bool) -> int:
     with Show(total) as show:
         show.say(f"seed {settings.seed} (again with: odradek spark demo --seed {settings.seed})")
         try:
-            return CLEAN if Pipeline(settings, show, total).run() else WRONG
+            return CLEAN if Pipeline(settings, show, total).run().is_clean else WRONG
         except OdradekError as failure:
             show.fail(str(failure))
             return NOTHING_SHOWN

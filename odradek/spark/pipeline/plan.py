@@ -62,24 +62,31 @@ class Plan:
         return ", ".join(name for name, list_ in names.items() if list_)
 
 
-def draw(chance: random.Random, kills: Kills, batches: int, transactions: int, has_points: bool) -> Plan:
+def draw(
+    chance: random.Random, kills: Kills, batches: int, transactions: int, ahead: int, has_points: bool
+) -> Plan:
     """A plan for a run of about so many micro-batches and transactions of the producer's.
 
+    ``ahead``: so many of the transactions are made before the job begins, and for those nobody is killed.
     ``has_points``: the sink is ours, and knows the points.
     """
+    ahead = min(ahead, transactions // 3)
     at_points = (kills.driver + 1) // 2 if has_points else 0
     points, broker_points = list(SINK_POINTS), list(BROKER_POINTS)
     chance.shuffle(points)
     chance.shuffle(broker_points)
     share = max(int(batches * LATEST / max(kills.driver, 1)), 2)
-    passages = max(int(transactions * LATEST / max(kills.broker, 1)), 3)
+    passages = max(int((transactions - ahead) * LATEST / max(kills.broker, 1)), 3)
     return Plan(
         driver=_shares(chance, kills.driver - at_points, earliest=0.4 if at_points else EARLIEST),
         worker=_shares(chance, kills.worker),
-        producer=_shares(chance, kills.producer),
+        producer=_shares(chance, kills.producer, earliest=max(ahead / max(transactions, 1), EARLIEST)),
         sink_points=[(points[each % len(points)], chance.randint(2, share)) for each in range(at_points)],
         broker_points=[
-            (broker_points[each % len(broker_points)], chance.randint(passages // 2, passages))
+            (
+                broker_points[each % len(broker_points)],
+                (0 if each else ahead) + chance.randint(passages // 2, passages),
+            )
             for each in range(kills.broker)
         ],
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.demo import flights
 from odradek.errors import OdradekError
@@ -15,15 +16,19 @@ from odradek.spark.pipeline import clients, expected
 from odradek.spark.pipeline.job import EXACTLY_ONCE, JVM_KILLED
 from odradek.spark.pipeline.plan import BROKER_POINTS, SINK_POINTS, Kills, Plan, draw
 from odradek.spark.pipeline.programs import Program, kill_process, spark_workers
+from odradek.spark.pipeline.proof import audited
 from odradek.spark.pipeline.show import Show
 from odradek.spark.pipeline.verdict import Verdict, compare, sees_planted_errors
+
+if TYPE_CHECKING:
+    from odradek.spark.audit import Report
 
 SOURCE, SINK = "flights", "delays"
 SOURCE_PARTITIONS, SINK_PARTITIONS = 4, 3
 TRANSACTION_FLIGHTS: Final = 1000
 GIVING_UP_MAX = 10
 """A program may have to begin anew after something else's death; one that does so without end has a fault."""
-LEAD_BATCHES = 3
+LEAD_BATCHES = 2
 """So far, in micro-batches, the producer may be ahead of the job: both are at work when something is killed."""
 POLL_S = 0.1
 
@@ -88,8 +93,20 @@ class Toll:
         return len(self.driver) + len(self.broker) + self.worker + len(self.producer)
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a reader of the result says, and what the files say (None: there were none to read)."""
+
+    verdict: Verdict
+    report: Report | None
+
+    @property
+    def is_clean(self) -> bool:
+        return self.verdict.is_clean and (self.report is None or not self.report.violations)
+
+
 class Pipeline:
-    """One run. ``run`` returns the verdict; what else there is to know it shows."""
+    """One run. ``run`` returns its outcome; what else there is to know it shows."""
 
     def __init__(self, settings: Settings, show: Show, total: int) -> None:
         self.settings = settings
@@ -109,7 +126,8 @@ class Pipeline:
     def _plan(self) -> Plan:
         batches = -(-self.total // self.settings.per_batch)
         kills, has_points = self.settings.kills, self.settings.sink_format == EXACTLY_ONCE
-        return draw(self.chance, kills, batches, self.total // TRANSACTION_FLIGHTS, has_points)
+        ahead = LEAD_BATCHES * self.settings.per_batch // TRANSACTION_FLIGHTS
+        return draw(self.chance, kills, batches, self.total // TRANSACTION_FLIGHTS, ahead, has_points)
 
     def _own_broker(self) -> BrokerProcess:
         topics = [f"{SOURCE}:{SOURCE_PARTITIONS}", f"{SINK}:{SINK_PARTITIONS}"]
@@ -117,7 +135,7 @@ class Pipeline:
 
     # ---- the run
 
-    def run(self) -> Verdict:
+    def run(self) -> Outcome:
         try:
             return self._run()
         finally:
@@ -127,7 +145,7 @@ class Pipeline:
             if self.broker is not None:
                 self.broker.close()
 
-    def _run(self) -> Verdict:
+    def _run(self) -> Outcome:
         self._start()
         self._work()
         self.show.say("reading the statistics as a read_committed reader")
@@ -137,8 +155,21 @@ class Pipeline:
         verdict = compare(wanted, observed)
         if verdict.is_clean and not sees_planted_errors(wanted, observed):
             raise PipelineFailed("the comparison does not see a planted error: its word counts for nothing")
-        self.show.report(self._figures(len(observed), len(everything) - len(observed)), verdict)
-        return verdict
+        outcome = Outcome(verdict, self._audit())
+        self.show.report(self._figures(len(observed), len(everything) - len(observed)), outcome)
+        return outcome
+
+    def _audit(self) -> Report | None:
+        """What the files say, where there are any. Those of our own broker are at rest by then."""
+        data_dir = self.settings.data_dir
+        if self.broker is not None:
+            self.broker.terminate()
+            data_dir = self.broker.data_dir
+        if data_dir is None:
+            return None
+        self.show.say("auditing the segment files")
+        out = self.settings.out or self.settings.directory / "audit"
+        return audited(data_dir, out, self.source, self.sink, self.show.say)
 
     def _start(self) -> None:
         if self.broker is not None:
@@ -177,7 +208,12 @@ class Pipeline:
         if self.plan.broker_points:
             point, passage = self.plan.broker_points[0]
             environment["ODRADEK_CRASH_POINTS"] = f"{point}:{passage}"
-        self.broker.restart(environment=environment)
+        try:
+            self.broker.restart(environment=environment)
+        except BrokerFailed:
+            # It may reach its point before it is ready: while it finishes what was decided before its last death.
+            if not environment or self.broker.exit_code != -signal.SIGKILL:
+                raise
 
     def _work(self) -> None:
         assert self.job is not None

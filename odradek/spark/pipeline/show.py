@@ -6,20 +6,27 @@ import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from odradek.spark.pipeline.verdict import Verdict
+from odradek.spark.pipeline.proof import evidence
+
+if TYPE_CHECKING:
+    from odradek.spark.pipeline.run import Outcome
 
 PLAIN_EVERY_S = 5.0
+PLAIN_WIDTH = 160
 
 
 class Show:
     def __init__(self, total: int) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
+        if not self._console.is_terminal:
+            self._console.width = PLAIN_WIDTH
         self._began = self._said = time.monotonic()
         self._total = total
         self._progress = Progress(
@@ -53,13 +60,20 @@ class Show:
             self._said = time.monotonic()
             self.say(f"{told:,} of {self._total:,} flights told, {read:,} read; {beside}")
 
-    def report(self, rows: Mapping[str, str], verdict: Verdict) -> None:
+    def report(self, rows: Mapping[str, str], outcome: Outcome) -> None:
         self._progress.stop()
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         for name, value in rows.items():
             table.add_row(name, escape(value))
         table.add_row("seconds", f"{time.monotonic() - self._began:.1f}")
         self._console.print(table)
+        verdict, audit = outcome.verdict, outcome.report
+        if audit is None:
+            self._console.print("no audit: nobody said where the segment files are (--data-dir)", style="dim")
+        else:
+            self._console.print(escape(audit.verdict), style="red" if audit.violations else "green")
+            for line in evidence(audit):
+                self._console.print(escape(line))
         line = f"lost {verdict.missing}   doubled {verdict.doubled}   different {verdict.different}"
         if verdict.foreign:
             line += f"   foreign {verdict.foreign}"

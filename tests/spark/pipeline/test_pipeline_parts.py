@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,7 +17,9 @@ from odradek.spark.pipeline.departures import CLOSING, WATERMARK_DELAY, Departur
 from odradek.spark.pipeline.expected import Row
 from odradek.spark.pipeline.job import is_over
 from odradek.spark.pipeline.plan import BROKER_POINTS, LATEST, SINK_POINTS, Kills, draw
-from odradek.spark.pipeline.programs import spark_workers
+from odradek.spark.pipeline.programs import Program, spark_workers
+from odradek.spark.pipeline.run import GIVING_UP_MAX, Pipeline, PipelineFailed, Settings
+from odradek.spark.pipeline.show import Show
 from odradek.spark.pipeline.verdict import Verdict, compare, sees_planted_errors
 
 PREFIX = 5000
@@ -101,7 +104,7 @@ def test_the_verdict_sees_what_is_missing_twice_other_or_nobodys():
 @pytest.mark.parametrize("seed", range(20))
 def test_a_plan_kills_as_often_as_is_asked_and_before_the_end(seed: int):
     kills = Kills(driver=3, worker=2, producer=1, broker=4)
-    plan = draw(random.Random(seed), kills, batches=12, transactions=336, has_points=True)
+    plan = draw(random.Random(seed), kills, batches=12, transactions=336, ahead=60, has_points=True)
     assert len(plan.sink_points) + len(plan.driver) == 3
     assert {point for point, _ in plan.sink_points} <= set(SINK_POINTS)
     assert {point for point, _ in plan.broker_points} <= set(BROKER_POINTS)
@@ -109,11 +112,13 @@ def test_a_plan_kills_as_often_as_is_asked_and_before_the_end(seed: int):
     assert all(0 < share <= LATEST for share in [*plan.driver, *plan.worker, *plan.producer])
     assert sum(times for _, times in plan.sink_points) <= 12
     assert sum(passage for _, passage in plan.broker_points) <= 336
-    assert plan == draw(random.Random(seed), kills, batches=12, transactions=336, has_points=True)
+    assert plan.broker_points[0][1] > 60
+    assert all(share * 336 >= 60 for share in plan.producer)
+    assert plan == draw(random.Random(seed), kills, batches=12, transactions=336, ahead=60, has_points=True)
 
 
 def test_a_plan_says_what_is_left():
-    plan = draw(random.Random(1), Kills(1, 1, 0, 0), batches=9, transactions=30, has_points=False)
+    plan = draw(random.Random(1), Kills(1, 1, 0, 0), batches=9, transactions=30, ahead=0, has_points=False)
     assert plan.sink_points == []
     assert plan.left() == "driver, worker"
     plan.driver.clear()
@@ -154,3 +159,42 @@ def test_spark_s_python_workers_are_found_below_their_own_driver_only():
         22: (21, daemon),
     }
     assert spark_workers(10, processes) == [13, 14]
+
+
+class Ended:
+    """A program that has ended, however often it is started."""
+
+    name = "job"
+    pid = 0
+
+    def __init__(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+        self.starts = 0
+
+    def start(self, environment: object = None) -> None:
+        self.starts += 1
+
+    def tell(self, line: object) -> None:
+        pass
+
+    def complaint(self) -> str:
+        return "no such topic"
+
+
+def pipeline(directory: Path, job: Ended, kills: Kills) -> Pipeline:
+    made = Pipeline(Settings(directory, 1, bootstrap="nobody:1", kills=kills), Show(500), 500)
+    made.producer, made.job = cast(Program, Ended(0)), cast(Program, job)
+    return made
+
+
+def test_a_run_that_did_not_kill_what_it_should_have_shows_nothing(tmp_path: Path):
+    with pytest.raises(PipelineFailed, match=r"before this could be killed: worker, producer$"):
+        pipeline(tmp_path, Ended(0), Kills(0, 1, 1, 0))._work()
+    pipeline(tmp_path, Ended(0), Kills(0, 0, 0, 0))._work()
+
+
+def test_a_program_that_gives_up_without_end_ends_the_run(tmp_path: Path):
+    job = Ended(1)
+    with pytest.raises(PipelineFailed, match="again and again: no such topic"):
+        pipeline(tmp_path, job, Kills(0, 0, 0, 0))._work()
+    assert job.starts == GIVING_UP_MAX

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark" / "pipeline.md"
 BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
 AHEAD, BEHIND = 6, 24
 """Flights of a partition that goes by months, and of one that goes by hours: equal shares of them lie months apart."""
@@ -61,6 +64,17 @@ def test_a_partition_that_is_behind_loses_nothing(
 ):
     told = job.flights(spark, kafka.bootstrap_servers, skewed, partitions=2, per_batch=8)
     assert run(told, tmp_path) == (AHEAD + BEHIND, 0)
+
+
+@pytest.mark.more
+def test_what_the_page_says_loses_nothing(spark: SparkSession, kafka: Kafka, skewed: str, tmp_path: Path):
+    from pyspark.sql import functions
+
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    names = {"json": json, "functools": functools, "f": functions, "spark": spark, "schema": job.FLIGHT}
+    names |= {"bootstrap": kafka.bootstrap_servers, "topic": skewed, "partitions": 2}
+    exec(compile(code, str(PAGE), "exec"), names)
+    assert run(names["flights"], tmp_path) == (AHEAD + BEHIND, 0)
 
 
 def test_one_watermark_for_a_whole_topic_would_lose_flights(
