@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from odradek.spark.segments import filters, finding, options, planning, reading
 from odradek.spark.segments.batches import BatchRows
+from odradek.spark.segments.internal import OffsetRows, TransactionRows
 from odradek.spark.segments.rows import RecordRows
 from odradek.spark.segments.schemas import TABLES
 
@@ -132,4 +133,9 @@ class PushingReader(Reader):
         return returned
 
 
-_ROWS: dict[str, type[Rows]] = {"records": RecordRows, "batches": BatchRows}
+_ROWS: dict[str, type[Rows]] = {
+    "records": RecordRows,
+    "batches": BatchRows,
+    "transaction_state": TransactionRows,
+    "offsets": OffsetRows,
+}
