@@ -1,7 +1,7 @@
 """The decision record: what a sink remembers, as the offset and metadata of its consumer group. Pure.
 
-The record is one value. It is packed, cut into chunks that Kafka takes as offset metadata, and committed to partitions
-0, 1, … of one topic in one transaction; the offset is the next batch to decide.
+The record is one value. It is packed, cut into chunks that Kafka takes as offset metadata, and committed to several
+partitions of one topic in one transaction; the offset is the next batch to decide.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 from odradek.errors import OdradekError
 from odradek.spark.sink.names import Label, own_id, pool_id
+from odradek.spark.wire import ProducerId
 
 # Kafka's default of offset.metadata.max.bytes.
 CHUNK_LENGTH_MAX = 4096
-# As many partitions as __consumer_offsets has by default; a record is never cut into more.
-CHUNKS_MAX = 50
+# __consumer_offsets has 50 partitions by default; one of them is the barrier (see store.py).
+CHUNKS_MAX = 49
 # The driver initialises at most so many ids per batch; tasks beyond them do it themselves.
 POOL_MAX = 1000
 # A task keeps its place in the pool for so many batches in which it has no rows.
@@ -44,19 +45,12 @@ class Phase(enum.IntEnum):
     DECIDED = 2
 
 
-class Producer(NamedTuple):
-    """A producer id and its epoch (equal to ``wire.ProducerId``, which the packer need not import)."""
-
-    producer_id: int
-    epoch: int
-
-
 class Entry(NamedTuple):
     """A transaction that a decision counts on. ``renewals`` etc.: see ``Label``; ``pooled``: its id is of the pool."""
 
     label: Label
     pooled: bool
-    producer: Producer
+    producer: ProducerId
 
 
 @dataclass(frozen=True)
@@ -65,16 +59,16 @@ class Decided:
     committed (the record then says so until somebody decides what is to be done)."""
 
     run: int
-    batch: int
+    plan: int
     entries: tuple[Entry, ...]
 
-    def transactions(self, name: str) -> list[tuple[str, Producer]]:
+    def transactions(self, name: str) -> list[tuple[str, ProducerId]]:
         """(transactional id, producer) of each."""
         return [
             (
                 pool_id(name, self.run, entry.label.task)
                 if entry.pooled
-                else own_id(name, self.run, self.batch, entry.label),
+                else own_id(name, self.run, self.plan, entry.label),
                 entry.producer,
             )
             for entry in self.entries
@@ -85,18 +79,22 @@ class Decided:
 class Record:
     """What a sink remembers.
 
+    ``plan``: each plan has a number, one more than the last. ``run``: the number of the plan that gave the pool its names;
+    a plan that finds another one unfinished takes new names, since the other's processes may still be alive.
     ``query_id``: Spark's, of the query that decided last ("" before the first decision). ``forced_batch``: the option
-    ``firstBatch`` that this query has used up, -1 if none. ``pool``: age by task, see ``aged``. ``rows`` and
-    ``decided_at_ms`` are of the last decided batch, for people.
+    ``firstBatch`` that this query has used up, -1 if none. ``pool``: age by task, see ``aged``. ``swept_at_ms``: when strays
+    were last looked for. ``rows`` and ``decided_at_ms`` are of the last decided batch, for people.
     """
 
     run: int
+    plan: int
     next_batch: int
     phase: Phase
     query_id: str = ""
     forced_batch: int = -1
     pool: Mapping[int, int] | None = None
     decided: Decided | None = None
+    swept_at_ms: int = 0
     rows: int = 0
     decided_at_ms: int = 0
 
@@ -162,7 +160,8 @@ class _Reader:
 def pack(record: Record) -> bytes:
     """One string of bytes; ``unpack`` reads it. A transaction takes about 8 bytes."""
     out = bytearray((FORMAT, record.phase))
-    for number in (record.run, record.next_batch, record.forced_batch + 1, record.rows, record.decided_at_ms):
+    numbers = (record.run, record.plan, record.next_batch, record.forced_batch + 1)
+    for number in (*numbers, record.swept_at_ms, record.rows, record.decided_at_ms):
         _varint(number, out)
     query_id = record.query_id.encode()
     _varint(len(query_id), out)
@@ -183,7 +182,7 @@ def _pack_decided(decided: Decided | None, out: bytearray) -> None:
         return
     _varint(len(decided.entries) + 1, out)
     _varint(decided.run, out)
-    _varint(decided.batch, out)
+    _varint(decided.plan, out)
     task = producer_id = 0
     for label, pooled, producer in sorted(decided.entries):
         # A pooled id is used by the first attempt only: nothing else need be said of it.
@@ -203,7 +202,7 @@ def unpack(data: bytes) -> Record:
         raise UnreadableRecord("the decision record was written by another version of this sink")
     reader = _Reader(data)
     reader.at = 2
-    run, next_batch, forced, rows, decided_at_ms = (reader.varint() for _ in range(5))
+    run, plan, next_batch, forced, swept_at_ms, rows, decided_at_ms = (reader.varint() for _ in range(7))
     query_id = reader.text()
     pool: dict[int, int] = {}
     task = 0
@@ -212,12 +211,14 @@ def unpack(data: bytes) -> Record:
         pool[task] = reader.varint()
     return Record(
         run=run,
+        plan=plan,
         next_batch=next_batch,
         phase=Phase(data[1]),
         query_id=query_id,
         forced_batch=forced - 1,
         pool=pool,
         decided=_unpack_decided(reader),
+        swept_at_ms=swept_at_ms,
         rows=rows,
         decided_at_ms=decided_at_ms,
     )
@@ -227,7 +228,7 @@ def _unpack_decided(reader: _Reader) -> Decided | None:
     count = reader.varint()
     if count == 0:
         return None
-    run, batch = reader.varint(), reader.varint()
+    run, plan = reader.varint(), reader.varint()
     entries = []
     task = producer_id = 0
     for _ in range(count - 1):
@@ -236,32 +237,32 @@ def _unpack_decided(reader: _Reader) -> Decided | None:
         task += reader.varint()
         producer_id += reader.zigzag()
         label = Label(task, stage_attempt, attempt, max(kind - 1, 0))
-        entries.append(Entry(label, kind == 0, Producer(producer_id, reader.varint())))
-    return Decided(run, batch, tuple(entries))
+        entries.append(Entry(label, kind == 0, ProducerId(producer_id, reader.varint())))
+    return Decided(run, plan, tuple(entries))
 
 
 # -- offsets ------------------------------------------------------------------------------------------------------
 
 
-def to_chunks(record: Record) -> list[str]:
+def to_chunks(record: Record, chunks_max: int = CHUNKS_MAX) -> list[str]:
     """The record as texts, each short enough to be an offset's metadata; ``TooManyTasks`` if there are too many."""
     packed = pack(record)
     packed += zlib.crc32(packed).to_bytes(4, "big")
     text = base64.b64encode(packed).decode()
-    # "odradek/49/50/" is the longest head.
+    # "odradek/48/49/" is the longest head.
     length = CHUNK_LENGTH_MAX - 14
     parts = [text[start : start + length] for start in range(0, len(text), length)]
-    if len(parts) > CHUNKS_MAX:
+    if len(parts) > min(chunks_max, CHUNKS_MAX):
         tasks = len(record.decided.entries) if record.decided else 0
         raise TooManyTasks(
             f"A batch written by {tasks} tasks is too wide for one decision: its record would take {len(text):,} bytes, "
-            f"and {CHUNKS_MAX * length:,} fit; use fewer tasks (coalesce)."
+            f"and {min(chunks_max, CHUNKS_MAX) * length:,} fit; use fewer tasks (coalesce)."
         )
     return [f"odradek/{index}/{len(parts)}/{part}" for index, part in enumerate(parts)]
 
 
 def from_chunks(offsets: Sequence[tuple[int, str]]) -> Record | None:
-    """The record from (offset, metadata) of partitions 0, 1, …; None if partition 0 has none.
+    """The record from (offset, metadata) in the order of ``to_chunks``; None if the first has none.
 
     ``UnreadableRecord`` if chunks are missing or of different records, or if they are somebody else's."""
     if not offsets or offsets[0][0] < 0:

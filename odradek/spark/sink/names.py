@@ -33,19 +33,19 @@ def pool_id(name: str, run: int, task: int) -> str:
     return f"{name}-{run}-{task}"
 
 
-def own_id(name: str, run: int, batch: int, label: Label) -> str:
-    """Initialised by the attempt itself, and never by anybody else: a batch is planned once in a run, and Spark gives an
+def own_id(name: str, run: int, plan: int, label: Label) -> str:
+    """Initialised by the attempt itself, and never by anybody else: each plan has a number of its own, and Spark gives an
     attempt number once in a stage attempt. So nobody can fence it by mistake, however late he wakes up."""
     more = f".{label.renewals}" if label.renewals else ""
-    return f"{name}-{run}-{label.task}-{batch}.{label.stage_attempt}.{label.attempt}{more}"
+    return f"{name}-{run}-{label.task}-{plan}.{label.stage_attempt}.{label.attempt}{more}"
 
 
 class TaskId(NamedTuple):
-    """A task's transactional id, read back; ``batch`` is None for one of the pool."""
+    """A task's transactional id, read back; ``plan`` is None for one of the pool."""
 
     run: int
     task: int
-    batch: int | None
+    plan: int | None
 
 
 def read_task_id(name: str, transactional_id: str) -> TaskId | None:
@@ -56,8 +56,8 @@ def read_task_id(name: str, transactional_id: str) -> TaskId | None:
     )
     if match is None:
         return None
-    run, task, batch = match.groups()
-    return TaskId(int(run), int(task), None if batch is None else int(batch))
+    run, task, plan = match.groups()
+    return TaskId(int(run), int(task), None if plan is None else int(plan))
 
 
 def from_checkpoint(location: str) -> str:

@@ -36,7 +36,6 @@ POINTS: Mapping[str, str] = {
     "task.reported": "the report is ready and goes back to the driver (also of a task without rows)",
     "commit.started": "all tasks have reported",
     "commit.checked": "each reported transaction was seen open once more",
-    "decision.opened": "the record is packed, the driver's transaction is about to begin",
     "decision.written": "the record is in the driver's open transaction: the last point before the decision",
     "decision.made": "the decision is committed and was read back",
     "end.first": "the first of the tasks' transactions is committed",

@@ -13,7 +13,6 @@ from odradek.spark.sink.decision import (
     Decided,
     Entry,
     Phase,
-    Producer,
     Record,
     TooManyTasks,
     UnreadableRecord,
@@ -22,9 +21,10 @@ from odradek.spark.sink.decision import (
     to_chunks,
 )
 from odradek.spark.sink.names import Label, driver_id, own_id, pool_id, read_task_id
+from odradek.spark.wire import ProducerId
 
 number = st.integers(0, 2**40)
-producers = st.builds(Producer, st.integers(0, 2**62), st.integers(0, 32767))
+producers = st.builds(ProducerId, st.integers(0, 2**62), st.integers(0, 32767))
 
 
 @st.composite
@@ -42,12 +42,14 @@ def entries(draw):
 records = st.builds(
     Record,
     run=number,
+    plan=number,
     next_batch=number,
     phase=st.sampled_from(Phase),
     query_id=st.text(max_size=60),
     forced_batch=st.integers(-1, 2**40),
     pool=st.dictionaries(st.integers(0, 5000), st.integers(0, 8), max_size=60),
-    decided=st.none() | st.builds(Decided, run=number, batch=number, entries=entries()),
+    decided=st.none() | st.builds(Decided, run=number, plan=number, entries=entries()),
+    swept_at_ms=number,
     rows=number,
     decided_at_ms=number,
 )
@@ -66,15 +68,16 @@ def test_what_is_committed_is_what_is_read(record):
 
 def wide(tasks: int) -> Record:
     listed = tuple(
-        Entry(Label(task, 0, 0), True, Producer(4000 + task * 977 % 100_000, 3)) for task in range(tasks)
+        Entry(Label(task, 0, 0), True, ProducerId(4000 + task * 977 % 100_000, 3)) for task in range(tasks)
     )
     return Record(
         run=12,
+        plan=15,
         next_batch=4711,
         phase=Phase.DECIDED,
         query_id="6f1f9a0e-3f0b-4d5e-8f8a-5a0f3d1c2b3a",
         pool=dict.fromkeys(range(tasks), 0),
-        decided=Decided(12, 4710, listed),
+        decided=Decided(12, 15, listed),
     )
 
 
@@ -84,7 +87,7 @@ def test_two_hundred_tasks_fit_into_one_offset():
 
 
 def test_a_batch_that_is_too_wide_is_refused_with_the_limit():
-    with pytest.raises(TooManyTasks, match=r"30000 tasks is too wide .* and 204,100 fit"):
+    with pytest.raises(TooManyTasks, match=r"30000 tasks is too wide .* and 200,018 fit"):
         to_chunks(wide(30_000))
 
 
@@ -159,9 +162,9 @@ def test_ids_are_read_back_and_kept_apart():
 
 def test_every_attempt_has_an_id_of_its_own():
     ids = {
-        own_id("a", run, batch, Label(task, stage_attempt, attempt, renewals))
+        own_id("a", run, plan, Label(task, stage_attempt, attempt, renewals))
         for run in range(3)
-        for batch in range(3)
+        for plan in range(3)
         for task in range(3)
         for stage_attempt in range(3)
         for attempt in range(3)

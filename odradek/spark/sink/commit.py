@@ -1,0 +1,244 @@
+"""The decision, and giving up: what the driver does when its tasks have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Sequence
+
+from odradek.spark.sink.decision import Decided, Entry, Phase, Record, aged
+from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, SinkError
+from odradek.spark.sink.names import pool_id, read_task_id
+from odradek.spark.sink.plan import Plan, ongoing, sweep
+from odradek.spark.sink.points import armed, reached
+from odradek.spark.sink.store import Coordination, Store
+from odradek.spark.sink.task import Report
+from odradek.spark.wire import Fenced, InvalidTransaction, ProducerId, Retriable, WireError
+
+log = logging.getLogger(__name__)
+
+# A batch that takes a larger share of transaction.timeout.ms is not decided.
+TIME_SHARE_MAX = 0.9
+
+Transactions = Sequence[tuple[str, ProducerId]]
+
+
+def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) -> Record | None:
+    """Decide the batch and commit its transactions; the record that was written, None if the batch was decided before.
+
+    ``NotDecided``: it will be replayed. ``OutcomeUnknown``: the next plan finds out. ``MayBeLost``: decided, but not all
+    of it could be committed."""
+    plan, batch = _common(reports)
+    reached("commit.started", batch)
+    if all(report.skipped for report in reports):
+        return None
+    store = Store(cluster, plan.settings.name, plan.settings.topic)
+    written = [report for report in reports if report.producer is not None]
+    record = _record(plan, batch, reports, written, now_ms)
+    chunks = store.chunks(record)
+    _in_time(plan, batch, now_ms)
+    _check(cluster, written, batch)
+    reached("commit.checked", batch)
+    _decide(store, plan, chunks, batch)
+    _read_back(store, record)
+    reached("decision.made", batch)
+    assert record.decided is not None
+    _end_all(cluster, record.decided.transactions(plan.settings.name), batch)
+    reached("end.all", batch)
+    _tidy(cluster, plan, written)
+    return record
+
+
+def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
+    """The plan and the batch of the reports. Only task 0 reports the plan with its pool."""
+    if len({(report.plan.driver, report.batch, report.query_id, report.skipped) for report in reports}) != 1:
+        raise SinkError(
+            "The tasks of the batch report different plans: this is an error in the sink; nothing is decided."
+        )
+    report = min(reports, key=lambda each: each.label)
+    return report.plan, report.batch
+
+
+def _record(
+    plan: Plan, batch: int, reports: Sequence[Report], written: Iterable[Report], now_ms: int
+) -> Record:
+    entries = sorted(
+        Entry(report.label, report.pooled, report.producer)
+        for report in written
+        if report.producer is not None
+    )
+    forced = reports[0].forced
+    first_batch = plan.settings.first_batch
+    return Record(
+        run=plan.run,
+        plan=plan.number,
+        next_batch=batch + 1,
+        phase=Phase.DECIDED,
+        query_id=reports[0].query_id,
+        forced_batch=first_batch if forced and first_batch is not None else plan.forced_batch,
+        pool=aged(plan.ages, (entry.label.task for entry in entries)),
+        decided=Decided(plan.run, plan.number, tuple(entries)),
+        swept_at_ms=plan.swept_at_ms,
+        rows=sum(report.rows for report in reports),
+        decided_at_ms=now_ms,
+    )
+
+
+def _in_time(plan: Plan, batch: int, now_ms: int) -> None:
+    """Decided transactions must be committed before their timeout, after a crash too: the last of the time is for that."""
+    timeout_ms = plan.settings.transaction_timeout_ms
+    if now_ms - plan.planned_at_ms > timeout_ms * TIME_SHARE_MAX:
+        raise NotDecided(
+            f"Batch {batch} is not decided: it took {(now_ms - plan.planned_at_ms) // 1000} s, and its transactions end by "
+            f"themselves after {timeout_ms // 1000} s (kafka.transaction.timeout.ms). Make the batches smaller, or raise it."
+        )
+
+
+def _check(cluster: Coordination, written: Iterable[Report], batch: int) -> None:
+    """Each transaction is open, and its producer not fenced. AddPartitionsToTxn with what is in it already is the question:
+    it changes nothing. Without it, a transaction that was aborted since the task reported would be decided on."""
+    for report in written:
+        assert report.producer is not None
+        try:
+            cluster.add_partitions(report.transactional_id, report.producer, sorted(report.partitions))
+        except (Fenced, InvalidTransaction) as error:
+            raise NotDecided(
+                f"Batch {batch} is not decided: the transaction {report.transactional_id} was aborted before, by its "
+                f"timeout or by a newer owner of the id; a restart of the query writes the batch again. ({error})"
+            ) from error
+
+
+def _decide(store: Store, plan: Plan, chunks: dict[tuple[str, int], tuple[int, str]], batch: int) -> None:
+    try:
+        store.write(plan.driver, chunks)
+        reached("decision.written", batch)
+        store.end(plan.driver, commit=True)
+    except (Fenced, InvalidTransaction) as error:
+        raise NotDecided(
+            f"Batch {batch} is not decided: another driver of the sink {store.name} has taken over. ({error})"
+        ) from error
+    except Retriable as error:
+        raise OutcomeUnknown(
+            f"Whether batch {batch} of the sink {store.name} is decided is not known: a restart of the query finds out. "
+            f"({error})"
+        ) from error
+
+
+def _read_back(store: Store, record: Record) -> None:
+    """The decision is believed when it is read: an EndTxn of the plan that was repeated and came late may have ended the
+    driver's transaction before the record was in it."""
+    found = store.read()
+    if found == record:
+        return
+    if found is None or found.next_batch < record.next_batch:
+        raise NotDecided(
+            f"Batch {record.next_batch - 1} is not decided: the record of the sink {store.name} was not taken; a restart "
+            "of the query writes the batch again."
+        )
+    raise SinkError(
+        f"Batch {record.next_batch - 1} is decided, and another driver of the sink {store.name} has taken over."
+    )
+
+
+def _end_all(cluster: Coordination, transactions: Transactions, batch: int) -> None:
+    """Commit the transactions of a decided batch. From the first to the last of them a reader may see a part of it."""
+    refused: dict[str, WireError] = {}
+    for point, some in _portions(transactions):
+        outcomes = cluster.end_transactions(some, commit=True)
+        refused.update((each, error) for each, error in outcomes.items() if error is not None)
+        if point:
+            reached(point, batch)
+    if not refused:
+        return
+    listed = "; ".join(f"{each}: {error}" for each, error in sorted(refused.items())[:5])
+    if all(isinstance(error, Retriable) for error in refused.values()):
+        raise OutcomeUnknown(
+            f"Batch {batch} is decided, but {len(refused)} of its transactions could not be committed yet. Start the query "
+            f"again before their transaction.timeout.ms has passed: it commits them first. ({listed})"
+        )
+    raise MayBeLost(
+        f"Batch {batch} is decided, but {len(refused)} of its transactions could not be committed, and their rows may be "
+        f"lost: {listed}"
+    )
+
+
+def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
+    """All at once; one by one, as it were, when somebody wants to die in between."""
+    if not armed():
+        return [("", transactions)]
+    half = max(1, len(transactions) // 2)
+    return [("end.first", transactions[:1]), ("end.some", transactions[1:half]), ("", transactions[half:])]
+
+
+def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
+    """Abort what attempts that lost have left open. Best effort: a later plan looks again.
+
+    The pool is ended by epoch: a newer driver may have given the same ids out again. An attempt's own id is never given out
+    again, and its late owner is fenced."""
+    again = [report for report in written if not report.label.first]
+    if not again:
+        return
+    name = plan.settings.name
+    won = {report.transactional_id for report in written}
+    lost = [
+        (pool_id(name, plan.run, report.label.task), plan.pool[report.label.task])
+        for report in again
+        if report.label.task in plan.pool
+    ]
+    try:
+        if lost:
+            cluster.end_transactions(lost, commit=False)
+    except WireError as error:
+        log.warning("strays of %s are left to the next plan: %s", name, error)
+    sweep(cluster, plan.settings, _own(cluster, name, plan.number) - won)
+
+
+def _own(cluster: Coordination, name: str, plan: int) -> set[str]:
+    """Attempts' own ids of this plan and earlier ones that have open transactions."""
+    found = {each: read_task_id(name, each) for each in ongoing(cluster, name)}
+    return {
+        each for each, parsed in found.items() if parsed and parsed.plan is not None and parsed.plan <= plan
+    }
+
+
+def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
+    """Abort what the tasks left open; False if that is left to the next plan.
+
+    Spark calls this when a task has failed, and when ``commit_batch`` has raised: then the batch may well be decided, and
+    its transactions must not be touched but to commit them. So first the driver's own open transaction is aborted, which
+    rules out a decision from now on, and then the record is asked."""
+    if not reports:
+        return False
+    plan, batch = min(reports, key=lambda each: each.label).plan, reports[0].batch
+    reached("abort.started", batch)
+    store = Store(cluster, plan.settings.name, plan.settings.topic)
+    try:
+        outcome = _rule_out(store, plan)
+    except WireError as error:
+        log.warning("batch %d is left to the next plan: %s", batch, error)
+        return False
+    if outcome is None:
+        return False
+    if outcome.phase is Phase.DECIDED and outcome.decided is not None:
+        cluster.end_transactions(outcome.decided.transactions(store.name), commit=True)
+        return False
+    reached("abort.checked", batch)
+    names = [pool_id(store.name, plan.run, task) for task in outcome.ages]
+    reported = [report.transactional_id for report in reports if report.producer is not None]
+    sweep(cluster, plan.settings, names, reported, _own(cluster, store.name, plan.number))
+    reached("abort.done", batch)
+    return True
+
+
+def _rule_out(store: Store, plan: Plan) -> Record | None:
+    """The record, when it cannot change any more under this plan; None if somebody newer has it."""
+    try:
+        # Nothing is open if the last transaction of this driver was committed: the plan's or the decision.
+        with contextlib.suppress(InvalidTransaction):
+            store.end(plan.driver, commit=False)
+        record = store.read_as(plan.driver)
+        with contextlib.suppress(InvalidTransaction):
+            store.end(plan.driver, commit=False)
+    except Fenced:
+        return None
+    return record if record is not None and record.plan == plan.number else None

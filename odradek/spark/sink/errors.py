@@ -1,0 +1,25 @@
+"""How a batch can fail, in sentences for the person who runs the query."""
+
+from __future__ import annotations
+
+from odradek.errors import OdradekError
+
+
+class SinkError(OdradekError):
+    """The sink cannot go on; the text says why, and what to do."""
+
+
+class Refused(SinkError):
+    """The query and the decision record do not fit together; nothing was written."""
+
+
+class NotDecided(SinkError):
+    """The batch was not decided and will not be: a restart of the query writes it again."""
+
+
+class OutcomeUnknown(SinkError):
+    """Whether the batch is decided could not be learned; a restart of the query finds out."""
+
+
+class MayBeLost(SinkError):
+    """A decided batch has transactions that could not be committed."""

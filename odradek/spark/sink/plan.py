@@ -1,0 +1,191 @@
+"""Planning a batch: from fencing older drivers to a pool of ids for its tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from odradek.spark.sink.decision import Decided, Phase, Record
+from odradek.spark.sink.errors import OutcomeUnknown
+from odradek.spark.sink.names import driver_id, pool_id, read_task_id
+from odradek.spark.sink.points import reached
+from odradek.spark.sink.store import Coordination, Store
+from odradek.spark.wire import Fenced, InvalidTransaction, ProducerId, WireError
+
+log = logging.getLogger(__name__)
+
+# A plan begins anew when it cannot know the epoch of an id of its pool.
+PLANS_MAX = 3
+# Strays (of copies that lost against another, say) are looked for at most so often; until then they hold back readers.
+SWEEP_INTERVAL_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the protocol itself is told. ``first_batch``: the option ``firstBatch``, None if it was not given."""
+
+    name: str
+    topic: str
+    transaction_timeout_ms: int
+    first_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the driver tells the tasks of a batch, and what they tell it back.
+
+    ``number``: of this plan; ``run``: of the plan that named the pool. ``driver``: under whose epoch it was made.
+    ``next_batch``, ``query_id``, ``forced_batch``: as the record has them. ``unended``: how many transactions of the last
+    decided batch could not be committed. ``pool``: the ids that are ready, by task; ``ages`` as in the record.
+    """
+
+    settings: Settings
+    number: int
+    run: int
+    driver: ProducerId
+    next_batch: int
+    query_id: str
+    forced_batch: int
+    planned_at_ms: int = 0
+    swept_at_ms: int = 0
+    unended: int = 0
+    pool: Mapping[int, ProducerId] = field(default_factory=dict)
+    ages: Mapping[int, int] = field(default_factory=dict)
+
+    def head(self) -> Plan:
+        """It without the pool: small enough to travel with each task's report."""
+        return dataclasses.replace(self, pool={}, ages={})
+
+
+def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
+    """Fence older drivers, finish what was decided, and give out ids for the next batch."""
+    for _ in range(PLANS_MAX):
+        plan, uncertain = _plan_once(cluster, settings, now_ms)
+        if not uncertain:
+            reached("plan.pooled")
+            return plan
+        # A lost request may still be under way, and would fence a task in the middle of its work. Nobody will use these
+        # names: the next plan finds this one unfinished.
+        log.warning("the epochs of %s are uncertain: other ids are taken", ", ".join(sorted(uncertain)))
+    raise OutcomeUnknown(
+        f"The cluster lost answers to InitProducerId of {settings.name} {PLANS_MAX} times: the query can be started again "
+        "when the network is better."
+    )
+
+
+def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[Plan, Collection[str]]:
+    name = settings.name
+    reached("plan.started")
+    mine = driver_id(name)
+    driver = cluster.init_producer_ids([mine], settings.transaction_timeout_ms)[mine]
+    reached("plan.fenced")
+    store = Store(cluster, name, settings.topic)
+    found = store.read_as(driver)
+    reached("plan.fetched")
+    decided = _reend(cluster, name, found)
+    reached("plan.reended")
+    record = _planning(found, decided, settings, now_ms)
+    store.write(driver, store.chunks(record))
+    store.end(driver, commit=True)
+    reached("plan.recorded")
+    if found is not None and record.swept_at_ms == now_ms:
+        _sweep(cluster, settings, record, found)
+    reached("plan.swept")
+    ids = {pool_id(name, record.run, task): task for task in record.ages}
+    given = cluster.init_producer_ids(list(ids), settings.transaction_timeout_ms) if ids else None
+    plan = Plan(
+        settings=settings,
+        number=record.plan,
+        run=record.run,
+        driver=driver,
+        next_batch=record.next_batch,
+        query_id=record.query_id,
+        forced_batch=record.forced_batch,
+        planned_at_ms=now_ms,
+        swept_at_ms=record.swept_at_ms,
+        unended=len(decided.entries) if decided else 0,
+        pool={task: given[each] for each, task in ids.items()} if given is not None else {},
+        ages=record.ages,
+    )
+    return plan, given.uncertain if given is not None else ()
+
+
+def _reend(cluster: Coordination, name: str, found: Record | None) -> Decided | None:
+    """Commit the transactions of a decided batch once more: harmless where it was done. What is left cannot be committed.
+
+    While the record says ``DECIDED`` nobody has begun anything new under these ids, so a refusal means that the transaction
+    was aborted (its timeout passed), or that its id has expired since; who knows whether Spark has heard that all were
+    committed can tell the two apart, and that is the task, by its batch."""
+    if found is None or found.decided is None or found.phase is Phase.PLANNING:
+        return found.decided if found is not None else None
+    outcomes = cluster.end_transactions(found.decided.transactions(name), commit=True)
+    refused = []
+    for entry, (transactional_id, _) in zip(
+        found.decided.entries, found.decided.transactions(name), strict=True
+    ):
+        error = outcomes[transactional_id]
+        if isinstance(error, Fenced | InvalidTransaction):
+            log.error("%s of the decided batch %d: %s", transactional_id, found.next_batch - 1, error)
+            refused.append(entry)
+        elif error is not None:
+            raise error
+    return dataclasses.replace(found.decided, entries=tuple(refused)) if refused else None
+
+
+def _planning(found: Record | None, decided: Decided | None, settings: Settings, now_ms: int) -> Record:
+    """The record that says: a batch is planned. A run goes on as long as every plan of it led to a decision."""
+    if found is None:
+        return Record(run=1, plan=1, next_batch=0, phase=Phase.PLANNING, swept_at_ms=now_ms)
+    unfinished = found.phase is Phase.PLANNING
+    number = found.plan + 1
+    forced = settings.first_batch is not None and settings.first_batch != found.forced_batch
+    sweep = unfinished or now_ms - found.swept_at_ms >= SWEEP_INTERVAL_MS
+    return dataclasses.replace(
+        found,
+        run=number if unfinished or forced else found.run,
+        plan=number,
+        phase=Phase.PLANNING,
+        decided=decided,
+        swept_at_ms=now_ms if sweep else found.swept_at_ms,
+    )
+
+
+def _sweep(cluster: Coordination, settings: Settings, record: Record, found: Record) -> None:
+    """Abort what earlier plans left open, so that it does not hold back readers until its timeout. Best effort."""
+    old: set[str] = set()
+    if record.run != found.run:
+        # Their zombies are fenced too, who may not have begun yet.
+        old.update(pool_id(settings.name, found.run, task) for task in found.ages)
+    sweep(cluster, settings, dead(cluster, settings.name, record.run, record.plan), old)
+
+
+def dead(cluster: Coordination, name: str, run: int, plan: int) -> list[str]:
+    """The ids with open transactions that no task of this plan or a later one uses, whoever asks and however late."""
+    names = []
+    for transactional_id in ongoing(cluster, name):
+        parsed = read_task_id(name, transactional_id)
+        if parsed is not None and (parsed.run < run if parsed.plan is None else parsed.plan < plan):
+            names.append(transactional_id)
+    return names
+
+
+def ongoing(cluster: Coordination, name: str) -> list[str]:
+    """The sink's open transactions; none when the cluster does not tell (before Kafka 3.0, or for lack of rights)."""
+    try:
+        return cluster.ongoing_transactions(f"{name}-")
+    except WireError as error:
+        log.warning("open transactions of %s cannot be listed: %s", name, error)
+        return []
+
+
+def sweep(cluster: Coordination, settings: Settings, *names: Iterable[str]) -> None:
+    """Abort whatever is open under these ids and fence whoever has them. What fails is left to its timeout."""
+    ids = sorted({each for some in names for each in some})
+    if not ids:
+        return
+    try:
+        cluster.init_producer_ids(ids, settings.transaction_timeout_ms)
+    except WireError as error:
+        log.warning("strays of %s are left to their timeout: %s", settings.name, error)

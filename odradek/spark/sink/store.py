@@ -1,0 +1,103 @@
+"""Where the decision record is kept: read and written under the driver's epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from odradek.spark.sink.decision import CHUNKS_MAX, Record, from_chunks, to_chunks
+from odradek.spark.sink.names import driver_id
+from odradek.spark.wire import ProducerId, WireError
+
+Partition = tuple[str, int]
+# The chunks of the record lie on partitions 0, 2, 3, …; partition 1 takes the barrier.
+BARRIER = 1
+
+
+class Producers(Protocol):
+    """What ``init_producer_ids`` answers: by transactional id, and the ids whose epoch may be raised again by a request that
+    is still under way."""
+
+    uncertain: set[str]
+
+    def __getitem__(self, transactional_id: str) -> ProducerId: ...
+
+
+class Coordination(Protocol):
+    """What the sink asks of a cluster, as ``wire.Cluster`` answers it (tests have a model)."""
+
+    def partitions_of(self, topic: str) -> int: ...
+
+    def init_producer_ids(
+        self, transactional_ids: Sequence[str], transaction_timeout_ms: int
+    ) -> Producers: ...
+
+    def add_partitions(
+        self, transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]
+    ) -> None: ...
+
+    def end_transactions(
+        self, open_ones: Sequence[tuple[str, ProducerId]], commit: bool
+    ) -> Mapping[str, WireError | None]: ...
+
+    def fetch_offsets(
+        self, group: str, partitions: Iterable[Partition]
+    ) -> Mapping[Partition, tuple[int, str]]: ...
+
+    def commit_offsets(
+        self,
+        transactional_id: str,
+        producer: ProducerId,
+        group: str,
+        offsets: Mapping[Partition, tuple[int, str]],
+    ) -> None: ...
+
+    def ongoing_transactions(self, prefix: str) -> list[str]: ...
+
+
+class Store:
+    """The record of the sink ``name``, on partitions of ``topic``, which is only a place: nothing is written to it."""
+
+    def __init__(self, cluster: Coordination, name: str, topic: str) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.topic = topic
+        count = cluster.partitions_of(topic)
+        self._barrier = count > BARRIER
+        self._places = [index for index in range(min(count, CHUNKS_MAX + 1)) if index != BARRIER]
+
+    def read(self) -> Record | None:
+        """The record as the group's coordinator has it, None if there is none; open transactions are waited for."""
+        offsets = self.cluster.fetch_offsets(self.name, [(self.topic, place) for place in self._places])
+        return from_chunks([offsets.get((self.topic, place), (-1, "")) for place in self._places])
+
+    def read_as(self, driver: ProducerId) -> Record | None:
+        """The record, certainly not an older one; leaves the driver's transaction open. ``wire.Fenced`` if there is a newer
+        driver.
+
+        A broker that has lost its partitions and does not know it yet answers OffsetFetch from its memory. Such a broker can
+        acknowledge no commit: so a commit comes first, to a place of its own that nobody reads."""
+        if self._barrier:
+            self.cluster.commit_offsets(
+                driver_id(self.name), driver, self.name, {(self.topic, BARRIER): (0, "")}
+            )
+        return self.read()
+
+    def chunks(self, record: Record) -> dict[Partition, tuple[int, str]]:
+        """``TooManyTasks`` if it does not fit."""
+        chunks = to_chunks(record, len(self._places))
+        return {
+            (self.topic, place): (record.next_batch, chunk)
+            for place, chunk in zip(self._places, chunks, strict=False)
+        }
+
+    def write(self, driver: ProducerId, chunks: Mapping[Partition, tuple[int, str]]) -> None:
+        """Into the driver's transaction, which ``end`` ends. ``wire.Fenced`` if there is a newer driver."""
+        self.cluster.commit_offsets(driver_id(self.name), driver, self.name, chunks)
+
+    def end(self, driver: ProducerId, commit: bool) -> None:
+        """End the driver's transaction; raises what went wrong."""
+        mine = driver_id(self.name)
+        error = self.cluster.end_transactions([(mine, driver)], commit)[mine]
+        if error is not None:
+            raise error

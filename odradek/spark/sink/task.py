@@ -1,0 +1,203 @@
+"""A task's part: to judge whether it writes, to get an id, and to report."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from odradek.spark.sink.errors import MayBeLost, OutcomeUnknown, Refused
+from odradek.spark.sink.names import Label, own_id, pool_id
+from odradek.spark.sink.plan import Plan
+from odradek.spark.sink.points import reached
+from odradek.spark.sink.store import Coordination, Partition
+from odradek.spark.wire import ProducerId, WireError
+
+RENEWALS_MAX = 5
+
+Rows = TypeVar("Rows", bound=Sized)
+RowsOf = TypeVar("RowsOf", bound=Sized, contravariant=True)
+
+
+class Writer(Protocol[RowsOf]):
+    """An open transaction that takes rows."""
+
+    @property
+    def records(self) -> int: ...
+
+    @property
+    def partitions(self) -> frozenset[Partition]: ...
+
+    def write(self, rows: RowsOf) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a task tells the driver. ``producer`` is None if it had no rows, or had nothing to do (``skipped``: the batch is
+    decided). ``forced``: the option ``firstBatch`` made it write. ``plan``: whole from task 0, from others its head."""
+
+    plan: Plan
+    label: Label
+    batch: int
+    query_id: str
+    skipped: bool = False
+    forced: bool = False
+    pooled: bool = False
+    producer: ProducerId | None = None
+    rows: int = 0
+    partitions: frozenset[Partition] = frozenset()
+
+    @property
+    def transactional_id(self) -> str:
+        name, run = self.plan.settings.name, self.plan.run
+        if self.pooled:
+            return pool_id(name, run, self.label.task)
+        return own_id(name, run, self.plan.number, self.label)
+
+
+def forced(plan: Plan, query_id: str) -> bool:
+    """The option ``firstBatch`` is in force: it was given, and this query has not used it up."""
+    wanted = plan.settings.first_batch
+    return wanted is not None and not (wanted == plan.forced_batch and query_id == plan.query_id)
+
+
+def to_write(plan: Plan, batch: int, query_id: str) -> bool:
+    """Whether the batch has to be written; False if it is decided. ``Refused`` if record and query do not fit together."""
+    if forced(plan, query_id):
+        return _forced(plan, batch)
+    name = plan.settings.name
+    if plan.query_id not in ("", query_id):
+        raise Refused(
+            f"The sink {name} belongs to another query ({plan.query_id}, which decided up to batch {plan.next_batch - 1}); "
+            f"this one is {query_id}, so its checkpoint is a new one. Give the sink another name, or set the option "
+            f"firstBatch={batch} to let this query take it over."
+        )
+    if batch == plan.next_batch:
+        return True
+    if batch == plan.next_batch - 1:
+        return _decided(plan, batch)
+    if batch < plan.next_batch:
+        raise Refused(
+            f"The query is at batch {batch}, but the sink {name} has decided up to batch {plan.next_batch - 1}: the "
+            f"checkpoint is an old one. Restore the newest, or set the option firstBatch={batch} to write again from there."
+        )
+    known = f"only knows batches before {plan.next_batch}" if plan.query_id else "has not decided any batch"
+    raise Refused(
+        f"The query is at batch {batch}, but the sink {name} {known}: its name has changed, or its decision record has "
+        f"expired (offsets.retention.minutes) or was deleted. If batch {batch} has not been written yet, set the option "
+        f"firstBatch={batch}; if it has, firstBatch={batch + 1}."
+    )
+
+
+def _decided(plan: Plan, batch: int) -> bool:
+    if plan.unended:
+        raise MayBeLost(
+            f"Batch {batch} of the sink {plan.settings.name} was decided, but {plan.unended} of its transactions could not "
+            "be committed any more: their transaction.timeout.ms passed before a restart, or somebody else took their ids. "
+            f"Readers may see a part of the batch. Set the option firstBatch={batch} to write all of it again, or "
+            f"firstBatch={batch + 1} to go on without it."
+        )
+    return False
+
+
+def _forced(plan: Plan, batch: int) -> bool:
+    wanted = plan.settings.first_batch
+    assert wanted is not None
+    if batch in (wanted, wanted - 1):
+        return batch == wanted
+    raise Refused(
+        f"The option firstBatch={wanted} does not fit: the query is at batch {batch}. Set it to {batch}, or to {batch + 1} "
+        f"if batch {batch} has been written, or leave it out."
+    )
+
+
+def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[str, ProducerId, bool, Label]:
+    """Transactional id, producer, whether it is of the pool, and the label, maybe renewed.
+
+    The first attempt takes what the driver has initialised: one that wakes up late has an old epoch, and no way to a new
+    one. Any other attempt initialises an id that nobody else has, and another one if an answer was lost (the lost request
+    may come later, and fence)."""
+    settings = plan.settings
+    if label.first and label.task in plan.pool:
+        return pool_id(settings.name, plan.run, label.task), plan.pool[label.task], True, label
+    for renewals in range(RENEWALS_MAX):
+        renewed = label._replace(renewals=renewals)
+        mine = own_id(settings.name, plan.run, plan.number, renewed)
+        given = cluster.init_producer_ids([mine], settings.transaction_timeout_ms)
+        if not given.uncertain:
+            return mine, given[mine], False, renewed
+    raise OutcomeUnknown(f"The cluster lost answers to InitProducerId of {mine} {RENEWALS_MAX} times.")
+
+
+@contextlib.contextmanager
+def aborting(cluster: Coordination, transactional_id: str, producer: ProducerId) -> Iterator[None]:
+    """Abort the transaction when the task fails while it writes: it will not report. (When the cluster itself is the
+    trouble, nothing more is asked of it.)"""
+    try:
+        yield
+    except WireError:
+        raise
+    except BaseException:
+        with contextlib.suppress(WireError):
+            cluster.end_transactions([(transactional_id, producer)], commit=False)
+        raise
+
+
+def run_task(
+    cluster: Coordination,
+    plan: Plan,
+    label: Label,
+    batch: int,
+    query_id: str,
+    rows: Iterable[Rows],
+    writer: Callable[[str, ProducerId], Writer[Rows]],
+) -> Report:
+    """Write all rows into one transaction and leave it open; what the driver needs to know to end it.
+
+    A batch that is decided is read to its end all the same: operators before the sink keep state by it."""
+    write = to_write(plan, batch, query_id)
+    carried = plan if label.task == 0 else plan.head()
+    report = Report(carried, label, batch, query_id, skipped=not write, forced=forced(plan, query_id))
+    some = (each for each in rows if len(each))
+    if not write:
+        for _ in some:
+            pass
+        return report
+    reached("task.started", batch)
+    first = next(some, None)
+    if first is not None:
+        report = _written(cluster, plan, report, itertools.chain([first], some), writer)
+    reached("task.reported", batch)
+    return report
+
+
+def _written(
+    cluster: Coordination,
+    plan: Plan,
+    report: Report,
+    rows: Iterable[Rows],
+    writer: Callable[[str, ProducerId], Writer[Rows]],
+) -> Report:
+    transactional_id, producer, pooled, label = open_transaction(cluster, plan, report.label)
+    reached("task.opened", report.batch)
+    with aborting(cluster, transactional_id, producer):
+        to = writer(transactional_id, producer)
+        for number, each in enumerate(rows):
+            to.write(each)
+            if number == 0:
+                reached("task.first-batch-sent", report.batch)
+        to.flush()
+        reached("task.flushed", report.batch)
+    return dataclasses.replace(
+        report,
+        label=label,
+        pooled=pooled,
+        producer=producer,
+        rows=to.records,
+        partitions=to.partitions,
+    )
