@@ -1,0 +1,488 @@
+"""A cluster and a Spark in memory, of which every process can be stopped between any two of its steps.
+
+A step is one request. Processes are threads of which exactly one runs at a time, when the scheduler says so; nothing
+depends on the machine's own order. A dead process never takes another step; a frozen one takes it later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pickle
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from odradek.spark.sink.commit import abort_batch, commit_batch
+from odradek.spark.sink.decision import Record
+from odradek.spark.sink.names import Label
+from odradek.spark.sink.plan import Plan, Settings, plan_batch
+from odradek.spark.sink.store import Store
+from odradek.spark.sink.task import Report, run_task
+from odradek.spark.wire import (
+    Fenced,
+    InitializedProducers,
+    InvalidTransaction,
+    ProducerId,
+    Retriable,
+    WireError,
+)
+
+OUT = "out"
+PLACE = "place"
+SETTINGS = Settings("q", PLACE, 900_000)
+
+
+class Dead(BaseException):
+    """The process was killed here."""
+
+
+@dataclass
+class Transaction:
+    """What a coordinator knows of a transactional id."""
+
+    producer: ProducerId
+    state: str = "Empty"
+    partitions: set[tuple[str, int]] = field(default_factory=set)
+
+
+class Kafka:
+    """Coordinators, logs and offsets: the version-1 protocol, with the verification of KIP-890.
+
+    An EndTxn takes effect at once, markers and all. ``late``: requests that were repeated, and of which the first copy is
+    still under way."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, Transaction] = {}
+        self.logs: dict[tuple[str, int], list[tuple[int, int, object]]] = defaultdict(list)
+        self.offsets: dict[tuple[str, int], tuple[int, str]] = {}
+        self.pending: dict[ProducerId, dict[tuple[str, int], tuple[int, str]]] = defaultdict(dict)
+        self.late: list[str] = []
+        self.next_producer_id = 1000
+        self.memory: dict[tuple[str, int], tuple[int, str]] | None = None
+        self.verified = True
+        self.ended_by_driver: tuple[str, ProducerId] | None = None
+
+    def init(self, transactional_id: str) -> ProducerId:
+        known = self.ids.get(transactional_id)
+        if known is None:
+            known = self.ids[transactional_id] = Transaction(ProducerId(self.next_producer_id, 0))
+            self.next_producer_id += 1
+            return known.producer
+        if known.state == "Ongoing":
+            self._close(known, commit=False)
+        known.producer = ProducerId(known.producer.producer_id, known.producer.epoch + 1)
+        known.state = "Empty"
+        return known.producer
+
+    def time_out(self, transactional_id: str) -> None:
+        """The coordinator aborts it, and fences who has it."""
+        known = self.ids[transactional_id]
+        assert known.state == "Ongoing"
+        self._close(known, commit=False)
+        known.producer = ProducerId(known.producer.producer_id, known.producer.epoch + 1)
+
+    def _mine(self, transactional_id: str, producer: ProducerId) -> Transaction:
+        known = self.ids.get(transactional_id)
+        if known is None or known.producer.producer_id != producer.producer_id:
+            raise InvalidTransaction("INVALID_PRODUCER_ID_MAPPING", transactional_id)
+        if known.producer.epoch != producer.epoch:
+            raise Fenced("PRODUCER_FENCED", transactional_id)
+        return known
+
+    def add(self, transactional_id: str, producer: ProducerId, partitions: Iterable[tuple[str, int]]) -> None:
+        known = self._mine(transactional_id, producer)
+        if known.state != "Ongoing":
+            known.state = "Ongoing"
+            known.partitions = set()
+        known.partitions |= set(partitions)
+
+    def end(self, transactional_id: str, producer: ProducerId, commit: bool) -> None:
+        known = self._mine(transactional_id, producer)
+        if known.state == "Ongoing":
+            self._close(known, commit)
+        elif known.state != ("CompleteCommit" if commit else "CompleteAbort"):
+            raise InvalidTransaction("INVALID_TXN_STATE", transactional_id)
+
+    def end_late(self, transactional_id: str, producer: ProducerId) -> None:
+        """A copy of an EndTxn(commit) that somebody has repeated long ago."""
+        with contextlib.suppress(WireError):
+            self.end(transactional_id, producer, True)
+
+    def time_out_pending(self) -> None:
+        """An operator ends what hangs (before KIP-890 nobody else does)."""
+        self.pending.clear()
+
+    def _close(self, known: Transaction, commit: bool) -> None:
+        producer = known.producer
+        known.state = "CompleteCommit" if commit else "CompleteAbort"
+        for partition in known.partitions:
+            if partition[0] == OUT:
+                self.logs[partition].append((producer.producer_id, producer.epoch, commit))
+        moved = self.pending.pop(producer, {})
+        if commit:
+            self.offsets.update(moved)
+
+    def produce(
+        self, transactional_id: str, producer: ProducerId, partition: tuple[str, int], values: Sequence[str]
+    ) -> None:
+        known = self._mine(transactional_id, producer)
+        if known.state != "Ongoing" or partition not in known.partitions:
+            raise InvalidTransaction("INVALID_TXN_STATE", transactional_id)
+        self.logs[partition] += [(producer.producer_id, producer.epoch, value) for value in values]
+
+    def read_committed(self) -> list[str]:
+        """All values whose transaction has a commit marker behind them."""
+        read = []
+        for log in self.logs.values():
+            outcome: dict[int, bool] = {}
+            for producer_id, _, value in reversed(log):
+                if isinstance(value, bool):
+                    outcome[producer_id] = value
+                elif outcome.get(producer_id, False):
+                    read.append(str(value))
+        return sorted(read)
+
+    def ongoing(self) -> list[str]:
+        return [name for name, known in self.ids.items() if known.state == "Ongoing"]
+
+
+class Process:
+    """A thread that stands still before each of its steps until it is let go."""
+
+    current = threading.local()
+
+    def __init__(self, name: str, body: Callable[[], object]) -> None:
+        self.name = name
+        self.result: object = None
+        self.error: Exception | None = None
+        self.ended = False
+        self.frozen = False
+        self.killed = False
+        self.waits_for: Callable[[], bool] | None = None
+        self._go = threading.Semaphore(0)
+        self._back = threading.Semaphore(0)
+        self._body = body
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        Process.current.process = self
+        try:
+            self._go.acquire()
+            if not self.killed:
+                self.result = self._body()
+        except Dead:
+            pass
+        except Exception as error:
+            self.error = error
+        self.ended = True
+        self._back.release()
+
+    @staticmethod
+    def gate() -> None:
+        """Called by the process itself before each step."""
+        me: Process = Process.current.process
+        if not me.killed:
+            me._back.release()
+            me._go.acquire()
+        if me.killed:
+            raise Dead
+
+    @staticmethod
+    def wait_for(condition: Callable[[], bool]) -> None:
+        me: Process = Process.current.process
+        while not condition():
+            me.waits_for = condition
+            Process.gate()
+        me.waits_for = None
+
+    @property
+    def runnable(self) -> bool:
+        return not (self.ended or self.frozen) and (self.waits_for is None or self.waits_for())
+
+    def step(self) -> None:
+        """Let it do what it does until its next step."""
+        assert not self.ended
+        self._go.release()
+        self._back.acquire()
+
+    def kill(self) -> None:
+        if not self.ended:
+            self.killed = True
+            self.step()
+            self._thread.join()
+
+
+class Cluster:
+    """What a process sees of ``Kafka``. ``World.lost`` says for which ids an answer to InitProducerId gets lost,
+    ``fails_at`` at which step the cluster is out of reach."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.kafka = world.kafka
+        self.lost = world.lost
+        self.knows_the_coordinator = False
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """One request: a step, which may fail before or after it took effect."""
+        Process.gate()
+        at = self.world.fails_at
+        fails = 0 <= at <= self.world.steps < at + self.world.fails_for
+        if fails and not self.world.heard:
+            raise Retriable("REQUEST_TIMED_OUT", f"step {self.world.steps}")
+        yield
+        if fails:
+            raise Retriable("REQUEST_TIMED_OUT", f"step {self.world.steps}")
+
+    def partitions_of(self, topic: str) -> int:
+        return 4
+
+    def init_producer_ids(self, transactional_ids: Sequence[str], timeout_ms: int) -> InitializedProducers:
+        given = InitializedProducers()
+        given.uncertain = set()
+        for each in transactional_ids:
+            with self.request():
+                given[each] = self.kafka.init(each)
+            if each in self.lost:
+                self.lost.discard(each)
+                given.uncertain.add(each)
+                self.kafka.late.append(each)
+        return given
+
+    def add_partitions(self, transactional_id, producer, partitions) -> None:
+        with self.request():
+            self.kafka.add(transactional_id, producer, partitions)
+
+    def end_transactions(self, open_ones, commit):
+        outcomes: dict[str, WireError | None] = {}
+        for each, producer in open_ones:
+            try:
+                with self.request():
+                    self.kafka.end(each, producer, commit)
+                    if commit and each.endswith("-driver"):
+                        self.kafka.ended_by_driver = each, producer
+                outcomes[each] = None
+            except WireError as error:
+                outcomes[each] = error
+        return outcomes
+
+    def fetch_offsets(self, group, partitions):
+        asked = list(partitions)
+        if self.kafka.memory is not None and not self.knows_the_coordinator:
+            with self.request():
+                return {partition: self.kafka.memory.get(partition, (-1, "")) for partition in asked}
+        with self.request():
+            Process.wait_for(
+                lambda: (
+                    not any(partition in some for some in self.kafka.pending.values() for partition in asked)
+                )
+            )
+        return {partition: self.kafka.offsets.get(partition, (-1, "")) for partition in asked}
+
+    def commit_offsets(self, transactional_id, producer, group, offsets) -> None:
+        with self.request():
+            self.kafka.add(transactional_id, producer, [("__consumer_offsets", 0)])
+        with self.request():
+            known = self.kafka.ids[transactional_id]
+            if self.kafka.verified and (known.producer != producer or known.state != "Ongoing"):
+                self.kafka._mine(transactional_id, producer)
+                raise InvalidTransaction("INVALID_TXN_STATE", transactional_id)
+            self.kafka.pending[producer].update(offsets)
+            self.knows_the_coordinator = True
+
+    def ongoing_transactions(self, prefix: str) -> list[str]:
+        with self.request():
+            return [each for each in self.kafka.ongoing() if each.startswith(prefix)]
+
+
+class Writer:
+    """One request per row, to the partition that the row itself names."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, producer: ProducerId) -> None:
+        self.cluster, self.kafka = cluster, cluster.kafka
+        self.transactional_id, self.producer = transactional_id, producer
+        self.records = 0
+        self.partitions: frozenset[tuple[str, int]] = frozenset()
+
+    def write(self, rows: Sequence[str]) -> None:
+        for row in rows:
+            partition = (OUT, sum(row.encode()) % 2)
+            if partition not in self.partitions:
+                self.cluster.add_partitions(self.transactional_id, self.producer, [partition])
+                self.partitions |= {partition}
+            with self.cluster.request():
+                self.kafka.produce(self.transactional_id, self.producer, partition, [row])
+            self.records += 1
+
+    def flush(self) -> None:
+        Process.gate()
+
+
+@dataclass
+class Checkpoint:
+    """What Spark keeps of a query: what each batch is to hold, and which are committed."""
+
+    query_id: str = "query-1"
+    offsets: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    commits: set[int] = field(default_factory=set)
+
+
+class World:
+    """Drivers, workers and a cluster; ``run`` lets them step by a rule until nobody can."""
+
+    def __init__(self, batches: Sequence[Sequence[str]], settings: Settings = SETTINGS) -> None:
+        self.batches = [tuple(rows) for rows in batches]
+        self.settings = settings
+        self.kafka = Kafka()
+        self.checkpoint = Checkpoint()
+        self.processes: list[Process] = []
+        self.attempts: dict[tuple[str, int, Label], Process] = {}
+        self.lost: set[str] = set()
+        self.fails_at = -1
+        self.fails_for = 1
+        self.heard = False
+        self.now_ms = 1_000_000
+        self.steps = 0
+
+    def cluster(self) -> Cluster:
+        return Cluster(self)
+
+    def spawn(self, name: str, body: Callable[[], object]) -> Process:
+        process = Process(name, body)
+        self.processes.append(process)
+        return process
+
+    # -- Spark ---------------------------------------------------------------------------------------------------
+
+    def start_driver(self, name: str, tasks: Sequence[int], order: int = 1) -> Process:
+        """A query from its checkpoint on. ``tasks``: how many tasks the batches have, in turn; ``order``: -1 hands their
+        rows to the tasks in the other order, as a replay may."""
+        return self.spawn(name, lambda: self._drive(name, tasks, order))
+
+    def _drive(self, name: str, tasks: Sequence[int], order: int) -> None:
+        while True:
+            done = max(self.checkpoint.commits, default=-1)
+            batch = done + 1
+            if batch == len(self.batches):
+                return
+            rows = self.checkpoint.offsets.setdefault(batch, self.batches[batch])
+            plan = plan_batch(self.cluster(), self.settings, self.now_ms)
+            # As pickled twice, for the function and for the writer.
+            plan = pickle.loads(pickle.dumps(plan))
+            reports = self._tasks(name, plan, batch, rows[::order], tasks[batch % len(tasks)])
+            try:
+                if any(report is None for report in reports):
+                    raise RuntimeError(f"{name}: a task of batch {batch} failed for good")
+                commit_batch(self.cluster(), [each for each in reports if each is not None], self.now_ms)
+            except Exception:
+                abort_batch(self.cluster(), [each for each in reports if each is not None])
+                raise
+            Process.gate()
+            if batch in self.checkpoint.commits:
+                raise RuntimeError(f"{name}: somebody else has committed batch {batch} to the checkpoint")
+            self.checkpoint.commits.add(batch)
+
+    def _tasks(
+        self, name: str, plan: Plan, batch: int, rows: Sequence[str], tasks: int
+    ) -> list[Report | None]:
+        """One report for each task: of the attempt that ends first. A frozen or dead attempt gets a successor."""
+        done: dict[int, Report | None] = {}
+        attempts: dict[int, list[Process]] = {}
+        for task in range(tasks):
+            attempts[task] = [self._attempt(name, plan, batch, rows[task::tasks], Label(task, 0, 0))]
+
+        def look() -> bool:
+            for task, some in attempts.items():
+                for process in some:
+                    if task not in done and process.ended and isinstance(process.result, Report):
+                        done[task] = pickle.loads(pickle.dumps(process.result))
+                hopeless = all(process.frozen or process.ended for process in some)
+                if task not in done and hopeless and len(some) < 4:
+                    # Now and then the whole stage is tried again, as after a lost shuffle file.
+                    label = Label(task, 1, 0) if len(some) == 2 else Label(task, 0, len(some))
+                    some.append(self._attempt(name, plan, batch, rows[task::tasks], label))
+                elif task not in done and hopeless and all(process.ended for process in some):
+                    done[task] = None
+            return len(done) == tasks
+
+        Process.wait_for(look)
+        return [done[task] for task in range(tasks)]
+
+    def _attempt(self, name: str, plan: Plan, batch: int, rows: Sequence[str], label: Label) -> Process:
+        def body() -> Report:
+            Process.gate()
+            cluster = self.cluster()
+            return run_task(
+                cluster,
+                pickle.loads(pickle.dumps(plan)),
+                label,
+                batch,
+                self.checkpoint.query_id,
+                [rows[:1], rows[1:]],
+                lambda each, producer: Writer(cluster, each, producer),
+            )
+
+        process = self.spawn(f"{name}/{plan.number}/{label.task}.{label.stage_attempt}.{label.attempt}", body)
+        self.attempts[name, batch, label] = process
+        return process
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        choose: Callable[[list[Process]], Process] = lambda runnable: runnable[-1],
+        before_step: Callable[[int], None] = lambda step: None,
+        steps_max: int = 5000,
+    ) -> None:
+        """Let one process after the other take a step until none can; ``before_step`` is told the step's number."""
+        while True:
+            before_step(self.steps)
+            runnable = [process for process in self.processes if process.runnable]
+            if not runnable:
+                return
+            choose(runnable).step()
+            self.steps += 1
+            assert self.steps < steps_max, "the world does not come to rest"
+
+    def run_once(self, choose: Callable[[list[Process]], Process] = lambda runnable: runnable[-1]) -> None:
+        """One step of one process."""
+        runnable = [process for process in self.processes if process.runnable]
+        assert runnable, "nobody can go on"
+        choose(runnable).step()
+        self.steps += 1
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.frozen = False
+            process.kill()
+
+    # -- what is to hold -----------------------------------------------------------------------------------------
+
+    @property
+    def expected(self) -> list[str]:
+        return sorted(row for rows in self.batches for row in rows)
+
+    def record(self) -> Record | None:
+        """The decision record as it is committed."""
+        offsets = self.kafka.offsets
+        cluster = Cluster(self)
+        cluster.fetch_offsets = lambda group, partitions: {  # type: ignore[method-assign]
+            partition: offsets.get(partition, (-1, "")) for partition in partitions
+        }
+        return Store(cluster, self.settings.name, self.settings.topic).read()
+
+    def check_committed_at_most_once(self) -> None:
+        read = self.kafka.read_committed()
+        assert len(set(read)) == len(read)
+        assert set(read) <= set(self.expected)
+
+    def check(self) -> None:
+        assert self.kafka.read_committed() == self.expected
+        assert self.checkpoint.commits == set(range(len(self.batches)))
+
+
+def with_first_batch(world: World, first_batch: int) -> None:
+    world.settings = dataclasses.replace(world.settings, first_batch=first_batch)

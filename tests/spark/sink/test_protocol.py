@@ -1,0 +1,544 @@
+"""The protocol against a model: whoever dies or sleeps at whatever step, what is read in the end is what was put in."""
+
+import itertools
+import random
+
+import pytest
+
+from odradek.spark.sink.decision import Phase
+from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown
+from odradek.spark.sink.names import Label, driver_id, pool_id
+from odradek.spark.sink.plan import SWEEP_INTERVAL_MS
+from odradek.spark.wire import Retriable
+from tests.spark.sink.model import OUT, Process, World, with_first_batch
+
+BATCHES = (("a", "b", "c"), ("d", "e", "f", "g"), ("h", "i"))
+TASKS = (2, 3, 1)
+
+
+def settle(world: World, tasks=(1, 2), order: int = -1, restarts: int = 6) -> list[Exception]:
+    """Start the query again until it has come to its end; what made it fail on the way."""
+    errors = []
+    for number in range(restarts):
+        driver = world.start_driver(f"again-{number}", tasks, order)
+        world.run()
+        assert driver.ended, "the driver hangs"
+        if driver.error is None:
+            return errors
+        errors.append(driver.error)
+    raise errors[-1]
+
+
+def straight_steps() -> int:
+    world = World(BATCHES)
+    world.start_driver("first", TASKS)
+    world.run()
+    world.check()
+    world.close()
+    return world.steps
+
+
+STEPS = straight_steps()
+
+
+def test_a_quiet_run_writes_everything_once_with_few_ids():
+    world = World(BATCHES)
+    world.start_driver("first", TASKS)
+    world.run()
+    world.check()
+    assert world.kafka.ongoing() == []
+    record = world.record()
+    assert (record.next_batch, record.phase, record.query_id) == (3, Phase.DECIDED, "query-1")
+    assert (record.run, record.plan) == (1, 3), "the pool keeps its names while nothing fails"
+    # Batch 0 has no pool, batch 1 one task more than batch 0; batch 2 finds all it needs.
+    assert sorted(world.kafka.ids) == [
+        "q-1-0",
+        "q-1-0-1.0.0",
+        "q-1-1",
+        "q-1-1-1.0.0",
+        "q-1-2",
+        "q-1-2-2.0.0",
+        "q-driver",
+    ]
+    world.close()
+
+
+class TestCrashes:
+    @pytest.mark.parametrize("victims", ["driver", "workers", "all"])
+    def test_at_every_step(self, victims: str):
+        """Kill, and start again. With the driver alone killed its tasks go on as zombies, beside the new driver."""
+        for at in range(STEPS + 1):
+            world = World(BATCHES)
+            first = world.start_driver("first", TASKS)
+
+            def strike(step: int, at=at, world=world, first=first) -> None:
+                if step != at:
+                    return
+                tasks = [process for process in world.processes if process is not first]
+                for process in (
+                    [first, *tasks] if victims == "all" else tasks if victims == "workers" else [first]
+                ):
+                    process.kill()
+                if victims == "driver":
+                    world.start_driver("second", (3, 1), order=-1)
+
+            world.run(before_step=strike)
+            if victims != "driver" or len(world.processes) == 1:
+                settle(world)
+            world.check()
+            world.close()
+
+    def test_twice(self):
+        """A second crash while the first is being repaired."""
+        for first_at, second_at in itertools.product(range(3, STEPS, 9), range(1, STEPS, 8)):
+            world = World(BATCHES)
+            first = world.start_driver("first", TASKS)
+
+            def strike(step: int, at=first_at, again=first_at + second_at, world=world, first=first) -> None:
+                if step == at:
+                    first.kill()
+                    world.start_driver("second", (2, 2), order=-1)
+                if step == again:
+                    for process in world.processes:
+                        process.kill()
+
+            world.run(before_step=strike)
+            settle(world, (3,))
+            world.check()
+            world.close()
+
+    def test_nothing_of_a_dead_driver_holds_back_readers(self):
+        for at in range(STEPS + 1):
+            world = World(BATCHES)
+            world.start_driver("first", TASKS)
+
+            def strike(step: int, at=at, world=world) -> None:
+                if step == at:
+                    for process in world.processes:
+                        process.kill()
+
+            world.run(before_step=strike)
+            settle(world)
+            world.check()
+            assert world.kafka.ongoing() == [], at
+            world.close()
+
+
+def sleepers(world: World, kind: str) -> list[Process]:
+    """Who falls asleep: the driver with its processes, or the task that runs."""
+    if kind == "driver":
+        return world.processes[:1]
+    return [process for process in world.processes[1:] if process.runnable][-1:]
+
+
+class TestZombies:
+    @pytest.mark.parametrize("kind", ["driver", "task"])
+    def test_asleep_at_any_step_awake_at_any_later_one(self, kind: str):
+        """A driver that sleeps is replaced by another one on the same checkpoint, a task by its next attempt; then it
+        wakes up and goes on with what it knew. It may spoil a batch, which then is written again; never what is read."""
+        for asleep in range(1, STEPS, 2):
+            for awake in [*range(1 + asleep % 19, STEPS + 10, 19), 10**9]:
+                self.one(kind, asleep, asleep + awake)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("kind", ["driver", "task"])
+    def test_asleep_at_every_step_awake_at_every_later_one(self, kind: str):
+        for asleep in range(1, STEPS):
+            for awake in [*range(1, STEPS + 10), 10**9]:
+                self.one(kind, asleep, asleep + awake)
+
+    def one(self, kind: str, asleep: int, awake: int) -> None:
+        world = World(BATCHES)
+        world.start_driver("first", TASKS)
+        zombies: list[Process] = []
+
+        def strike(step: int) -> None:
+            if step == asleep:
+                zombies.extend(sleepers(world, kind))
+                for process in zombies:
+                    process.frozen = True
+                if kind == "driver":
+                    world.start_driver("second", (3, 1, 2), order=-1)
+            if step == awake:
+                for process in zombies:
+                    process.frozen = False
+
+        # Who woke up goes first.
+        world.run(
+            choose=lambda some: next((each for each in zombies if each in some), some[-1]), before_step=strike
+        )
+        for process in zombies:
+            process.frozen = False
+        world.run()
+        settle(world)
+        world.check()
+        world.close()
+
+    @pytest.mark.parametrize("when", ["before the decision", "after the decision"])
+    @pytest.mark.parametrize("pooled", [False, True])
+    def test_an_attempt_that_was_frozen_before_its_init_and_wakes_after_its_successor_has_reported(
+        self, when, pooled
+    ):
+        """The zombie of the prototype: its InitProducerId aborted what its successor had written."""
+        world = World((("a", "b"), ("c", "d")) if pooled else (("c", "d"),))
+        batch = 1 if pooled else 0
+        first = world.start_driver("first", (2,))
+        label = Label(0, 0, 0)
+
+        def in_task(some: list[Process]) -> Process:
+            return some[-1]
+
+        # The attempt stands at its first step: it has an id to get, or (from the pool) a partition to add.
+        while ("first", batch, label) not in world.attempts:
+            world.run_once(in_task)
+        zombie = world.attempts["first", batch, label]
+        zombie.frozen = True
+        own = world.record().next_batch
+        assert own == batch
+        moment = (
+            (lambda: all_reported(world, batch))
+            if when == "before the decision"
+            else (lambda: world.record().next_batch > batch)
+        )
+        while not moment():
+            world.run_once(in_task)
+        assert world.record().next_batch == (batch if when == "before the decision" else batch + 1)
+        zombie.frozen = False
+        zombie.waits_for = None
+        before = dict(world.kafka.ids)
+        while not zombie.ended:
+            zombie.step()
+        assert world.kafka.ids != before or pooled, "the zombie really got an id"
+        world.run()
+        assert first.error is None, "its successor has an id of its own: nothing has to be done again"
+        world.check()
+        world.close()
+
+
+def all_reported(world: World, batch: int) -> bool:
+    winner = world.attempts.get(("first", batch, Label(0, 0, 1)))
+    other = world.attempts.get(("first", batch, Label(1, 0, 0)))
+    return bool(winner and winner.ended and other and other.ended)
+
+
+class TestFailures:
+    """The cluster is out of reach for one request, longer than the client is patient; whether it was heard is open."""
+
+    @pytest.mark.parametrize("heard", [True, False])
+    def test_at_every_step(self, heard: bool):
+        for at in range(STEPS):
+            world = World(BATCHES)
+            first = world.start_driver("first", TASKS)
+            world.fails_at, world.heard = at, heard
+            world.run()
+            world.fails_at = -1
+            assert not isinstance(first.error, MayBeLost)
+            settle(world)
+            world.check()
+            assert world.kafka.ongoing() == []
+            world.close()
+
+    def test_what_is_decided_is_not_aborted_by_giving_up(self):
+        """Spark calls abort when commit has raised, and that can be after the decision."""
+        seen = 0
+        for at in range(STEPS):
+            world = World(BATCHES[:1])
+            first = world.start_driver("first", (3,))
+            world.fails_at, world.heard = at, True
+            world.run()
+            if world.record() is not None and world.record().next_batch == 1 and first.error is not None:
+                seen += 1
+                assert isinstance(first.error, OutcomeUnknown | Retriable)
+                world.check_committed_at_most_once()
+                settle(world)
+                world.check()
+            world.close()
+        assert seen >= 4, "the decision, each end"
+
+    def test_for_a_while_beginning_at_any_step(self):
+        for at, long in itertools.product(range(STEPS), (4, 9)):
+            world = World(BATCHES)
+            world.start_driver("first", TASKS)
+            world.fails_at, world.fails_for, world.heard = at, long, at % 2 == 0
+            world.run()
+            world.fails_at = -1
+            settle(world)
+            world.check()
+            world.close()
+
+    def test_a_coordinator_that_was_deposed_answers_from_its_memory(self):
+        """It knows the record of an earlier step, and takes no commits. Whoever has committed knows the new one."""
+        for deposed, crash in itertools.product(range(0, STEPS, 3), range(0, STEPS, 7)):
+            if crash < deposed:
+                continue
+            world = World(BATCHES)
+            world.start_driver("first", TASKS)
+
+            def strike(step: int, deposed=deposed, crash=crash, world=world) -> None:
+                if step == deposed:
+                    world.kafka.memory = dict(world.kafka.offsets)
+                if step == crash:
+                    for process in world.processes:
+                        process.kill()
+
+            world.run(before_step=strike)
+            settle(world)
+            world.check()
+            world.close()
+
+    @pytest.mark.parametrize("verified", [True, False])
+    def test_an_end_of_the_driver_s_transaction_is_repeated_and_comes_late(self, verified: bool):
+        """Without the verification of KIP-890 (before Kafka 3.6) offsets can then be left pending for ever."""
+        for at in range(STEPS):
+            world = World(BATCHES)
+            world.kafka.verified = verified
+            first = world.start_driver("first", TASKS)
+
+            def arrive(step: int, at=at, world=world) -> None:
+                if step == at and world.kafka.ended_by_driver:
+                    world.kafka.end_late(*world.kafka.ended_by_driver)
+
+            world.run(before_step=arrive)
+            if not first.ended:
+                # The record is pending in a transaction that is over: the client gives up waiting.
+                assert not verified
+                first.kill()
+                world.kafka.time_out_pending()
+            settle(world)
+            world.check()
+            world.close()
+
+
+class TestIntruders:
+    """Somebody outside who takes a reported id, or a timeout: what nobody of ours does."""
+
+    def until_reported(self, world: World) -> Process:
+        first = world.start_driver("first", (2,))
+        while not all(
+            ("first", 0, Label(task, 0, 0)) in world.attempts
+            and world.attempts["first", 0, Label(task, 0, 0)].ended
+            for task in (0, 1)
+        ):
+            world.run_once()
+        return first
+
+    @pytest.mark.parametrize("take", ["init", "time_out"])
+    def test_before_the_decision_the_batch_is_replayed(self, take):
+        world = World(BATCHES[:2])
+        first = self.until_reported(world)
+        getattr(world.kafka, take)("q-1-1-1.0.0")
+        world.run()
+        assert isinstance(first.error, NotDecided)
+        assert "q-1-1-1.0.0" in str(first.error)
+        assert world.kafka.read_committed() == []
+        settle(world)
+        world.check()
+        world.close()
+
+    @pytest.mark.parametrize("take", ["init", "time_out"])
+    def test_after_the_decision_it_is_loud_until_somebody_says_what_is_to_be_done(self, take):
+        for answer in ("again", "without"):
+            world = World(BATCHES[:2])
+            first = self.until_reported(world)
+            while world.record().next_batch == 0:
+                world.run_once()
+            getattr(world.kafka, take)("q-1-1-1.0.0")
+            world.run()
+            assert isinstance(first.error, MayBeLost)
+            for number in range(3):
+                again = world.start_driver(f"again-{number}", (2,))
+                world.run()
+                assert "firstBatch=0 to write all of it again" in str(self.task_error(world, again)), number
+            read = world.kafka.read_committed()
+            assert read == ["a", "c"], "the other transaction is there"
+            with_first_batch(world, 0 if answer == "again" else 1)
+            settle(world)
+            expected = sorted(read + (world.expected if answer == "again" else list(BATCHES[1])))
+            assert world.kafka.read_committed() == expected
+            # Left in place, the option does nothing any more.
+            world.checkpoint.commits.discard(1)
+            settle(world)
+            assert world.kafka.read_committed() == expected
+            world.close()
+
+    @staticmethod
+    def task_error(world: World, driver: Process) -> Exception | None:
+        assert driver.error is not None
+        return next(each.error for each in reversed(world.processes) if each.error and each is not driver)
+
+
+class TestLateRequests:
+    def test_a_repeated_init_comes_late_at_every_step(self):
+        """The answer to an InitProducerId is lost, it is sent again, and the first copy arrives whenever it likes."""
+        probe = World(BATCHES)
+        probe.start_driver("first", TASKS)
+        probe.run()
+        names = sorted(probe.kafka.ids)
+        probe.close()
+        for name, at in itertools.product(names, range(1, STEPS + 20, 2)):
+            world = World(BATCHES)
+            world.lost = {name}
+            world.start_driver("first", TASKS)
+
+            def arrive(step: int, at=at, world=world) -> None:
+                if step >= at and world.kafka.late:
+                    world.kafka.init(world.kafka.late.pop())
+
+            world.run(before_step=arrive)
+            errors = settle(world)
+            assert all(isinstance(each, NotDecided) for each in errors)
+            world.check()
+            world.close()
+
+    def test_a_lost_answer_costs_no_replay(self):
+        for name in ("q-1-0", "q-1-0-1.0.0"):
+            world = World(BATCHES)
+            world.lost = {name}
+            first = world.start_driver("first", TASKS)
+            world.run()
+            assert first.error is None
+            world.check()
+            world.kafka.init(name)
+            world.check()
+            world.close()
+
+
+class TestChance:
+    @pytest.mark.parametrize("seed", range(150))
+    def test_anything_at_any_time(self, seed: int):
+        chance = random.Random(seed)
+        rows = iter(f"{number:03}" for number in range(1000))
+        world = World([[next(rows) for _ in range(chance.randrange(7))] for _ in range(5)])
+        world.start_driver("driver-0", [chance.randint(1, 4) for _ in range(3)])
+
+        def strike(step: int) -> None:
+            living = [process for process in world.processes if not process.ended]
+            if world.kafka.late and chance.random() < 0.1:
+                world.kafka.init(world.kafka.late.pop())
+            dice = chance.random()
+            if dice < 0.01 and living:
+                chance.choice(living).kill()
+            elif dice < 0.03 and living:
+                chance.choice(living).frozen ^= True
+            elif dice < 0.04 and living:
+                world.lost = {pool_id("q", 1, 0), f"q-{world.record().run if world.record() else 1}-1"}
+            elif dice < 0.05 and len([each for each in living if each.name.startswith("driver")]) < 3:
+                world.start_driver(
+                    f"driver-{step}", [chance.randint(1, 4) for _ in range(3)], chance.choice((1, -1))
+                )
+            elif dice < 0.07:
+                world.now_ms += SWEEP_INTERVAL_MS // 2
+
+        world.run(choose=chance.choice, before_step=strike)
+        for process in world.processes:
+            process.frozen = False
+        world.run()
+        settle(world)
+        world.check()
+        world.close()
+
+
+class TestRefusals:
+    def finished(self) -> World:
+        world = World(BATCHES)
+        world.start_driver("first", TASKS)
+        world.run()
+        return world
+
+    def failure(self, world: World) -> str:
+        driver = world.start_driver("again", (1,))
+        world.run()
+        return str(TestIntruders.task_error(world, driver))
+
+    def test_a_new_checkpoint_is_not_taken_for_the_old_one(self):
+        """Its batches 0, 1, 2 would be passed over as decided: lost."""
+        world = self.finished()
+        world.checkpoint.query_id = "query-2"
+        world.checkpoint.commits.clear()
+        assert "belongs to another query (query-1" in self.failure(world)
+        with_first_batch(world, 0)
+        settle(world)
+        assert world.kafka.read_committed() == sorted(world.expected * 2)
+        assert (world.record().query_id, world.record().forced_batch) == ("query-2", 0)
+        world.close()
+
+    def test_an_old_checkpoint_is_not_taken_for_the_newest(self):
+        world = self.finished()
+        world.checkpoint.commits = {0}
+        assert "the checkpoint is an old one" in self.failure(world)
+        assert world.kafka.read_committed() == world.expected
+        world.close()
+
+    def test_a_lost_record_is_not_taken_for_a_new_query(self):
+        world = self.finished()
+        world.kafka.offsets.clear()
+        world.checkpoint.commits = {0, 1}
+        assert "has not decided any batch" in self.failure(world)
+        with_first_batch(world, 3)
+        settle(world)
+        world.check()
+        world.close()
+
+    def test_the_option_must_fit_the_batch(self):
+        world = self.finished()
+        world.kafka.offsets.clear()
+        world.checkpoint.commits = {0, 1}
+        with_first_batch(world, 0)
+        assert "firstBatch=0 does not fit: the query is at batch 2" in self.failure(world)
+        world.close()
+
+    def test_the_option_stays_where_it_is_without_harm(self):
+        """Given from the start, crashed at every step, never taken back."""
+        for at in range(0, STEPS, 2):
+            world = World(BATCHES)
+            with_first_batch(world, 0)
+            world.start_driver("first", TASKS)
+
+            def strike(step: int, at=at, world=world) -> None:
+                if step == at:
+                    for process in world.processes:
+                        process.kill()
+
+            world.run(before_step=strike)
+            settle(world)
+            world.check()
+            world.close()
+
+
+def test_a_batch_that_took_too_long_is_not_decided():
+    world = World(BATCHES[:1])
+    first = world.start_driver("first", (2,))
+    while not world.attempts or not all(each.ended for each in world.attempts.values()):
+        world.run_once()
+    world.now_ms += 820_000
+    world.run()
+    assert isinstance(first.error, NotDecided)
+    assert "it took 820 s" in str(first.error)
+    settle(world)
+    world.check()
+    world.close()
+
+
+def test_strays_of_attempts_that_lost_are_aborted():
+    """A copy that is slower than another, and then goes on with its open transaction."""
+    world = World(BATCHES)
+    world.start_driver("first", TASKS)
+    while ("first", 1, Label(1, 0, 0)) not in world.attempts:
+        world.run_once()
+    loser = world.attempts["first", 1, Label(1, 0, 0)]
+    while pool_id("q", 1, 1) not in world.kafka.ongoing():
+        loser.step()
+    loser.frozen = True
+    world.run()
+    world.check()
+    assert world.kafka.ongoing() == []
+    world.close()
+
+
+def test_the_driver_s_id_is_no_task_s():
+    world = World(BATCHES[:1])
+    world.start_driver("first", (1,))
+    world.run()
+    assert driver_id("q") in world.kafka.ids
+    assert all(partition[0] == OUT for partition in world.kafka.logs)
+    world.close()
