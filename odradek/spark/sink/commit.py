@@ -97,15 +97,19 @@ def _in_time(plan: Plan, batch: int, now_ms: int) -> None:
 def _check(cluster: Coordination, written: Iterable[Report], batch: int) -> None:
     """Each transaction is open, and its producer not fenced. AddPartitionsToTxn with what is in it already is the question:
     it changes nothing. Without it, a transaction that was aborted since the task reported would be decided on."""
-    for report in written:
-        assert report.producer is not None
-        try:
-            cluster.add_partitions(report.transactional_id, report.producer, sorted(report.partitions))
-        except (Fenced, InvalidTransaction) as error:
+    asked = [
+        (report.transactional_id, report.producer, sorted(report.partitions))
+        for report in written
+        if report.producer is not None
+    ]
+    for transactional_id, error in cluster.check_transactions(asked).items():
+        if isinstance(error, Fenced | InvalidTransaction):
             raise NotDecided(
-                f"Batch {batch} is not decided: the transaction {report.transactional_id} was aborted before, by its "
-                f"timeout or by a newer owner of the id; a restart of the query writes the batch again. ({error})"
+                f"Batch {batch} is not decided: the transaction {transactional_id} was aborted before, by its timeout or by "
+                f"a newer owner of the id; a restart of the query writes the batch again. ({error})"
             ) from error
+        if error is not None:
+            raise error
 
 
 def _decide(store: Store, plan: Plan, chunks: dict[tuple[str, int], tuple[int, str]], batch: int) -> None:
@@ -175,15 +179,15 @@ def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
 
     The pool is ended by epoch: a newer driver may have given the same ids out again. An attempt's own id is never given out
     again, and its late owner is fenced."""
-    again = [report for report in written if not report.label.first]
+    again = [report for report in written if report.again]
     if not again:
         return
     name = plan.settings.name
     won = {report.transactional_id for report in written}
     lost = [
-        (pool_id(name, plan.run, report.label.task), plan.pool[report.label.task])
+        (pool_id(name, plan.run, report.label.task), plan.pool[report.label.task].producer)
         for report in again
-        if report.label.task in plan.pool
+        if report.label.task in plan.pool and not report.pooled
     ]
     try:
         if lost:

@@ -46,7 +46,7 @@ class Phase(enum.IntEnum):
 
 
 class Entry(NamedTuple):
-    """A transaction that a decision counts on. ``renewals`` etc.: see ``Label``; ``pooled``: its id is of the pool."""
+    """A transaction that a decision counts on. ``pooled``: its id is of the pool (then ``label`` is that of attempt 0)."""
 
     label: Label
     pooled: bool
@@ -185,11 +185,10 @@ def _pack_decided(decided: Decided | None, out: bytearray) -> None:
     _varint(decided.plan, out)
     task = producer_id = 0
     for label, pooled, producer in sorted(decided.entries):
-        # A pooled id is used by the first attempt only: nothing else need be said of it.
+        # The id of a pooled one follows from the task alone.
         _varint(0 if pooled else label.renewals + 1, out)
         if not pooled:
-            _varint(label.stage_attempt, out)
-            _varint(label.attempt, out)
+            _varint(label.attempt_id, out)
         _varint(label.task - task, out)
         _zigzag(producer.producer_id - producer_id, out)
         _varint(producer.epoch, out)
@@ -233,10 +232,10 @@ def _unpack_decided(reader: _Reader) -> Decided | None:
     task = producer_id = 0
     for _ in range(count - 1):
         kind = reader.varint()
-        stage_attempt, attempt = (reader.varint(), reader.varint()) if kind else (0, 0)
+        attempt_id = reader.varint() if kind else 0
         task += reader.varint()
         producer_id += reader.zigzag()
-        label = Label(task, stage_attempt, attempt, max(kind - 1, 0))
+        label = Label(task, attempt_id, max(kind - 1, 0))
         entries.append(Entry(label, kind == 0, ProducerId(producer_id, reader.varint())))
     return Decided(run, plan, tuple(entries))
 

@@ -10,17 +10,12 @@ NAME_LENGTH_MAX = 200
 
 
 class Label(NamedTuple):
-    """One attempt of one task, as Spark counts; ``renewals``: ids it gave up because it could not know their epoch."""
+    """One attempt of one task. ``attempt_id``: Spark's task attempt id, which no other attempt of the same driver has;
+    ``renewals``: how many ids it gave up because it could not know their epoch."""
 
     task: int
-    stage_attempt: int
-    attempt: int
+    attempt_id: int
     renewals: int = 0
-
-    @property
-    def first(self) -> bool:
-        """The attempt that may use the pool: there is only one of them per task and plan."""
-        return self.stage_attempt == 0 and self.attempt == 0
 
 
 def driver_id(name: str) -> str:
@@ -29,15 +24,20 @@ def driver_id(name: str) -> str:
 
 
 def pool_id(name: str, run: int, task: int) -> str:
-    """Initialised by the driver for each batch, used without InitProducerId by the first attempt of the task."""
+    """Initialised by the driver for each batch, and used by the one attempt of the task that has the ticket for it."""
     return f"{name}-{run}-{task}"
 
 
+def ticket_id(name: str, run: int, task: int) -> str:
+    """Never has a transaction: its epoch counts the attempts that would like to use the pool's id. See task.py."""
+    return f"{name}-{run}-{task}-ticket"
+
+
 def own_id(name: str, run: int, plan: int, label: Label) -> str:
-    """Initialised by the attempt itself, and never by anybody else: each plan has a number of its own, and Spark gives an
-    attempt number once in a stage attempt. So nobody can fence it by mistake, however late he wakes up."""
+    """Initialised by the attempt itself, and never by anybody else: each plan has a number of its own, and is used by one
+    driver. So nobody can fence it by mistake, however late he wakes up."""
     more = f".{label.renewals}" if label.renewals else ""
-    return f"{name}-{run}-{label.task}-{plan}.{label.stage_attempt}.{label.attempt}{more}"
+    return f"{name}-{run}-{label.task}-{plan}.{label.attempt_id}{more}"
 
 
 class TaskId(NamedTuple):
@@ -50,9 +50,9 @@ class TaskId(NamedTuple):
 
 def read_task_id(name: str, transactional_id: str) -> TaskId | None:
     """None if it is not an id of a task of this sink. (``a-1-2`` is no id of the sink ``a-1``, nor the other way round: the
-    third part of an attempt's own id has dots.)"""
+    third part of an attempt's own id has a dot.)"""
     match = re.fullmatch(
-        re.escape(name) + r"-(\d+)-(\d+)(?:-(\d+)\.\d+\.\d+(?:\.\d+)?)?", transactional_id, re.ASCII
+        re.escape(name) + r"-(\d+)-(\d+)(?:-(\d+)\.\d+(?:\.\d+)?)?", transactional_id, re.ASCII
     )
     if match is None:
         return None

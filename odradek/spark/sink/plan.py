@@ -6,10 +6,11 @@ import dataclasses
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from odradek.spark.sink.decision import Decided, Phase, Record
 from odradek.spark.sink.errors import OutcomeUnknown
-from odradek.spark.sink.names import driver_id, pool_id, read_task_id
+from odradek.spark.sink.names import driver_id, pool_id, read_task_id, ticket_id
 from odradek.spark.sink.points import reached
 from odradek.spark.sink.store import Coordination, Store
 from odradek.spark.wire import Fenced, InvalidTransaction, ProducerId, WireError
@@ -32,6 +33,13 @@ class Settings:
     first_batch: int | None = None
 
 
+class Place(NamedTuple):
+    """An id of the pool that is ready, and the ticket that was drawn last: who draws the next one may use it."""
+
+    producer: ProducerId
+    ticket: ProducerId
+
+
 @dataclass(frozen=True)
 class Plan:
     """What the driver tells the tasks of a batch, and what they tell it back.
@@ -51,7 +59,7 @@ class Plan:
     planned_at_ms: int = 0
     swept_at_ms: int = 0
     unended: int = 0
-    pool: Mapping[int, ProducerId] = field(default_factory=dict)
+    pool: Mapping[int, Place] = field(default_factory=dict)
     ages: Mapping[int, int] = field(default_factory=dict)
 
     def head(self) -> Plan:
@@ -93,8 +101,7 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
     if found is not None and record.swept_at_ms == now_ms:
         _sweep(cluster, settings, record, found)
     reached("plan.swept")
-    ids = {pool_id(name, record.run, task): task for task in record.ages}
-    given = cluster.init_producer_ids(list(ids), settings.transaction_timeout_ms) if ids else None
+    pool, uncertain = _pool(cluster, settings, record)
     plan = Plan(
         settings=settings,
         number=record.plan,
@@ -106,10 +113,24 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
         planned_at_ms=now_ms,
         swept_at_ms=record.swept_at_ms,
         unended=len(decided.entries) if decided else 0,
-        pool={task: given[each] for each, task in ids.items()} if given is not None else {},
+        pool=pool,
         ages=record.ages,
     )
-    return plan, given.uncertain if given is not None else ()
+    return plan, uncertain
+
+
+def _pool(
+    cluster: Coordination, settings: Settings, record: Record
+) -> tuple[dict[int, Place], Collection[str]]:
+    """A new epoch for each id of the pool, and for the id that says who may use it; and the ids that must not be used."""
+    ids = {task: pool_id(settings.name, record.run, task) for task in record.ages}
+    tickets = {task: ticket_id(settings.name, record.run, task) for task in record.ages}
+    if not ids:
+        return {}, ()
+    given = cluster.init_producer_ids([*ids.values(), *tickets.values()], settings.transaction_timeout_ms)
+    places = {task: Place(given[ids[task]], given[tickets[task]]) for task in record.ages}
+    # An uncertain ticket is only one that nobody draws.
+    return places, given.uncertain & set(ids.values())
 
 
 def _reend(cluster: Coordination, name: str, found: Record | None) -> Decided | None:

@@ -32,9 +32,9 @@ class Coordination(Protocol):
         self, transactional_ids: Sequence[str], transaction_timeout_ms: int
     ) -> Producers: ...
 
-    def add_partitions(
-        self, transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]
-    ) -> None: ...
+    def check_transactions(
+        self, open_ones: Sequence[tuple[str, ProducerId, Iterable[Partition]]]
+    ) -> Mapping[str, WireError | None]: ...
 
     def end_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId]], commit: bool
@@ -62,9 +62,19 @@ class Store:
         self.cluster = cluster
         self.name = name
         self.topic = topic
-        count = cluster.partitions_of(topic)
-        self._barrier = count > BARRIER
-        self._places = [index for index in range(min(count, CHUNKS_MAX + 1)) if index != BARRIER]
+        self._partitions = 0
+
+    @property
+    def _count(self) -> int:
+        if self._partitions == 0:
+            # Looking for the group's coordinator has __consumer_offsets created on a new cluster; asking for it need not.
+            self.cluster.fetch_offsets(self.name, [(self.topic, 0)])
+            self._partitions = self.cluster.partitions_of(self.topic)
+        return self._partitions
+
+    @property
+    def _places(self) -> list[int]:
+        return [index for index in range(min(self._count, CHUNKS_MAX + 1)) if index != BARRIER]
 
     def read(self) -> Record | None:
         """The record as the group's coordinator has it, None if there is none; open transactions are waited for."""
@@ -77,7 +87,7 @@ class Store:
 
         A broker that has lost its partitions and does not know it yet answers OffsetFetch from its memory. Such a broker can
         acknowledge no commit: so a commit comes first, to a place of its own that nobody reads."""
-        if self._barrier:
+        if self._count > BARRIER:
             self.cluster.commit_offsets(
                 driver_id(self.name), driver, self.name, {(self.topic, BARRIER): (0, "")}
             )

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from odradek.spark.sink.errors import MayBeLost, OutcomeUnknown, Refused
-from odradek.spark.sink.names import Label, own_id, pool_id
-from odradek.spark.sink.plan import Plan
+from odradek.spark.sink.names import Label, own_id, pool_id, ticket_id
+from odradek.spark.sink.plan import Place, Plan
 from odradek.spark.sink.points import reached
 from odradek.spark.sink.store import Coordination, Partition
 from odradek.spark.wire import ProducerId, WireError
@@ -39,12 +39,14 @@ class Writer(Protocol[RowsOf]):
 @dataclass(frozen=True)
 class Report:
     """What a task tells the driver. ``producer`` is None if it had no rows, or had nothing to do (``skipped``: the batch is
-    decided). ``forced``: the option ``firstBatch`` made it write. ``plan``: whole from task 0, from others its head."""
+    decided). ``forced``: the option ``firstBatch`` made it write. ``again``: there may have been other attempts. ``plan``:
+    whole from task 0, from others its head."""
 
     plan: Plan
     label: Label
     batch: int
     query_id: str
+    again: bool = False
     skipped: bool = False
     forced: bool = False
     pooled: bool = False
@@ -117,21 +119,32 @@ def _forced(plan: Plan, batch: int) -> bool:
 
 
 def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[str, ProducerId, bool, Label]:
-    """Transactional id, producer, whether it is of the pool, and the label, maybe renewed.
+    """Transactional id, producer, whether it is of the pool, and the label as it is to be reported.
 
-    The first attempt takes what the driver has initialised: one that wakes up late has an old epoch, and no way to a new
-    one. Any other attempt initialises an id that nobody else has, and another one if an answer was lost (the lost request
-    may come later, and fence)."""
+    The driver has initialised an id for the task, but several attempts may run at once (of a retry, of a second attempt
+    at the stage, of speculation), some of them long given up, and a Python worker does not learn which it is. So they draw:
+    each InitProducerId of the ticket's id returns the next epoch, and exactly one attempt gets the one after the driver's.
+    It has the pool's id to itself, does not initialise it, and when it wakes up late it has an old epoch, and no way to a
+    new one. Any other attempt initialises an id that nobody else has."""
     settings = plan.settings
-    if label.first and label.task in plan.pool:
-        return pool_id(settings.name, plan.run, label.task), plan.pool[label.task], True, label
+    place = plan.pool.get(label.task)
+    if place is not None and _draws(cluster, plan, label.task, place):
+        return pool_id(settings.name, plan.run, label.task), place.producer, True, Label(label.task, 0)
     for renewals in range(RENEWALS_MAX):
         renewed = label._replace(renewals=renewals)
         mine = own_id(settings.name, plan.run, plan.number, renewed)
         given = cluster.init_producer_ids([mine], settings.transaction_timeout_ms)
         if not given.uncertain:
             return mine, given[mine], False, renewed
+        # The lost request may come later, and fence.
     raise OutcomeUnknown(f"The cluster lost answers to InitProducerId of {mine} {RENEWALS_MAX} times.")
+
+
+def _draws(cluster: Coordination, plan: Plan, task: int, place: Place) -> bool:
+    ticket = ticket_id(plan.settings.name, plan.run, task)
+    given = cluster.init_producer_ids([ticket], plan.settings.transaction_timeout_ms)
+    mine = place.ticket._replace(epoch=place.ticket.epoch + 1)
+    return given[ticket] == mine and not given.uncertain
 
 
 @contextlib.contextmanager
@@ -152,6 +165,7 @@ def run_task(
     cluster: Coordination,
     plan: Plan,
     label: Label,
+    again: bool,
     batch: int,
     query_id: str,
     rows: Iterable[Rows],
@@ -159,10 +173,13 @@ def run_task(
 ) -> Report:
     """Write all rows into one transaction and leave it open; what the driver needs to know to end it.
 
-    A batch that is decided is read to its end all the same: operators before the sink keep state by it."""
+    ``again``: it is not Spark's first attempt. A batch that is decided is read to its end all the same: operators before
+    the sink keep state by it."""
     write = to_write(plan, batch, query_id)
     carried = plan if label.task == 0 else plan.head()
-    report = Report(carried, label, batch, query_id, skipped=not write, forced=forced(plan, query_id))
+    report = Report(
+        carried, label, batch, query_id, again=again, skipped=not write, forced=forced(plan, query_id)
+    )
     some = (each for each in rows if len(each))
     if not write:
         for _ in some:
@@ -197,6 +214,7 @@ def _written(
         report,
         label=label,
         pooled=pooled,
+        again=report.again or (not pooled and label.task in plan.pool),
         producer=producer,
         rows=to.records,
         partitions=to.partitions,

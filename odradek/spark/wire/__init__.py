@@ -1,4 +1,12 @@
-"""A client of several brokers that can hand over an open transaction: blocking sockets, any Kafka since 3.0."""
+"""A client of several brokers that can hand over an open transaction: blocking sockets, any Kafka since 3.0.
+
+The writer is loaded when it is first used: it brings a compiler with it, and who only begins and ends transactions does so
+in a process that lives for a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from odradek.spark.wire.cluster import Cluster
 from odradek.spark.wire.errors import (
@@ -19,7 +27,9 @@ from odradek.spark.wire.errors import (
 )
 from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId
 from odradek.spark.wire.settings import ClientSettings
-from odradek.spark.wire.writer import TransactionalWriter
+
+if TYPE_CHECKING:
+    from odradek.spark.wire.writer import TransactionalWriter
 
 __all__ = [
     "Authentication",
@@ -43,3 +53,11 @@ __all__ = [
     "UnsupportedVersion",
     "WireError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TransactionalWriter":
+        raise AttributeError(f"module 'odradek.spark.wire' has no attribute {name!r}")
+    from odradek.spark.wire.writer import TransactionalWriter
+
+    return TransactionalWriter

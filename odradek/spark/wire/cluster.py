@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from odradek.spark.wire import transactions
-from odradek.spark.wire.errors import WireError
+from odradek.spark.wire.errors import Retriable, WireError
 from odradek.spark.wire.exchange import Exchanges
 from odradek.spark.wire.metadata import Metadata
 from odradek.spark.wire.network import Network
@@ -56,6 +57,28 @@ class Cluster:
         exchange = transactions.add_partitions(transactional_id, producer, partitions)
         self._exchanges.run([exchange])
         exchange.value()
+
+    def check_transactions(
+        self, open_ones: Sequence[tuple[str, ProducerId, Iterable[Partition]]]
+    ) -> dict[str, WireError | None]:
+        """``add_partitions`` as a question, for many at once: by id None, or what it would have raised."""
+        exchanges = {
+            transactional_id: transactions.add_partitions(transactional_id, producer, partitions)
+            for transactional_id, producer, partitions in open_ones
+        }
+        self._exchanges.run(list(exchanges.values()))
+        return {transactional_id: exchange.error for transactional_id, exchange in exchanges.items()}
+
+    def ongoing_transactions(self, prefix: str) -> list[str]:
+        """The transactional ids that begin so and have open transactions, as far as this client may describe them.
+
+        Each broker is asked once; one that cannot be reached is passed over, since others have its work by now or will soon.
+        ``UnsupportedVersion`` with brokers before Kafka 3.0."""
+        found = []
+        for node_id in self.metadata.nodes():
+            with contextlib.suppress(Retriable):
+                found += transactions.list_ongoing(self._exchanges, node_id)
+        return sorted(each for each in found if each.startswith(prefix))
 
     def end_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId]], commit: bool

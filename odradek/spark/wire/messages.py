@@ -48,6 +48,8 @@ ADD_OFFSETS_TO_TXN = Api("add_offsets_to_txn", 25, 2, 3)
 END_TXN = Api("end_txn", 26, 2, 3)
 TXN_OFFSET_COMMIT = Api("txn_offset_commit", 28, 3, 3)
 SASL_AUTHENTICATE = Api("sasl_authenticate", 36, 1, 2)
+# Since Kafka 3.0 (KIP-664).
+LIST_TRANSACTIONS = Api("list_transactions", 66, 0, 0)
 
 Versions = Mapping[int, tuple[int, int]]
 

@@ -45,6 +45,14 @@ class Metadata:
         )
         self._learn(answer)
 
+    def nodes(self) -> list[int]:
+        """The node ids of all brokers; one attempt to learn them. ``Retriable`` if nobody answered."""
+        answer, _ = self._exchanges.ask_once(
+            self._network.anyone(), METADATA, lambda version: _request([], version)
+        )
+        self._learn(answer)
+        return [broker.node_id for broker in answer.brokers]
+
     def _read_topic(self, answer: Any, version: int) -> None:
         self._learn(answer)
         for topic in answer.topics:

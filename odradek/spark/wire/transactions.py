@@ -7,12 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 from odradek.spark.wire import messages
-from odradek.spark.wire.exchange import GROUP, TRANSACTION, Exchange, raise_for
+from odradek.spark.wire.errors import refused
+from odradek.spark.wire.exchange import GROUP, TRANSACTION, Exchange, Exchanges, raise_for
 from odradek.spark.wire.messages import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     INIT_PRODUCER_ID,
+    LIST_TRANSACTIONS,
     OFFSET_FETCH,
     TXN_OFFSET_COMMIT,
 )
@@ -161,6 +163,19 @@ def commit_offsets(
 
     subject = f"the offsets of group {group!r} in the transaction of {transactional_id!r}"
     return Exchange(TXN_OFFSET_COMMIT, subject, (GROUP, group), body, read)
+
+
+def list_ongoing(exchanges: Exchanges, node_id: int) -> list[str]:
+    """The transactional ids with open transactions that a broker coordinates, as far as this client may describe them.
+    One attempt; ``WireError`` if it fails."""
+
+    def body(version: int) -> Any:
+        return messages.schema(LIST_TRANSACTIONS, version).ListTransactionsRequest(state_filters=("Ongoing",))
+
+    answer, _ = exchanges.ask_once(node_id, LIST_TRANSACTIONS, body)
+    if answer.error_code:
+        raise refused(int(answer.error_code), "the list of open transactions")
+    return [each.transactional_id for each in answer.transaction_states]
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:

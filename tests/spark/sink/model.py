@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import pickle
 import threading
 from collections import defaultdict
@@ -63,6 +64,9 @@ class Kafka:
         self.memory: dict[tuple[str, int], tuple[int, str]] | None = None
         self.verified = True
         self.ended_by_driver: tuple[str, ProducerId] | None = None
+        self.deaf_to_driver = False
+        self.unheard: tuple[str, ProducerId] | None = None
+        self.steps_unheard = 0
 
     def init(self, transactional_id: str) -> ProducerId:
         known = self.ids.get(transactional_id)
@@ -109,6 +113,14 @@ class Kafka:
         """A copy of an EndTxn(commit) that somebody has repeated long ago."""
         with contextlib.suppress(WireError):
             self.end(transactional_id, producer, True)
+
+    def hear(self, steps: int) -> None:
+        """What was not heard is, once it is so many steps old."""
+        if self.unheard is not None:
+            self.steps_unheard += 1
+            if self.steps_unheard > steps:
+                self.end_late(*self.unheard)
+                self.unheard = None
 
     def time_out_pending(self) -> None:
         """An operator ends what hangs (before KIP-890 nobody else does)."""
@@ -256,11 +268,25 @@ class Cluster:
         with self.request():
             self.kafka.add(transactional_id, producer, partitions)
 
+    def check_transactions(self, open_ones):
+        outcomes: dict[str, WireError | None] = {}
+        for each, producer, partitions in open_ones:
+            try:
+                self.add_partitions(each, producer, partitions)
+                outcomes[each] = None
+            except WireError as error:
+                outcomes[each] = error
+        return outcomes
+
     def end_transactions(self, open_ones, commit):
         outcomes: dict[str, WireError | None] = {}
         for each, producer in open_ones:
             try:
                 with self.request():
+                    if commit and each.endswith("-driver") and self.kafka.deaf_to_driver:
+                        self.kafka.deaf_to_driver = False
+                        self.kafka.unheard = each, producer
+                        raise Retriable("REQUEST_TIMED_OUT", each)
                     self.kafka.end(each, producer, commit)
                     if commit and each.endswith("-driver"):
                         self.kafka.ended_by_driver = each, producer
@@ -339,7 +365,9 @@ class World:
         self.kafka = Kafka()
         self.checkpoint = Checkpoint()
         self.processes: list[Process] = []
-        self.attempts: dict[tuple[str, int, Label], Process] = {}
+        # Of a driver's batch, by task, in the order in which they began.
+        self.attempts: dict[tuple[str, int, int], list[Process]] = {}
+        self.attempt_ids = itertools.count()
         self.lost: set[str] = set()
         self.fails_at = -1
         self.fails_for = 1
@@ -391,8 +419,14 @@ class World:
         """One report for each task: of the attempt that ends first. A frozen or dead attempt gets a successor."""
         done: dict[int, Report | None] = {}
         attempts: dict[int, list[Process]] = {}
+
+        def begin(task: int, attempt: int) -> None:
+            label = Label(task, next(self.attempt_ids))
+            process = self._attempt(name, plan, batch, rows[task::tasks], label, attempt)
+            attempts.setdefault(task, []).append(process)
+
         for task in range(tasks):
-            attempts[task] = [self._attempt(name, plan, batch, rows[task::tasks], Label(task, 0, 0))]
+            begin(task, 0)
 
         def look() -> bool:
             for task, some in attempts.items():
@@ -401,9 +435,8 @@ class World:
                         done[task] = pickle.loads(pickle.dumps(process.result))
                 hopeless = all(process.frozen or process.ended for process in some)
                 if task not in done and hopeless and len(some) < 4:
-                    # Now and then the whole stage is tried again, as after a lost shuffle file.
-                    label = Label(task, 1, 0) if len(some) == 2 else Label(task, 0, len(some))
-                    some.append(self._attempt(name, plan, batch, rows[task::tasks], label))
+                    # The second attempt is one of a second attempt at the stage, which counts from 0 again.
+                    begin(task, len(some) - 1)
                 elif task not in done and hopeless and all(process.ended for process in some):
                     done[task] = None
             return len(done) == tasks
@@ -411,7 +444,9 @@ class World:
         Process.wait_for(look)
         return [done[task] for task in range(tasks)]
 
-    def _attempt(self, name: str, plan: Plan, batch: int, rows: Sequence[str], label: Label) -> Process:
+    def _attempt(
+        self, name: str, plan: Plan, batch: int, rows: Sequence[str], label: Label, attempt: int
+    ) -> Process:
         def body() -> Report:
             Process.gate()
             cluster = self.cluster()
@@ -419,14 +454,15 @@ class World:
                 cluster,
                 pickle.loads(pickle.dumps(plan)),
                 label,
+                attempt > 0,
                 batch,
                 self.checkpoint.query_id,
                 [rows[:1], rows[1:]],
                 lambda each, producer: Writer(cluster, each, producer),
             )
 
-        process = self.spawn(f"{name}/{plan.number}/{label.task}.{label.stage_attempt}.{label.attempt}", body)
-        self.attempts[name, batch, label] = process
+        process = self.spawn(f"{name}/{plan.number}/{label.task}.{label.attempt_id}", body)
+        self.attempts.setdefault((name, batch, label.task), []).append(process)
         return process
 
     # -- time ----------------------------------------------------------------------------------------------------

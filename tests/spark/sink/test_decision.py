@@ -1,6 +1,7 @@
 """The decision record: packed, cut and put together again."""
 
 import dataclasses
+import itertools
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from odradek.spark.sink.decision import (
     from_chunks,
     to_chunks,
 )
-from odradek.spark.sink.names import Label, driver_id, own_id, pool_id, read_task_id
+from odradek.spark.sink.names import Label, driver_id, own_id, pool_id, read_task_id, ticket_id
 from odradek.spark.wire import ProducerId
 
 number = st.integers(0, 2**40)
@@ -33,8 +34,8 @@ def entries(draw):
     made = []
     for task in tasks:
         pooled = draw(st.booleans())
-        attempts = st.integers(0, 300)
-        label = Label(task, 0, 0) if pooled else Label(task, *draw(st.tuples(attempts, attempts, attempts)))
+        number = st.integers(0, 2**40)
+        label = Label(task, 0) if pooled else Label(task, *draw(st.tuples(number, number)))
         made.append(Entry(label, pooled, draw(producers)))
     return tuple(sorted(made))
 
@@ -68,7 +69,7 @@ def test_what_is_committed_is_what_is_read(record):
 
 def wide(tasks: int) -> Record:
     listed = tuple(
-        Entry(Label(task, 0, 0), True, ProducerId(4000 + task * 977 % 100_000, 3)) for task in range(tasks)
+        Entry(Label(task, 0), True, ProducerId(4000 + task * 977 % 100_000, 3)) for task in range(tasks)
     )
     return Record(
         run=12,
@@ -147,27 +148,20 @@ def test_the_pool_has_a_bound_and_prefers_who_wrote_last():
 
 def test_ids_are_read_back_and_kept_apart():
     assert read_task_id("a", pool_id("a", 3, 5)) == (3, 5, None)
-    assert read_task_id("a", own_id("a", 3, 88, Label(5, 1, 2))) == (3, 5, 88)
-    assert read_task_id("a", own_id("a", 3, 88, Label(5, 1, 2, 1))) == (3, 5, 88)
-    for foreign in (
-        driver_id("a"),
-        pool_id("a-1", 3, 5),
-        own_id("a-1", 3, 88, Label(5, 0, 1)),
-        "b-1-2",
-        "a-1",
-    ):
-        assert read_task_id("a", foreign) is None, foreign
-    assert read_task_id("a-1", own_id("a", 1, 3, Label(2, 0, 1))) is None
+    assert read_task_id("a", own_id("a", 3, 88, Label(5, 12))) == (3, 5, 88)
+    assert read_task_id("a", own_id("a", 3, 88, Label(5, 12, 1))) == (3, 5, 88)
+    foreign = [driver_id("a"), ticket_id("a", 3, 5), pool_id("a-1", 3, 5), "b-1-2", "a-1"]
+    for each in [*foreign, own_id("a-1", 3, 88, Label(5, 1)), ticket_id("a-1", 3, 5)]:
+        assert read_task_id("a", each) is None, each
+    assert read_task_id("a-1", own_id("a", 1, 3, Label(2, 1))) is None
 
 
 def test_every_attempt_has_an_id_of_its_own():
+    few = range(3)
     ids = {
-        own_id("a", run, plan, Label(task, stage_attempt, attempt, renewals))
-        for run in range(3)
-        for plan in range(3)
-        for task in range(3)
-        for stage_attempt in range(3)
-        for attempt in range(3)
-        for renewals in range(3)
-    } | {pool_id("a", run, task) for run in range(3) for task in range(3)}
-    assert len(ids) == 3**6 + 9
+        own_id("a", run, plan, Label(task, attempt_id, renewals))
+        for run, plan, task, attempt_id, renewals in itertools.product(few, repeat=5)
+    }
+    ids |= {pool_id("a", run, task) for run, task in itertools.product(few, repeat=2)}
+    ids |= {ticket_id("a", run, task) for run, task in itertools.product(few, repeat=2)}
+    assert len(ids) == 3**5 + 9 + 9

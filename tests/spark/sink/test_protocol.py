@@ -7,7 +7,7 @@ import pytest
 
 from odradek.spark.sink.decision import Phase
 from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown
-from odradek.spark.sink.names import Label, driver_id, pool_id
+from odradek.spark.sink.names import driver_id, pool_id
 from odradek.spark.sink.plan import SWEEP_INTERVAL_MS
 from odradek.spark.wire import Retriable
 from tests.spark.sink.model import OUT, Process, World, with_first_batch
@@ -51,15 +51,9 @@ def test_a_quiet_run_writes_everything_once_with_few_ids():
     assert (record.next_batch, record.phase, record.query_id) == (3, Phase.DECIDED, "query-1")
     assert (record.run, record.plan) == (1, 3), "the pool keeps its names while nothing fails"
     # Batch 0 has no pool, batch 1 one task more than batch 0; batch 2 finds all it needs.
-    assert sorted(world.kafka.ids) == [
-        "q-1-0",
-        "q-1-0-1.0.0",
-        "q-1-1",
-        "q-1-1-1.0.0",
-        "q-1-2",
-        "q-1-2-2.0.0",
-        "q-driver",
-    ]
+    own = ["q-1-0-1.0", "q-1-1-1.1", "q-1-2-2.4"]
+    pool = [f"q-1-{task}{more}" for task in range(3) for more in ("", "-ticket")]
+    assert sorted(world.kafka.ids) == sorted([*own, *pool, "q-driver"])
     world.close()
 
 
@@ -183,32 +177,24 @@ class TestZombies:
         world = World((("a", "b"), ("c", "d")) if pooled else (("c", "d"),))
         batch = 1 if pooled else 0
         first = world.start_driver("first", (2,))
-        label = Label(0, 0, 0)
 
-        def in_task(some: list[Process]) -> Process:
-            return some[-1]
-
-        # The attempt stands at its first step: it has an id to get, or (from the pool) a partition to add.
-        while ("first", batch, label) not in world.attempts:
-            world.run_once(in_task)
-        zombie = world.attempts["first", batch, label]
+        # The attempt stands at its first step: an id to get, or a ticket to draw for one of the pool.
+        while ("first", batch, 0) not in world.attempts:
+            world.run_once()
+        zombie = world.attempts["first", batch, 0][0]
         zombie.frozen = True
-        own = world.record().next_batch
-        assert own == batch
-        moment = (
-            (lambda: all_reported(world, batch))
-            if when == "before the decision"
-            else (lambda: world.record().next_batch > batch)
-        )
-        while not moment():
-            world.run_once(in_task)
+        while not (
+            all_reported(world, batch) if when == "before the decision" else world.record().next_batch > batch
+        ):
+            world.run_once()
         assert world.record().next_batch == (batch if when == "before the decision" else batch + 1)
         zombie.frozen = False
-        zombie.waits_for = None
-        before = dict(world.kafka.ids)
+        before = {name: known.producer for name, known in world.kafka.ids.items()}
         while not zombie.ended:
             zombie.step()
-        assert world.kafka.ids != before or pooled, "the zombie really got an id"
+        assert {name: known.producer for name, known in world.kafka.ids.items()} != before, (
+            "it did initialise"
+        )
         world.run()
         assert first.error is None, "its successor has an id of its own: nothing has to be done again"
         world.check()
@@ -216,9 +202,8 @@ class TestZombies:
 
 
 def all_reported(world: World, batch: int) -> bool:
-    winner = world.attempts.get(("first", batch, Label(0, 0, 1)))
-    other = world.attempts.get(("first", batch, Label(1, 0, 0)))
-    return bool(winner and winner.ended and other and other.ended)
+    tasks = [world.attempts.get(("first", batch, task), []) for task in (0, 1)]
+    return all(some and some[-1].ended for some in tasks)
 
 
 class TestFailures:
@@ -232,6 +217,7 @@ class TestFailures:
             world.fails_at, world.heard = at, heard
             world.run()
             world.fails_at = -1
+            assert first.ended, "it hangs"
             assert not isinstance(first.error, MayBeLost)
             settle(world)
             world.check()
@@ -246,6 +232,7 @@ class TestFailures:
             first = world.start_driver("first", (3,))
             world.fails_at, world.heard = at, True
             world.run()
+            assert first.ended, "it hangs"
             if world.record() is not None and world.record().next_batch == 1 and first.error is not None:
                 seen += 1
                 assert isinstance(first.error, OutcomeUnknown | Retriable)
@@ -258,9 +245,10 @@ class TestFailures:
     def test_for_a_while_beginning_at_any_step(self):
         for at, long in itertools.product(range(STEPS), (4, 9)):
             world = World(BATCHES)
-            world.start_driver("first", TASKS)
+            first = world.start_driver("first", TASKS)
             world.fails_at, world.fails_for, world.heard = at, long, at % 2 == 0
             world.run()
+            assert first.ended, "it hangs"
             world.fails_at = -1
             settle(world)
             world.check()
@@ -282,6 +270,21 @@ class TestFailures:
                         process.kill()
 
             world.run(before_step=strike)
+            settle(world)
+            world.check()
+            world.close()
+
+    def test_the_end_that_makes_the_decision_is_heard_later(self):
+        """Its sender has given up waiting, and Spark has the batch aborted."""
+        for late in range(12):
+            world = World(BATCHES[:2])
+            first = world.start_driver("first", (2,))
+            while not all_reported(world, 0):
+                world.run_once()
+            world.kafka.deaf_to_driver = True
+            world.run(before_step=lambda step, world=world, late=late: world.kafka.hear(late))
+            assert isinstance(first.error, OutcomeUnknown)
+            world.kafka.hear(0)
             settle(world)
             world.check()
             world.close()
@@ -314,11 +317,7 @@ class TestIntruders:
 
     def until_reported(self, world: World) -> Process:
         first = world.start_driver("first", (2,))
-        while not all(
-            ("first", 0, Label(task, 0, 0)) in world.attempts
-            and world.attempts["first", 0, Label(task, 0, 0)].ended
-            for task in (0, 1)
-        ):
+        while not all_reported(world, 0):
             world.run_once()
         return first
 
@@ -326,10 +325,10 @@ class TestIntruders:
     def test_before_the_decision_the_batch_is_replayed(self, take):
         world = World(BATCHES[:2])
         first = self.until_reported(world)
-        getattr(world.kafka, take)("q-1-1-1.0.0")
+        getattr(world.kafka, take)("q-1-1-1.1")
         world.run()
         assert isinstance(first.error, NotDecided)
-        assert "q-1-1-1.0.0" in str(first.error)
+        assert "q-1-1-1.1" in str(first.error)
         assert world.kafka.read_committed() == []
         settle(world)
         world.check()
@@ -342,7 +341,7 @@ class TestIntruders:
             first = self.until_reported(world)
             while world.record().next_batch == 0:
                 world.run_once()
-            getattr(world.kafka, take)("q-1-1-1.0.0")
+            getattr(world.kafka, take)("q-1-1-1.1")
             world.run()
             assert isinstance(first.error, MayBeLost)
             for number in range(3):
@@ -391,7 +390,7 @@ class TestLateRequests:
             world.close()
 
     def test_a_lost_answer_costs_no_replay(self):
-        for name in ("q-1-0", "q-1-0-1.0.0"):
+        for name in ("q-1-0", "q-1-0-1.0", "q-1-0-ticket"):
             world = World(BATCHES)
             world.lost = {name}
             first = world.start_driver("first", TASKS)
@@ -508,7 +507,7 @@ class TestRefusals:
 def test_a_batch_that_took_too_long_is_not_decided():
     world = World(BATCHES[:1])
     first = world.start_driver("first", (2,))
-    while not world.attempts or not all(each.ended for each in world.attempts.values()):
+    while not all_reported(world, 0):
         world.run_once()
     world.now_ms += 820_000
     world.run()
@@ -523,9 +522,9 @@ def test_strays_of_attempts_that_lost_are_aborted():
     """A copy that is slower than another, and then goes on with its open transaction."""
     world = World(BATCHES)
     world.start_driver("first", TASKS)
-    while ("first", 1, Label(1, 0, 0)) not in world.attempts:
+    while ("first", 1, 1) not in world.attempts:
         world.run_once()
-    loser = world.attempts["first", 1, Label(1, 0, 0)]
+    loser = world.attempts["first", 1, 1][0]
     while pool_id("q", 1, 1) not in world.kafka.ongoing():
         loser.step()
     loser.frozen = True
