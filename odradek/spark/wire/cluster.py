@@ -27,10 +27,11 @@ class Cluster:
         self.settings = settings
         self.network = Network(settings)
         self._exchanges = Exchanges(settings, self.network)
-        self.metadata = Metadata(self.network, self._exchanges)
+        self.metadata = Metadata(settings, self.network, self._exchanges)
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has. ``UnknownTopic`` if it does not exist, and the broker does not create it."""
+        """How many partitions a topic has. ``UnknownTopic`` if it does not exist for ``max.block.ms``, and the broker does
+        not create it."""
         return self.metadata.partitions_of(topic)
 
     def init_producer_ids(
@@ -85,6 +86,7 @@ class Cluster:
     ) -> dict[str, WireError | None]:
         """EndTxn for each (transactional id, producer), all at once; by id None, or what went wrong with it.
 
+        ``Retriable`` means that nobody knows: it may have ended, or may still end.
         Ending a second time in the same way succeeds as long as nobody has begun a new transaction of that id."""
         exchanges = {
             transactional_id: transactions.end_transaction(transactional_id, producer, commit)

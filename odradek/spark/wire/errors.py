@@ -86,6 +86,8 @@ COORDINATOR_MOVED = frozenset({15, 16})
 LEADER_MOVED = frozenset({3, 5, 6, 9, 56, 72, 74, 75, 100})
 RETRIABLE = frozenset({2, 7, 13, 14, 19, 20, 51, 88, 89}) | COORDINATOR_MOVED | LEADER_MOVED
 
+UNKNOWN_TOPIC_OR_PARTITION = 3
+REQUEST_TIMED_OUT = 7
 CONCURRENT_TRANSACTIONS = 51
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 DUPLICATE_SEQUENCE_NUMBER = 46
@@ -127,9 +129,8 @@ def refused(code: int, subject: str, said: str | None = None) -> WireError:
     return kind(name_of(code), f"{subject} {predicate}{f': {said}' if said else ''}")
 
 
-def gave_up(code: int, subject: str, timeout_ms: int) -> WireError:
-    """The error for a code that a retry may cure, when it is too late for one."""
-    kind = UnknownTopic if code == 3 else TimedOut
-    return kind(
-        name_of(code), f"{subject} did not work within {timeout_ms} ms; the last answer was {name_of(code)}"
-    )
+def gave_up(code: int, subject: str, timeout_ms: int, why: str = "") -> WireError:
+    """The error for a code that a retry may cure, when it is too late for one; ``why``: what happened last."""
+    kind = UnknownTopic if code == UNKNOWN_TOPIC_OR_PARTITION else TimedOut
+    last = f"; at last: {why}" if why and why != name_of(code) else ""
+    return kind(name_of(code), f"{subject} did not work within {timeout_ms} ms{last}")

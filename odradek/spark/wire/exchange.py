@@ -11,12 +11,13 @@ from odradek.spark.wire.connection import Call
 from odradek.spark.wire.errors import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_MOVED,
+    REQUEST_TIMED_OUT,
     RETRIABLE,
     ConnectionLost,
     Retriable,
-    TimedOut,
     WireError,
     gave_up,
+    name_of,
     refused,
 )
 from odradek.spark.wire.messages import FIND_COORDINATOR, Api
@@ -67,6 +68,7 @@ class Exchange:
         self.uncertain = False
         self.call: Call | None = None
         self.attempts = 0
+        self.failure = (REQUEST_TIMED_OUT, "nobody answered")
         self.due = 0.0
 
     def value(self) -> Any:
@@ -92,15 +94,15 @@ class Exchanges:
         self._network = network
         self._coordinators: dict[Coordinator, int] = {}
 
-    def run(self, exchanges: Sequence[Exchange]) -> None:
-        """Until all are settled. Errors stay in the exchanges."""
-        timeout_ms = self._settings.delivery_timeout_ms
+    def run(self, exchanges: Sequence[Exchange], timeout_ms: int | None = None) -> None:
+        """Until all are settled. Errors stay in the exchanges. ``timeout_ms``: other than ``delivery.timeout.ms``."""
+        timeout_ms = timeout_ms or self._settings.delivery_timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         while open_ones := [each for each in exchanges if not each.settled]:
             now = time.monotonic()
             if now >= deadline:
                 for each in open_ones:
-                    self._give_up(each)
+                    self._give_up(each, timeout_ms)
                 return
             self._send_due(open_ones, now)
             calls = [each.call for each in open_ones if each.call is not None]
@@ -136,7 +138,7 @@ class Exchanges:
                 each.call = self._network.submit(self._whom(each, failures), each.api, each.body)
             except Retriable as error:
                 self._forget_coordinator(each)
-                self._again(each, error)
+                self._again(each, REQUEST_TIMED_OUT, error.sentence)
             except Refusal as refusal:
                 self._refused(each, refusal)
             except WireError as error:
@@ -190,11 +192,10 @@ class Exchanges:
             if not isinstance(call.error, ConnectionLost) or call.error.sent:
                 exchange.uncertain = True
             self._forget_coordinator(exchange)
-            self._again(exchange, call.error)
+            self._again(exchange, REQUEST_TIMED_OUT, call.error.sentence)
             return
         try:
             exchange.result = exchange.read(call.answer, call.version)
-            exchange.error = None
             exchange.settled = True
         except Refusal as refusal:
             self._refused(exchange, refusal)
@@ -206,30 +207,23 @@ class Exchanges:
             return
         if code in COORDINATOR_MOVED:
             self._forget_coordinator(exchange)
-        late = gave_up(code, exchange.subject, self._settings.delivery_timeout_ms)
-        self._again(exchange, late, concurrent=code == CONCURRENT_TRANSACTIONS)
+        self._again(exchange, code, name_of(code))
 
-    def _again(self, exchange: Exchange, why: WireError, *, concurrent: bool = False) -> None:
-        """Later, unless it gets too late: then ``why`` is what is raised."""
+    def _again(self, exchange: Exchange, code: int, why: str) -> None:
+        """Later, unless it gets too late."""
         exchange.attempts += 1
-        exchange.error = why
+        exchange.failure = (code, why)
         settings = self._settings
         first, most = settings.retry_backoff_ms, settings.retry_backoff_max_ms
-        if concurrent:
+        if code == CONCURRENT_TRANSACTIONS:
             first, most = min(first, _CONCURRENT_BACKOFF_MS), min(most, _CONCURRENT_BACKOFF_MAX_MS)
         exchange.due = time.monotonic() + backoff_seconds(first, most, exchange.attempts)
 
-    def _give_up(self, exchange: Exchange) -> None:
-        timeout_ms = self._settings.delivery_timeout_ms
-        last = f"; {exchange.error.sentence}" if exchange.error else ""
+    def _give_up(self, exchange: Exchange, timeout_ms: int) -> None:
         if exchange.call is not None:
             exchange.uncertain = True
-        error = exchange.error
-        if error is None or isinstance(error, ConnectionLost):
-            error = TimedOut(
-                "REQUEST_TIMED_OUT", f"{exchange.subject} did not work within {timeout_ms} ms{last}"
-            )
-        self._settle(exchange, error)
+        code, why = exchange.failure
+        self._settle(exchange, gave_up(code, exchange.subject, timeout_ms, why))
 
     def _settle(self, exchange: Exchange, error: WireError) -> None:
         exchange.error = error

@@ -35,7 +35,7 @@ class Api(NamedTuple):
     highest: int
 
 
-PRODUCE = Api("produce", 0, 7, 9)
+PRODUCE = Api("produce", 0, 8, 9)
 METADATA = Api("metadata", 3, 9, 12)
 # require_stable is there since version 7 (KIP-447).
 OFFSET_FETCH = Api("offset_fetch", 9, 7, 8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +11,7 @@ from odradek.spark.wire import messages
 from odradek.spark.wire.exchange import Exchange, Exchanges, Refusal
 from odradek.spark.wire.messages import METADATA
 from odradek.spark.wire.network import Network
+from odradek.spark.wire.settings import ClientSettings
 
 _NO_LEADER = -1
 
@@ -16,25 +19,30 @@ _NO_LEADER = -1
 class Metadata:
     """What a cluster last said about topics; ``refresh`` asks again."""
 
-    def __init__(self, network: Network, exchanges: Exchanges) -> None:
+    def __init__(self, settings: ClientSettings, network: Network, exchanges: Exchanges) -> None:
+        self._settings = settings
         self._network = network
         self._exchanges = exchanges
         self._leaders: dict[str, list[int]] = {}
+        self._learned_at: dict[str, float] = {}
 
     def partitions_of(self, topic: str) -> int:
-        """``UnknownTopic`` if it is not there for as long as one waits."""
-        if topic not in self._leaders:
+        """``UnknownTopic`` if it is not there within ``max.block.ms``."""
+        learned_at = self._learned_at.get(topic, -math.inf)
+        if time.monotonic() - learned_at > self._settings.metadata_max_age_ms / 1000:
             subject = f"topic {topic!r}"
             exchange = Exchange(
                 METADATA, subject, None, lambda version: _request([topic], version), self._read_topic
             )
-            self._exchanges.run([exchange])
+            self._exchanges.run([exchange], self._settings.max_block_ms)
             exchange.value()
         return len(self._leaders[topic])
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Node id, as far as known; None while there is none."""
-        leader = self._leaders[topic][partition]
+        leaders = self._leaders[topic]
+        # A topic that was made anew may have fewer partitions.
+        leader = leaders[partition] if partition < len(leaders) else _NO_LEADER
         return leader if leader != _NO_LEADER and self._network.knows(leader) else None
 
     def refresh(self, topics: Iterable[str]) -> None:
@@ -69,6 +77,7 @@ class Metadata:
             for partition in topic.partitions:
                 leaders[partition.partition_index] = partition.leader_id
             self._leaders[topic.name] = leaders
+            self._learned_at[topic.name] = time.monotonic()
 
 
 def _request(topics: list[str], version: int) -> Any:

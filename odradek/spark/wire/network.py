@@ -146,6 +146,9 @@ class Network:
 
     def _connect(self, peer: Peer) -> Connection:
         if peer.connection is not None:
+            if not peer.outstanding:
+                # Brokers close what was idle for long: better heard before a request than after it.
+                peer.connection.read()
             self._watch(peer)
         if peer.connection is not None:
             return peer.connection

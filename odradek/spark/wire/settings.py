@@ -45,6 +45,8 @@ class ClientSettings:
     )
     request_timeout_ms: int = _setting("request.timeout.ms", 30_000)
     delivery_timeout_ms: int = _setting("delivery.timeout.ms", 120_000)
+    max_block_ms: int = _setting("max.block.ms", 60_000)
+    metadata_max_age_ms: int = _setting("metadata.max.age.ms", 300_000)
     socket_connection_setup_timeout_ms: int = _setting("socket.connection.setup.timeout.ms", 10_000)
     reconnect_backoff_ms: int = _setting("reconnect.backoff.ms", 50)
     reconnect_backoff_max_ms: int = _setting("reconnect.backoff.max.ms", 1_000)

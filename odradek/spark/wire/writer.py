@@ -18,6 +18,8 @@ from odradek.spark.wire.producer import Partition, ProducerId
 from odradek.spark.wire.sender import Sender
 
 _UNASSIGNED = -1
+# What is encoded at once, so that one call with very much does not take as much memory again.
+_PIECE_BYTES = 8 * 1024 * 1024
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -157,6 +159,10 @@ class TransactionalWriter:
             self._sequences.update(dict.fromkeys(new, 0))
 
     def _write_partition(self, partition: Partition, rows: Rows, group: Numbers) -> None:
+        for piece in _pieces(rows, group):
+            self._write_piece(partition, rows, piece)
+
+    def _write_piece(self, partition: Partition, rows: Rows, group: Numbers) -> None:
         settings = self._settings
         batches = encode_batches(
             rows,
@@ -179,3 +185,9 @@ class TransactionalWriter:
         self._sender.work(wait=False)
         while self._sender.bytes > settings.buffer_memory_bytes:
             self._sender.work(wait=True)
+
+
+def _pieces(rows: Rows, group: Numbers) -> list[Numbers]:
+    """Rows in order, about ``_PIECE_BYTES`` together at most."""
+    turns = np.cumsum(rows.sizes_bytes[group]) // _PIECE_BYTES
+    return np.split(group, np.flatnonzero(np.diff(turns)) + 1)

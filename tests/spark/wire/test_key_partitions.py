@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 from aiokafka.partitioner import murmur2 as other_murmur2
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.spark.records.columns import bytes_column
@@ -23,11 +23,13 @@ def test_the_vectors_of_kafkas_own_test():
     assert {key: np.uint32(murmur2(key)).astype(np.int32) for key in vectors} == vectors
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_any_key_has_the_hash_that_another_client_gives_it(key):
     assert murmur2(key) == other_murmur2(key)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=12), max_size=20), st.integers(1, 50))
 def test_rows_with_a_key_go_by_it_and_the_others_are_left(keys, count):
     partitions = np.full(len(keys), -1, np.int64)

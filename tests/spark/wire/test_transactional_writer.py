@@ -214,7 +214,7 @@ def test_offsets_are_committed_with_the_transaction(cluster, topic):
 
 
 def test_what_cannot_be_is_said_in_a_sentence(shared_broker, topic):
-    with Cluster(settings_for(shared_broker.bootstrap, delivery_timeout_ms=500)) as cluster:
+    with Cluster(settings_for(shared_broker.bootstrap, max_block_ms=500)) as cluster:
         with pytest.raises(UnknownTopic, match="'nowhere' did not work within 500 ms"):
             cluster.partitions_of("nowhere")
         writer = begin(cluster, topic)

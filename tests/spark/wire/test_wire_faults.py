@@ -192,7 +192,7 @@ def test_what_does_not_work_in_time_is_given_up_with_the_last_answer(one_node, t
         [producer] = cluster.init_producer_ids([topic], TIMEOUT_MS).values()
         with (
             one_node.faults.add(f"Produce topic={topic} partition=1 -> error NOT_ENOUGH_REPLICAS"),
-            pytest.raises(Retriable, match=f"writing to {topic}-1 .* NOT_ENOUGH_REPLICAS"),
+            pytest.raises(Retriable, match=rf"writing to {topic}-1 .*\(NOT_ENOUGH_REPLICAS\)"),
         ):
             write(cluster, topic, producer, topic)
         with one_node.faults.add(f"EndTxn transactional_id={topic} -> drop"):
@@ -223,7 +223,7 @@ def test_a_broker_that_is_restarted_meanwhile_is_found_again(tmp_path):
 
 def test_nobody_at_the_address_is_said_in_time():
     settings = ClientSettings.from_options(
-        {"kafka.bootstrap.servers": "127.0.0.1:1", **OPTIONS, "kafka.delivery.timeout.ms": "200"}
+        {"kafka.bootstrap.servers": "127.0.0.1:1", **OPTIONS, "kafka.max.block.ms": "200"}
     )
     with Cluster(settings) as cluster, pytest.raises(Retriable, match=r"127\.0\.0\.1:1"):
         cluster.partitions_of("t")
