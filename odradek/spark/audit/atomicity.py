@@ -1,0 +1,233 @@
+"""A transaction is one thing: each partition that its decision lists has a marker, and of the decision's kind.
+
+Markers are matched by producer id and epoch. A ``bumped`` decision has an epoch of its own, above its data's; all others of
+one producer share theirs, and are told apart by counting: on a partition there are at least as many markers of each kind
+as decisions (a coordinator that comes back sends some again); where some lack, times say which. An operator's marker
+(kafka-transactions abort) comes on top of what the coordinator sends.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from odradek.spark.audit.findings import finding
+
+_KEY = ("replica", "producer_id", "producer_epoch", "bumped")
+
+
+def markers(transactions: DataFrame) -> DataFrame:
+    """Each marker with what it could be an answer to: ``bumped`` of both kinds where it ended no data."""
+    below = F.col("last_epoch") < F.col("marker_epoch")
+    ways = (
+        F.when(F.col("first_offset").isNull(), F.array(F.lit(True), F.lit(False)))
+        .when(below, F.array(F.lit(True)))
+        .otherwise(F.array(F.lit(False)))
+    )
+    return transactions.where("marker_offset is not null").select(
+        "replica",
+        "producer_id",
+        F.col("marker_epoch").alias("producer_epoch"),
+        F.explode(ways).alias("bumped"),
+        "outcome",
+        "first_offset",
+        "marker_offset",
+        "marker_ms",
+    )
+
+
+def listed(decisions: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Each decision on each partition that it lists and that is here; a topic that was deleted is not."""
+    speaking = replicas.where("speaks").select("topic", "partition", "replica", "compacted", "damaged")
+    return (
+        decisions.withColumn("listed", F.explode("partitions"))
+        .select("*", F.col("listed.topic").alias("topic"), F.col("listed.partition").alias("partition"))
+        .drop("listed", "partitions")
+        .join(F.broadcast(speaking), ["topic", "partition"])
+    )
+
+
+def _count(kind: str) -> Column:
+    return F.count(F.when(F.col("outcome") == kind, F.lit(1)))
+
+
+def lacking(listed_decisions: DataFrame, found_markers: DataFrame) -> DataFrame:
+    """Decisions for which a partition lacks markers of their kind, with how many there are of the other."""
+    have = found_markers.groupBy(*_KEY).agg(
+        _count("commit").alias("commits"),
+        _count("abort").alias("aborts"),
+        F.min(F.when(F.col("outcome") == "commit", F.col("marker_offset"))).alias("a_commit"),
+        F.min(F.when(F.col("outcome") == "abort", F.col("marker_offset"))).alias("an_abort"),
+    )
+    same = Window.partitionBy(*_KEY, "decision")
+    commits = F.col("decision") == "commit"
+    right = F.coalesce(F.when(commits, F.col("commits")).otherwise(F.col("aborts")), F.lit(0))
+    wrong = F.coalesce(F.when(commits, F.col("aborts")).otherwise(F.col("commits")), F.lit(0))
+    return (
+        listed_decisions.withColumn("needed", F.count("*").over(same))
+        .join(have, list(_KEY), "left")
+        .withColumn("right", right)
+        .withColumn("wrong", wrong)
+        .withColumn("wrong_offset", F.when(commits, F.col("an_abort")).otherwise(F.col("a_commit")))
+        .where("right < needed")
+        .drop("commits", "aborts", "a_commit", "an_abort")
+    )
+
+
+def _in_time(
+    lacking_decisions: DataFrame, listed_decisions: DataFrame, found_markers: DataFrame
+) -> DataFrame:
+    """Of decisions that share an epoch: what each has, by the last decision before each marker."""
+    keys = lacking_decisions.where(~F.col("bumped")).select(*_KEY).distinct()
+    moments = listed_decisions.join(F.broadcast(keys), list(_KEY), "left_semi").select(
+        *_KEY,
+        F.col("prepare_ms").alias("ms"),
+        F.lit(0).alias("order"),
+        F.col("offset").alias("decided"),
+        F.lit(None).cast("string").alias("outcome"),
+        F.lit(None).cast("long").alias("marker_offset"),
+    )
+    came = found_markers.join(F.broadcast(keys), list(_KEY), "left_semi").select(
+        *_KEY,
+        F.col("marker_ms").alias("ms"),
+        F.lit(1).alias("order"),
+        F.lit(None).cast("long").alias("decided"),
+        "outcome",
+        "marker_offset",
+    )
+    before = Window.partitionBy(*_KEY).orderBy("ms", "order").rowsBetween(Window.unboundedPreceding, 0)
+    return (
+        moments.unionByName(came)
+        .withColumn("answers", F.last("decided", True).over(before))
+        .where("order = 1")
+        .groupBy(*_KEY, F.col("answers").alias("offset"))
+        .agg(
+            F.collect_set("outcome").alias("outcomes"),
+            F.max("marker_offset").alias("its_offset"),
+        )
+    )
+
+
+def verdicts(
+    lacking_decisions: DataFrame,
+    listed_decisions: DataFrame,
+    found_markers: DataFrame,
+    transactions: DataFrame,
+) -> DataFrame:
+    """What is wrong with each: ``mixed_outcome``, ``missing_marker``, or null where the log cannot tell (any more).
+
+    A missing marker is one only if the log reaches back to the decision: it still has the data, or a marker from before
+    the transaction began. Damage, a cleaner and a decision on its way excuse it too.
+    """
+    first_markers = (
+        transactions.where("marker_offset is not null")
+        .groupBy("replica")
+        .agg(F.min("marker_ms").alias("first_marker_ms"))
+    )
+    left_open = transactions.where("first_offset is not null").select(
+        "replica",
+        "producer_id",
+        "first_offset",
+        "first_epoch",
+        F.coalesce("marker_epoch", F.col("last_epoch") + 1).alias("end_epoch"),
+        F.col("outcome").alias("its_outcome"),
+    )
+    ended_here = (
+        (F.col("d.replica") == F.col("t.replica"))
+        & (F.col("d.producer_id") == F.col("t.producer_id"))
+        & F.when(
+            F.col("d.bumped"),
+            (F.col("t.first_epoch") < F.col("d.producer_epoch"))
+            & ((F.col("t.its_outcome") == "open") | (F.col("t.end_epoch") > F.col("d.producer_epoch"))),
+        ).otherwise(
+            (F.col("t.its_outcome") == "open") & (F.col("t.first_epoch") == F.col("d.producer_epoch"))
+        )
+    )
+    with_data = (
+        lacking_decisions.select("replica", "producer_id", "producer_epoch", "bumped", "offset")
+        .alias("d")
+        .join(left_open.alias("t"), ended_here)
+        .groupBy("d.replica", "d.producer_id", "d.offset")
+        .agg(F.max("t.first_offset").alias("data_offset"))
+    )
+    timed = _in_time(lacking_decisions, listed_decisions, found_markers)
+    of_its_own = F.array_contains("outcomes", F.col("decision"))
+    mixed = F.when(F.col("bumped"), F.col("wrong") > 0).otherwise(F.size("outcomes") > 0)
+    reaches_back = F.col("data_offset").isNotNull() | (F.col("first_marker_ms") < F.col("start_ms"))
+    cannot_tell = F.col("compacted") | (F.col("damaged") > 0) | F.col("complete_ms").isNull()
+    return (
+        lacking_decisions.join(first_markers, "replica", "left")
+        .join(with_data, ["replica", "producer_id", "offset"], "left")
+        .join(timed, [*_KEY, "offset"], "left")
+        .where(F.col("bumped") | ~F.coalesce(of_its_own, F.lit(False)))
+        .withColumn(
+            "verdict",
+            F.when(mixed, "mixed_outcome").when(reaches_back & ~cannot_tell, "missing_marker"),
+        )
+        .withColumn(
+            "place",
+            F.when(
+                mixed, F.when(F.col("bumped"), F.col("wrong_offset")).otherwise(F.col("its_offset"))
+            ).otherwise(F.col("data_offset")),
+        )
+        .drop("outcomes", "its_offset", "wrong_offset")
+    )
+
+
+def atomicity_findings(judged: DataFrame) -> DataFrame:
+    mixed = F.col("verdict") == "mixed_outcome"
+    other = F.when(F.col("decision") == "commit", "abort").otherwise("commit")
+    said = F.concat(
+        F.format_string(
+            "the coordinator decided %s (__transaction_state-%d, offset %d), ",
+            "decision",
+            "coordinator_partition",
+            "offset",
+        ),
+        F.when(mixed, F.concat(F.lit("the marker here says "), other)).otherwise(
+            F.lit("and there is no marker here")
+        ),
+    )
+    return judged.where("verdict is not null").select(
+        finding(
+            F.col("verdict"),
+            said,
+            offset="place",
+            producer_id="producer_id",
+            producer_epoch="producer_epoch",
+            transactional_id="transactional_id",
+        )
+    )
+
+
+def undecided_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
+    """Without the coordinator's record: markers of one bumped epoch belong to one transaction, and are of one kind."""
+    ended = spoken.where("marker_offset is not null and last_epoch < marker_epoch").withColumnRenamed(
+        "marker_epoch", "producer_epoch"
+    )
+    decided = decisions.select("producer_id", "producer_epoch").distinct()
+    apart = (
+        ended.groupBy("producer_id", "producer_epoch")
+        .agg(_count("commit").alias("commits"), _count("abort").alias("aborts"))
+        .where("commits > 0 and aborts > 0")
+        .join(decided, ["producer_id", "producer_epoch"], "left_anti")
+    )
+    rarer = F.when(F.col("commits") < F.col("aborts"), "commit").otherwise("abort")
+    return (
+        ended.join(F.broadcast(apart), ["producer_id", "producer_epoch"])
+        .where(F.col("outcome") == rarer)
+        .select(
+            finding(
+                "mixed_outcome",
+                F.format_string(
+                    "the marker here says %s; on all partitions %d say commit and %d abort",
+                    "outcome",
+                    "commits",
+                    "aborts",
+                ),
+                offset="marker_offset",
+                producer_id="producer_id",
+                producer_epoch="producer_epoch",
+            )
+        )
+    )

@@ -1,0 +1,65 @@
+"""End to end: no business key twice among the committed records of a topic. The final proof, for who names the key."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from odradek.spark.audit.findings import finding
+from odradek.spark.audit.heads import replica_of
+
+
+def committed(records: DataFrame, transactions: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Records as a read_committed reader of the copies that speak sees them: from the log start up to what is open."""
+    speaking = replicas.where("speaks").select("replica", "log_start")
+    first_open = (
+        transactions.where("outcome = 'open'")
+        .groupBy("replica")
+        .agg(F.min("first_offset").alias("stable_offset"))
+    )
+    aborted = transactions.where("outcome = 'abort' and first_offset is not null").select(
+        F.col("replica").alias("of"), F.col("producer_id").alias("by"), "first_offset", "marker_offset"
+    )
+    under_abort = (
+        F.col("transactional")
+        & (F.col("replica") == F.col("of"))
+        & (F.col("producer_id") == F.col("by"))
+        & F.col("offset").between(F.col("first_offset"), F.col("marker_offset"))
+    )
+    return (
+        records.where("error is null and not control")
+        .withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
+        .join(F.broadcast(speaking), "replica")
+        .where(F.col("offset") >= F.coalesce("log_start", F.lit(0)))
+        .join(F.broadcast(first_open), "replica", "left")
+        .where(F.col("stable_offset").isNull() | (F.col("offset") < F.col("stable_offset")))
+        .join(F.broadcast(aborted), under_abort, "left_anti")
+    )
+
+
+def repeated(committed_records: DataFrame, key: str) -> DataFrame:
+    """Business keys (``key``: an SQL expression over the columns of a record) that occur more than once."""
+    place = F.struct("replica", "offset", "producer_id", "producer_epoch")
+    return (
+        committed_records.withColumn("business_key", F.expr(key).cast("string"))
+        .where("business_key is not null")
+        .groupBy("topic", "business_key")
+        .agg(F.count("*").alias("times"), F.min(place).alias("first"), F.max(place).alias("last"))
+        .where("times > 1")
+    )
+
+
+def key_findings(repeated_keys: DataFrame) -> DataFrame:
+    return repeated_keys.select("*", F.col("last.replica").alias("replica")).select(
+        finding(
+            "duplicate_key",
+            F.format_string(
+                "%s is there %d times among the committed records",
+                F.substring("business_key", 1, 80),
+                "times",
+            ),
+            offset="last.offset",
+            producer_id="last.producer_id",
+            producer_epoch="last.producer_epoch",
+        )
+    )

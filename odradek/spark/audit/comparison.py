@@ -1,0 +1,112 @@
+"""Copies of a partition in several log directories: the same batches, up to the smaller end.
+
+Two logs that have a batch of the same leader epoch at the same offset are alike up to there (Kafka's replication, as
+Raft's). A copy that was its leader's when that died may end in batches that nobody acknowledged: an older leader epoch than
+the others have at that offset, and above its own high watermark. It is cut off when the copy follows again, so it is
+a warning here.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from odradek.spark.audit.findings import VIOLATION, WARNING, finding
+from odradek.spark.audit.heads import sound
+from odradek.spark.audit.replicas import bucket, content
+
+
+def differing_buckets(parts: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Runs of offsets in which a copy is not as the speaking one: ``replica``, ``speaker``, ``bucket``, and both' ends."""
+    copied = replicas.where((F.col("copies") > 1) & ~F.col("compacted") & (F.col("damaged") == 0))
+    speakers = copied.where("speaks").select(
+        "topic",
+        "partition",
+        F.col("replica").alias("speaker"),
+        F.col("first_offset").alias("speaker_first"),
+        F.col("end_offset").alias("speaker_end"),
+    )
+    others = copied.where(~F.col("speaks")).select(
+        "topic", "partition", "replica", "first_offset", "end_offset", "high_watermark"
+    )
+    pairs = others.join(F.broadcast(speakers), ["topic", "partition"]).select(
+        "replica",
+        "speaker",
+        F.greatest("first_offset", "speaker_first").alias("from_offset"),
+        F.least("end_offset", "speaker_end").alias("to_offset"),
+        "high_watermark",
+    )
+    sums = parts.select("replica", "bucket", "digest", "batches")
+    theirs = sums.select(
+        F.col("replica").alias("speaker"),
+        "bucket",
+        F.col("digest").alias("its_digest"),
+        F.col("batches").alias("its_batches"),
+    )
+    alike = (F.col("digest") == F.col("its_digest")) & (F.col("batches") == F.col("its_batches"))
+    return (
+        sums.join(F.broadcast(pairs), "replica")
+        .join(theirs, ["speaker", "bucket"])
+        .where(~alike)
+        .select("replica", "speaker", "bucket", "from_offset", "to_offset", "high_watermark")
+    )
+
+
+def replica_findings(rows: DataFrame, differing: DataFrame) -> DataFrame:
+    """The first batch of each copy that is not as the speaking copy has it."""
+    wanted = F.broadcast(differing)
+    batches = sound(rows).select(
+        F.col("replica").alias("of"),
+        "base_offset",
+        "leader_epoch",
+        "producer_id",
+        "producer_epoch",
+        bucket().alias("bucket"),
+        content().alias("content"),
+    )
+    common = (F.col("base_offset") >= F.col("from_offset")) & (F.col("base_offset") < F.col("to_offset"))
+    mine = batches.join(wanted, (F.col("of") == F.col("replica")) & (batches["bucket"] == wanted["bucket"]))
+    theirs = batches.join(wanted, (F.col("of") == F.col("speaker")) & (batches["bucket"] == wanted["bucket"]))
+    both = mine.where(common).select(
+        "replica", "base_offset", "leader_epoch", "content", "high_watermark", "producer_id", "producer_epoch"
+    )
+    other = theirs.where(common).select(
+        "replica",
+        "base_offset",
+        F.col("leader_epoch").alias("its_epoch"),
+        F.col("content").alias("its_content"),
+    )
+    older = F.col("leader_epoch") < F.col("its_epoch")
+    uncommitted = older & (F.col("base_offset") >= F.coalesce("high_watermark", F.lit(0)))
+    first = F.min_by(
+        F.struct(
+            "base_offset", "leader_epoch", "its_epoch", "high_watermark", "producer_id", "producer_epoch"
+        ),
+        "base_offset",
+    )
+    return (
+        both.join(other, ["replica", "base_offset"])
+        .where("content != its_content")
+        .groupBy("replica")
+        .agg(first.alias("first"))
+        .select("replica", "first.*")
+        .select(
+            finding(
+                "replicas_differ",
+                F.concat(
+                    F.format_string(
+                        "not the batch that the leading copy has at this offset (leader epoch %d here, %d there)",
+                        "leader_epoch",
+                        "its_epoch",
+                    ),
+                    F.when(uncommitted, F.lit(": never acknowledged, cut off at the next start")).otherwise(
+                        F.lit("")
+                    ),
+                ),
+                F.when(uncommitted, WARNING).otherwise(VIOLATION),
+                offset="base_offset",
+                producer_id="producer_id",
+                producer_epoch="producer_epoch",
+            )
+        )
+    )

@@ -1,0 +1,113 @@
+"""Holes in the offsets, offsets that two batches claim, and damage.
+
+A log is written without holes; only a cleaner makes some. Where a log begins is nobody's fault: retention and
+DeleteRecords move its start.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from odradek.spark.audit.findings import VIOLATION, WARNING, finding
+
+TORN: Final = "torn tail"
+"""How the errors of ``odradek.segments`` begin that tell of an end cut off."""
+
+
+def holes(rows: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Places where a batch does not begin where the one before it ended, ``from_offset`` (inclusive) to ``to_offset``.
+
+    An overlap has ``to_offset < from_offset``. ``damaged``: unreadable bytes lie between the two; ``cleaned``: a cleaner was
+    here, and neither batch lies in the last segment, which no cleaner touches.
+    """
+    uneven = replicas.where(~F.col("contiguous")).select("replica", "compacted")
+    order = Window.partitionBy("replica").orderBy("file", "position")
+    whole = Window.partitionBy("replica")
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    damage = F.col("error").isNotNull()
+    last_end = F.last(F.when(~damage, F.col("last_offset")), True)
+    return (
+        rows.join(F.broadcast(uneven), "replica")
+        .select(
+            "replica",
+            "base_offset",
+            "last_offset",
+            "producer_id",
+            "producer_epoch",
+            "file",
+            "position",
+            "compacted",
+            damage.alias("damage"),
+            (last_end.over(before) + 1).alias("from_offset"),
+            # Damage since the last sound batch: how many rows of damage lie before this one, and lay before that one.
+            F.count(F.when(damage, F.lit(1))).over(before).alias("damage_before"),
+            F.max("file").over(whole).alias("last_file"),
+            F.last(F.when(~damage, F.col("file")), True).over(before).alias("file_before"),
+        )
+        .where(~F.col("damage"))
+        .withColumn("damage_lag", F.lag("damage_before").over(order))
+        .where(F.col("base_offset") != F.col("from_offset"))
+        .select(
+            "replica",
+            "from_offset",
+            F.col("base_offset").alias("to_offset"),
+            "producer_id",
+            "producer_epoch",
+            "file",
+            "position",
+            (F.col("damage_before") > F.coalesce("damage_lag", F.lit(0))).alias("damaged"),
+            (F.col("compacted") & (F.col("file_before") != F.col("last_file"))).alias("cleaned"),
+        )
+    )
+
+
+def offset_findings(holes_found: DataFrame) -> DataFrame:
+    of = {"offset": "to_offset", "producer_id": "producer_id", "producer_epoch": "producer_epoch"}
+    place = {"file": "file", "position": "position"}
+    count = F.col("to_offset") - F.col("from_offset")
+    missing = holes_found.where((count > 0) & ~F.col("damaged") & ~F.col("cleaned"))
+    overlaps = holes_found.where(count < 0)
+    return missing.select(
+        finding(
+            "missing_offsets",
+            F.format_string("%d offsets from %d on are in no batch", count, "from_offset"),
+            **of,
+            **place,
+        )
+    ).unionByName(
+        overlaps.select(
+            finding(
+                "overlapping_offsets",
+                F.format_string(
+                    "begins at %d, but the batch before it reached %d", "to_offset", F.col("from_offset") - 1
+                ),
+                **of,
+                **place,
+            )
+        )
+    )
+
+
+def damage_findings(rows: DataFrame) -> DataFrame:
+    """Rows that stand for damage. An end cut off is what a crash leaves, and the next start removes: a warning there."""
+    damaged = rows.where(F.col("error").isNotNull())
+    # Of the sound batches only the name of the last file is wanted.
+    last_files = (
+        rows.join(F.broadcast(damaged.select("replica").distinct()), "replica", "left_semi")
+        .groupBy("replica")
+        .agg(F.max("file").alias("last_file"))
+    )
+    torn = F.lower("error").startswith(TORN) & (F.col("file") == F.col("last_file"))
+    return damaged.join(F.broadcast(last_files), "replica").select(
+        finding(
+            F.when(torn, "torn_tail").otherwise("damage"),
+            F.col("error"),
+            F.when(torn, WARNING).otherwise(VIOLATION),
+            offset="base_offset",
+            file="file",
+            position="position",
+        )
+    )

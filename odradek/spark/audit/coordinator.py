@@ -1,0 +1,133 @@
+"""What the coordinators wrote: the steps of each transactional id, its decisions, whose producer ids they were.
+
+A decision is a record PrepareCommit or PrepareAbort: it lists the partitions (the record Complete* after it has an empty
+list). ``__transaction_state`` is compacted: at least the last record of an id is there, and of the others a suffix.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from odradek.spark.audit.findings import finding
+from odradek.spark.audit.heads import TRANSACTION_STATE, milliseconds, replica_of
+
+# TransactionState.java, validPreviousStates; in Kafka 4.3 with transaction version 2 an abort may follow a state at rest.
+_BEFORE: Final = {
+    "Empty": ("Empty", "CompleteCommit", "CompleteAbort"),
+    "Ongoing": ("Ongoing", "Empty", "CompleteCommit", "CompleteAbort"),
+    "PrepareCommit": ("Ongoing",),
+    "PrepareAbort": ("Ongoing", "PrepareEpochFence", "Empty", "CompleteCommit", "CompleteAbort"),
+    "CompleteCommit": ("PrepareCommit",),
+    "CompleteAbort": ("PrepareAbort",),
+}
+
+
+def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
+    """The records of the copies that speak, times in milliseconds, each with what was and what comes next of its id."""
+    speaking = replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks")).select(
+        "replica", "first_offset", "compacted"
+    )
+    life = Window.partitionBy("transactional_id").orderBy("partition", "offset")
+    rows = (
+        transaction_state.where(F.col("error").isNull() & F.col("transactional_id").isNotNull())
+        .withColumn("replica", replica_of(F.col("log_dir"), F.lit(TRANSACTION_STATE), F.col("partition")))
+        .join(F.broadcast(speaking), "replica")
+    )
+    return rows.select(
+        "replica",
+        "partition",
+        "offset",
+        "file",
+        "position",
+        "transactional_id",
+        "producer_id",
+        "producer_epoch",
+        "transaction_timeout_ms",
+        "state",
+        "partitions",
+        milliseconds("last_update").alias("update_ms"),
+        milliseconds("start").alias("start_ms"),
+        "client_transaction_version",
+        "tombstone",
+        "first_offset",
+        "compacted",
+        F.lag("state").over(life).alias("state_before"),
+        F.lag("tombstone").over(life).alias("tombstone_before"),
+        F.lag("producer_id").over(life).alias("producer_before"),
+        F.lag("producer_epoch").over(life).alias("epoch_before"),
+        F.lead("state").over(life).alias("next_state"),
+        # Not its last_update: that is taken before the markers are sent (TransactionMetadata.prepareComplete).
+        F.lead(milliseconds("timestamp")).over(life).alias("next_ms"),
+        (F.lead("offset").over(life).isNull()).alias("latest"),
+    )
+
+
+def _is_legal(state: Column, before: Column) -> Column:
+    legal = F.lit(False)
+    for name, earlier in _BEFORE.items():
+        legal = legal | ((state == name) & before.isin(*earlier))
+    return legal
+
+
+def transition_findings(steps_found: DataFrame) -> DataFrame:
+    """States that cannot follow each other. Compaction leaves a suffix of an id's records, so neighbours stay neighbours."""
+    first = F.col("state_before").isNull()
+    # The first record of an id, or the first after its tombstone, is Empty, if nothing was cleaned away before it.
+    begins = first & (F.col("tombstone_before") | ((F.col("first_offset") == 0) & ~F.col("compacted")))
+    wrong = F.when(first, F.coalesce(begins, F.lit(False)) & (F.col("state") != "Empty")).otherwise(
+        ~_is_legal(F.col("state"), F.col("state_before"))
+    )
+    return steps_found.where(F.col("state").isNotNull() & wrong).select(
+        finding(
+            "illegal_transition",
+            F.format_string("%s after %s", "state", F.coalesce("state_before", F.lit("nothing"))),
+            offset="offset",
+            file="file",
+            position="position",
+            producer_id="producer_id",
+            producer_epoch="producer_epoch",
+            transactional_id="transactional_id",
+        )
+    )
+
+
+def decisions(steps_found: DataFrame) -> DataFrame:
+    """One row per decision. ``bumped``: its epoch, which its markers carry, is above that of its data.
+
+    So it is with transaction version 2, and where the coordinator fenced the producer. ``complete_ms`` is null while markers
+    are outstanding.
+    """
+    known = F.col("state_before") == "Ongoing"
+    bumped = F.when(known, F.col("producer_epoch") > F.col("epoch_before")).otherwise(
+        F.col("client_transaction_version") >= 2
+    )
+    return steps_found.where(F.col("state").isin("PrepareCommit", "PrepareAbort")).select(
+        F.col("partition").alias("coordinator_partition"),
+        "offset",
+        "transactional_id",
+        "producer_id",
+        "producer_epoch",
+        F.when(F.col("state") == "PrepareCommit", "commit").otherwise("abort").alias("decision"),
+        F.coalesce(bumped, F.lit(False)).alias("bumped"),
+        "partitions",
+        "start_ms",
+        F.col("update_ms").alias("prepare_ms"),
+        F.when(F.col("next_state").startswith("Complete"), F.col("next_ms")).alias("complete_ms"),
+    )
+
+
+def current(steps_found: DataFrame) -> DataFrame:
+    """The last record of each id that is not a tombstone."""
+    return steps_found.where(F.col("latest") & ~F.coalesce("tombstone", F.lit(False)))
+
+
+def ids(steps_found: DataFrame) -> DataFrame:
+    """``producer_id`` -> ``transactional_id``. A producer id is never given to a second id."""
+    return (
+        steps_found.where("producer_id >= 0")
+        .groupBy("producer_id")
+        .agg(F.max("transactional_id").alias("transactional_id"))
+    )

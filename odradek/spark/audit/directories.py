@@ -1,0 +1,94 @@
+"""What lies beside the segments: checkpoint files, and whether a broker is at work in the directory.
+
+Small files, read by the driver. One that is missing, blank or malformed says nothing (a partition directory that was
+copied alone has none).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+_LOG_STARTS: Final = "log-start-offset-checkpoint"
+_HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+_CLEANER: Final = "cleaner-offset-checkpoint"
+_LOCK: Final = ".lock"
+_CLEAN_MARK: Final = ".kafka_cleanshutdown"
+_FLOCK: Final = "hhqqi4x"
+"""struct flock of Linux: l_type, l_whence, l_start, l_len, l_pid."""
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class LogDirectory:
+    """A log directory beside its segments; offsets by (topic, partition)."""
+
+    path: str
+    live: bool = False
+    """A broker holds the lock."""
+    stopped_cleanly: bool = False
+    log_starts: dict[Key, int] = field(default_factory=dict)
+    high_watermarks: dict[Key, int] = field(default_factory=dict)
+    cleaned_up_to: dict[Key, int] = field(default_factory=dict)
+    coordinator_partitions: frozenset[int] = frozenset()
+    """Partitions of ``__transaction_state`` that have a folder here."""
+
+    @property
+    def checkpointed(self) -> set[Key]:
+        return {*self.log_starts, *self.high_watermarks, *self.cleaned_up_to}
+
+
+def look_at(path: str) -> LogDirectory:
+    here = Path(path)
+    return LogDirectory(
+        path,
+        live=is_locked(here / _LOCK),
+        stopped_cleanly=(here / _CLEAN_MARK).exists(),
+        log_starts=_offsets(here / _LOG_STARTS),
+        high_watermarks=_offsets(here / _HIGH_WATERMARKS),
+        cleaned_up_to=_offsets(here / _CLEANER),
+        coordinator_partitions=_partitions(here, "__transaction_state"),
+    )
+
+
+def has_all_coordinators(directories: list[LogDirectory]) -> bool:
+    """Whether every partition of ``__transaction_state`` lies in one of them, as far as their numbers tell."""
+    found = set().union(*(directory.coordinator_partitions for directory in directories))
+    return bool(found) and found == set(range(len(found)))
+
+
+def _offsets(path: Path) -> dict[Key, int]:
+    """A version, a count, then a line ``topic partition offset`` each (CheckpointFile)."""
+    try:
+        lines = path.read_text("utf-8").splitlines()[2:]
+        rows = [line.rsplit(" ", 2) for line in lines]
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    except (OSError, ValueError):
+        return {}
+
+
+def _partitions(here: Path, topic: str) -> frozenset[int]:
+    try:
+        names = [entry.name for entry in os.scandir(here) if entry.name.startswith(topic + "-")]
+    except OSError:
+        return frozenset()
+    indexes = (name.removeprefix(topic + "-") for name in names)
+    return frozenset(int(index) for index in indexes if index.isascii() and index.isdecimal())
+
+
+def is_locked(lock: Path) -> bool:
+    """Whether another process holds it; asked without taking it, so that no broker finds it taken by us."""
+    try:
+        with lock.open("rb") as file:
+            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            # A read-only file may be asked about.
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
+    except OSError:
+        return False
+    kind: int = struct.unpack(_FLOCK, answer)[0]
+    return kind != fcntl.F_UNLCK

@@ -1,0 +1,224 @@
+"""Figures that no rule stands behind: shares, counts, latencies, and what the plots are drawn from.
+
+All of them count the copies that speak, so that a record counts once whatever the replication factor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+POINTS_MAX: Final = 120
+"""Points in time on a plot, at most."""
+
+
+def named(transactions: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Transactions with the names of their replicas and ``speaks``."""
+    names = replicas.select("replica", "log_dir", "topic", "partition", "speaks", "end_offset")
+    return transactions.join(F.broadcast(names), "replica")
+
+
+def outcomes(spoken: DataFrame, ids: DataFrame) -> DataFrame:
+    """What was committed, aborted and is open of each transactional id in each topic; ``aborted_share`` of its bytes."""
+
+    def of(outcome: str, column: str) -> Column:
+        return F.coalesce(F.sum(F.when(F.col("outcome") == outcome, F.col(column))), F.lit(0))
+
+    inside = F.col("first_offset").isNotNull()
+    counts = {
+        f"{outcome}_{name}": of(outcome, column)
+        for outcome in ("commit", "abort", "open")
+        for name, column in (("transactions", "one"), ("records", "records"), ("bytes", "bytes"))
+    }
+    everything = F.col("commit_bytes") + F.col("abort_bytes") + F.col("open_bytes")
+    return (
+        spoken.where(inside)
+        .withColumn("one", F.lit(1))
+        .join(F.broadcast(ids), "producer_id", "left")
+        .groupBy("transactional_id", "topic")
+        .agg(*(column.alias(name) for name, column in counts.items()))
+        .withColumn("aborted_share", F.col("abort_bytes") / everything)
+        .orderBy(F.desc("abort_bytes"), "transactional_id", "topic")
+    )
+
+
+def empty_markers(spoken: DataFrame) -> DataFrame:
+    """Markers that ended nothing: a partition was added to a transaction and never written. Legal, and counted."""
+    return (
+        spoken.where("marker_offset is not null and first_offset is null")
+        .groupBy("topic", "partition", "outcome")
+        .agg(F.count("*").alias("markers"), F.min("marker_offset").alias("first_offset"))
+        .orderBy("topic", "partition", "outcome")
+    )
+
+
+@dataclass(frozen=True)
+class Span:
+    """The time of all markers, in equal steps for the plots."""
+
+    from_ms: int
+    to_ms: int
+
+    def step(self, column: str) -> Column:
+        """The beginning of the step that a time is in."""
+        width = max((self.to_ms - self.from_ms) // POINTS_MAX + 1, 1)
+        steps = F.floor((F.col(column) - self.from_ms) / width)
+        return (steps * width + self.from_ms).cast("long")
+
+
+def _ended(spoken: DataFrame, span: Span) -> DataFrame:
+    return spoken.where("marker_offset is not null and first_offset is not null").withColumn(
+        "at_ms", span.step("marker_ms")
+    )
+
+
+def timeline(spoken: DataFrame, span: Span) -> DataFrame:
+    """Transactions (each on each of its partitions), records and bytes by the time of their markers and by outcome."""
+    return (
+        _ended(spoken, span)
+        .groupBy("at_ms", "outcome")
+        .agg(
+            F.count("*").alias("transactions"),
+            F.sum("records").alias("records"),
+            F.sum("bytes").alias("bytes"),
+        )
+        .orderBy("at_ms", "outcome")
+    )
+
+
+def stable_offset_lag(spoken: DataFrame, span: Span) -> DataFrame:
+    """How far transactions held the last stable offset behind the end of each partition, by the time of their markers.
+
+    Offsets from the first batch of a transaction to its marker: what a read_committed reader did not see until then.
+    """
+    return (
+        _ended(spoken, span)
+        .groupBy("topic", "partition", "at_ms")
+        .agg(F.max(F.col("marker_offset") - F.col("first_offset")).alias("lag_offsets"))
+        .orderBy("topic", "partition", "at_ms")
+    )
+
+
+def assigned(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
+    """Each ended transaction on a partition with the last decision of its producer before its marker, by time."""
+    decided = decisions.select(
+        "producer_id",
+        F.col("prepare_ms").alias("ms"),
+        F.lit(0).alias("order"),
+        F.struct(
+            "coordinator_partition", "offset", "decision", "start_ms", "prepare_ms", "complete_ms"
+        ).alias("its"),
+    )
+    ended = spoken.where("marker_offset is not null").select(
+        "producer_id",
+        F.col("marker_ms").alias("ms"),
+        F.lit(1).alias("order"),
+        "replica",
+        "topic",
+        "partition",
+        "first_offset",
+        "last_offset",
+        "first_ms",
+        "records",
+        "marker_offset",
+        "marker_epoch",
+        "marker_ms",
+        "outcome",
+    )
+    before = (
+        Window.partitionBy("producer_id").orderBy("ms", "order").rowsBetween(Window.unboundedPreceding, 0)
+    )
+    return (
+        ended.unionByName(decided, allowMissingColumns=True)
+        .withColumn("its", F.last("its", True).over(before))
+        .where("order = 1")
+        .drop("ms", "order")
+    )
+
+
+def commit_latency(assigned_ones: DataFrame) -> DataFrame:
+    """Milliseconds from the decision, the beginning and the first batch to the last marker; percentiles.
+
+    One row per coordinator partition and decision, and one of all (``coordinator_partition`` null). The first batch has the
+    client's time, all else the brokers'.
+    """
+    each = (
+        assigned_ones.where("its is not null")
+        .groupBy("producer_id", "its")
+        .agg(F.max("marker_ms").alias("ended_ms"), F.min("first_ms").alias("first_ms"))
+        .select("its.*", "ended_ms", "first_ms")
+        # A marker long after Complete is an operator's.
+        .where("complete_ms is null or ended_ms <= complete_ms")
+    )
+    measures = {
+        "prepare_to_marker": F.col("ended_ms") - F.col("prepare_ms"),
+        "start_to_marker": F.col("ended_ms") - F.col("start_ms"),
+        "first_batch_to_marker": F.col("ended_ms") - F.col("first_ms"),
+    }
+    aggregates = [F.count("*").alias("transactions")]
+    for name, value in measures.items():
+        tails = F.percentile_approx(value, F.array(F.lit(0.5), F.lit(0.95), F.lit(0.99)))
+        aggregates += [tails.alias(name), F.max(value).alias(f"{name}_max")]
+    flat = [
+        column
+        for name in measures
+        for column in (
+            *(F.col(name)[index].alias(f"{name}_{tail}") for index, tail in enumerate(("p50", "p95", "p99"))),
+            F.col(f"{name}_max"),
+        )
+    ]
+    return (
+        each.rollup("decision", "coordinator_partition")
+        .agg(*aggregates)
+        .where("decision is not null")
+        .select("decision", "coordinator_partition", "transactions", *flat)
+        .orderBy("decision", F.col("coordinator_partition").asc_nulls_first())
+    )
+
+
+def totals(replicas: DataFrame) -> DataFrame:
+    """One row: what was looked at."""
+    spoken = F.col("speaks")
+
+    def of_speaking(column: str) -> Column:
+        return F.coalesce(F.sum(F.when(spoken, F.col(column))), F.lit(0))
+
+    return replicas.agg(
+        F.count("*").alias("replicas"),
+        F.coalesce(F.sum(spoken.cast("long")), F.lit(0)).alias("partitions"),
+        of_speaking("batches").alias("batches"),
+        of_speaking("records").alias("records"),
+        of_speaking("bytes").alias("bytes"),
+        F.coalesce(F.sum("damaged"), F.lit(0)).alias("damaged"),
+        F.coalesce(F.sum((~F.col("contiguous")).cast("long")), F.lit(0)).alias("uneven"),
+        F.coalesce(F.max("copies"), F.lit(0)).alias("copies"),
+    )
+
+
+def transaction_totals(transactions: DataFrame) -> DataFrame:
+    """One row: transactions (each on each of its partitions) by outcome, and what was written outside any."""
+    inside = F.col("first_offset").isNotNull()
+    spoken = F.col("speaks")
+
+    def of(outcome: str, column: str) -> Column:
+        counted = spoken & inside & (F.col("outcome") == outcome)
+        return F.coalesce(F.sum(F.when(counted, F.col(column))), F.lit(0))
+
+    def of_all(column: Column) -> Column:
+        return F.coalesce(F.sum(F.when(spoken, column)), F.lit(0))
+
+    return transactions.withColumn("one", F.lit(1)).agg(
+        *(
+            of(outcome, column).alias(f"{name}_{column}".replace("one", "transactions"))
+            for outcome, name in (("commit", "committed"), ("abort", "aborted"), ("open", "open"))
+            for column in ("one", "records", "bytes")
+        ),
+        of_all(F.col("plain_records")).alias("idempotent_records"),
+        of_all((F.col("marker_offset").isNotNull() & ~inside).cast("long")).alias("empty_markers"),
+        F.coalesce(F.sum(F.col("suspicious").cast("long")), F.lit(0)).alias("suspicious"),
+        F.coalesce(F.min("marker_ms"), F.lit(0)).alias("from_ms"),
+        F.coalesce(F.max("marker_ms"), F.lit(0)).alias("to_ms"),
+    )

@@ -1,0 +1,112 @@
+"""What a query may find: one shape for all, so that it can be counted, shown and counted on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+VIOLATION: Final = "violation"
+WARNING: Final = "warning"
+
+KINDS: Final = {
+    "damage": "Damaged batches",
+    "torn_tail": "Torn tails",
+    "missing_offsets": "Missing offsets",
+    "overlapping_offsets": "Overlapping offsets",
+    "duplicate_sequence": "Duplicate sequences",
+    "sequence_gap": "Sequence gaps",
+    "epoch_regression": "Epoch regressions",
+    "late_batch": "Late batches",
+    "missing_marker": "Missing markers",
+    "mixed_outcome": "Mixed outcomes",
+    "hanging_transaction": "Hanging transactions",
+    "illegal_transition": "Impossible steps of a coordinator",
+    "replicas_differ": "Replicas that differ",
+    "duplicate_key": "Duplicate business keys",
+    "offsets_apart": "Offsets apart from their outputs",
+}
+"""Kinds in the order in which they are shown, with their headings."""
+
+ABOUT: Final = {
+    "damage": "Bytes that are no batch, or a batch whose checksum is wrong.",
+    "torn_tail": "The last segment ends within a batch: what a crash leaves, and the next start cuts off.",
+    "missing_offsets": "Offsets that no batch has, though no cleaner was there: records are lost.",
+    "overlapping_offsets": "Two batches claim the same offsets.",
+    "duplicate_sequence": "A producer's sequence at two offsets: a retry was appended again.",
+    "sequence_gap": "A producer's sequences jump: something that was sent before is not there.",
+    "epoch_regression": "An epoch below one that the partition had seen: a fenced producer wrote.",
+    "late_batch": "Transactional data after the marker that ended its transaction.",
+    "missing_marker": "The transaction is decided, and this partition was never told.",
+    "mixed_outcome": "One transaction, committed on one partition and aborted on another.",
+    "hanging_transaction": "Open, and no coordinator will ever end it: readers of committed data stand still.",
+    "illegal_transition": "A coordinator's record that cannot follow the one before it.",
+    "replicas_differ": "Copies of a partition that have different batches at the same offset.",
+    "duplicate_key": "One business key twice among the committed records.",
+    "offsets_apart": "A group's offsets and the records written with them ended differently.",
+}
+"""What each kind means, in a sentence."""
+
+# Of what a finding consists before it gets its file and position.
+COLUMNS: Final[tuple[tuple[str, str], ...]] = (
+    ("kind", "string"),
+    ("severity", "string"),
+    ("replica", "long"),
+    ("offset", "long"),
+    ("file", "string"),
+    ("position", "long"),
+    ("producer_id", "long"),
+    ("producer_epoch", "int"),
+    ("transactional_id", "string"),
+    ("detail", "string"),
+)
+
+
+def finding(
+    kind: Column | str, detail: Column, severity: Column | str = VIOLATION, **columns: Column | str
+) -> list[Column]:
+    """The columns of a finding; those that are not given are null. ``columns`` are columns, or names of some."""
+    given: dict[str, Column] = {
+        "kind": F.lit(kind) if isinstance(kind, str) else kind,
+        "severity": F.lit(severity) if isinstance(severity, str) else severity,
+        "replica": F.col("replica"),
+        "detail": detail,
+        **{name: F.col(value) if isinstance(value, str) else value for name, value in columns.items()},
+    }
+    return [given.get(name, F.lit(None)).cast(kind_).alias(name) for name, kind_ in COLUMNS]
+
+
+def located(findings: DataFrame, rows: DataFrame, replicas: DataFrame, ids: DataFrame) -> DataFrame:
+    """Findings with the names of their replicas, the transactional id, and file and position of the batch there.
+
+    ``ids`` has ``producer_id`` and ``transactional_id``. What a finding knows of itself stays.
+    """
+    names = replicas.select("replica", "log_dir", "topic", "partition")
+    wanted = findings.select("replica", F.col("offset").alias("base_offset")).distinct()
+    # Two batches may claim one offset: the finding is about the later one.
+    places = (
+        rows.join(F.broadcast(wanted), ["replica", "base_offset"], "left_semi")
+        .groupBy("replica", F.col("base_offset").alias("offset"))
+        .agg(F.max(F.struct("file", "position")).alias("place"))
+    )
+    known = ids.select("producer_id", F.col("transactional_id").alias("known_id"))
+    return (
+        findings.join(F.broadcast(names), "replica", "left")
+        .join(F.broadcast(places), ["replica", "offset"], "left")
+        .join(F.broadcast(known), "producer_id", "left")
+        .select(
+            "kind",
+            "severity",
+            "log_dir",
+            "topic",
+            "partition",
+            "offset",
+            F.coalesce("file", "place.file").alias("file"),
+            F.coalesce("position", "place.position").alias("position"),
+            "producer_id",
+            "producer_epoch",
+            F.coalesce("transactional_id", "known_id").alias("transactional_id"),
+            "detail",
+        )
+    )

@@ -1,0 +1,64 @@
+"""The table of batches as the queries want it: one number per replica, times in milliseconds.
+
+A replica is one partition in one log directory. Its number is a hash of its name, so that what is sorted and
+exchanged between tasks ten million times is eight bytes, and its name is added to what is shown only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+TRANSACTION_STATE: Final = "__transaction_state"
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+# Brokers append to these themselves, without sequence checks (GroupCoordinator writes sequence 0 each time).
+_INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state", "__cluster_metadata")
+BUCKET_OFFSETS: Final = 1 << 16
+"""Offsets per bucket: replicas are compared bucket by bucket before they are compared batch by batch."""
+
+
+def milliseconds(column: str) -> Column:
+    return F.unix_millis(F.col(column))
+
+
+def is_internal(topic: Column) -> Column:
+    return topic.isin(*_INTERNAL)
+
+
+def replica_of(log_dir: Column, topic: Column, partition: Column) -> Column:
+    return F.xxhash64(log_dir, topic, partition)
+
+
+def heads(batches: DataFrame) -> DataFrame:
+    """The table ``batches`` of ``odradek.segments`` with ``replica``, ``timestamp_ms`` and ``max_timestamp_ms``."""
+    return batches.select(
+        replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")).alias("replica"),
+        "log_dir",
+        "topic",
+        "partition",
+        "base_offset",
+        "last_offset",
+        "leader_epoch",
+        "producer_id",
+        "producer_epoch",
+        "base_sequence",
+        "last_sequence",
+        "records",
+        milliseconds("timestamp").alias("timestamp_ms"),
+        milliseconds("max_timestamp").alias("max_timestamp_ms"),
+        "transactional",
+        "control",
+        "marker",
+        "coordinator_epoch",
+        "size_bytes",
+        "file",
+        "position",
+        "error",
+    )
+
+
+def sound(rows: DataFrame) -> DataFrame:
+    """Without the rows that stand for damage."""
+    return rows.where(F.col("error").isNull())

@@ -1,0 +1,88 @@
+"""Offsets that were committed in transactions: with what the transaction wrote, or neither.
+
+The consume-transform-produce loop. Each group's offsets in one transaction, the outcome that the marker in
+``__consumer_offsets`` gave them, and the outcome of the transaction's other partitions.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from odradek.spark.audit.findings import WARNING, finding
+from odradek.spark.audit.heads import CONSUMER_OFFSETS, replica_of
+
+
+def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFrame:
+    """One row per transaction and group: ``offsets`` (partitions committed), ``outcome``, ``output_partitions``, ``agrees``.
+
+    ``assigned`` has the ended transactions with their decisions; one whose decision is gone (compaction) is known by its
+    epoch. An open transaction is in neither.
+    """
+    key = F.coalesce(F.col("its.offset"), F.lit(-1) - F.col("marker_epoch"))
+    ended = assigned.withColumn("transaction", key)
+    committed = (
+        offsets.where("error is null and transactional and not control and kind = 'offset'")
+        .withColumn("replica", replica_of(F.col("log_dir"), F.lit(CONSUMER_OFFSETS), F.col("log_partition")))
+        .select(
+            "replica",
+            "producer_id",
+            "group",
+            "offset",
+            F.col("topic").alias("of_topic"),
+            F.col("partition").alias("of"),
+        )
+    )
+    inside = F.col("offset").between(F.col("first_offset"), F.col("last_offset"))
+    here = (
+        ended.where(F.col("topic") == CONSUMER_OFFSETS)
+        .select(
+            "replica",
+            "producer_id",
+            "transaction",
+            "outcome",
+            "first_offset",
+            "last_offset",
+            "marker_offset",
+            "marker_epoch",
+        )
+        .join(committed, ["replica", "producer_id"])
+        .where(inside)
+        .groupBy("replica", "producer_id", "transaction", "outcome", "marker_offset", "marker_epoch", "group")
+        .agg(F.count_distinct("of_topic", "of").alias("offsets"))
+    )
+    outputs = (
+        ended.where((F.col("topic") != CONSUMER_OFFSETS) & F.col("first_offset").isNotNull())
+        .groupBy("producer_id", "transaction")
+        .agg(
+            F.count("*").alias("output_partitions"),
+            F.sum("records").alias("output_records"),
+            F.collect_set("outcome").alias("output_outcomes"),
+        )
+    )
+    other = F.size(F.array_except("output_outcomes", F.array("outcome"))) > 0
+    return here.join(outputs, ["producer_id", "transaction"], "left").withColumn(
+        "agrees", ~F.coalesce(other, F.lit(False))
+    )
+
+
+def offset_findings(in_transactions: DataFrame, blamed: DataFrame | None) -> DataFrame:
+    """Offsets whose outputs had another outcome, where no decision says who is right (``blamed``: those where one does)."""
+    apart = in_transactions.where("not agrees")
+    if blamed is not None:
+        apart = apart.join(F.broadcast(blamed.select("producer_id").distinct()), "producer_id", "left_anti")
+    return apart.select(
+        finding(
+            "offsets_apart",
+            F.format_string(
+                "offsets of group %s: %s, what was written with them: %s",
+                "group",
+                "outcome",
+                F.array_join("output_outcomes", " and "),
+            ),
+            WARNING,
+            offset="marker_offset",
+            producer_id="producer_id",
+            producer_epoch="marker_epoch",
+        )
+    )

@@ -1,0 +1,130 @@
+"""The report as one HTML page that needs nothing but itself: no network, no file beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from odradek.spark.audit.findings import ABOUT, KINDS, VIOLATION
+from odradek.spark.audit.plots import plots
+from odradek.spark.audit.report import Finding, Report
+
+TABLES: Final = (
+    "outcomes",
+    "empty_markers",
+    "timeline",
+    "stable_offset_lag",
+    "commit_latency",
+    "open_transactions",
+    "offsets_in_transactions",
+)
+"""The results that the page is made from."""
+TABLE_ROWS_MAX: Final = 50
+"""Rows of one table on the page; below it stands how many are left out."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One kind of finding: its heading, what it means, how many there are, and the first of them."""
+
+    name: str
+    title: str
+    about: str
+    violations: int
+    warnings: int
+    shown: Sequence[Finding]
+
+    @property
+    def count(self) -> int:
+        return self.violations + self.warnings
+
+    @property
+    def left_out(self) -> int:
+        return self.count - len(self.shown)
+
+
+def checks(report: Report) -> list[Check]:
+    """All kinds that were asked for, in order."""
+    result = []
+    for kind, title in KINDS.items():
+        numbers = {severity: count for (name, severity), count in report.counts.items() if name == kind}
+        violations = numbers.get(VIOLATION, 0)
+        warnings = sum(numbers.values()) - violations
+        shown = report.of_kind(kind)[:TABLE_ROWS_MAX]
+        result.append(Check(kind, title, ABOUT[kind], violations, warnings, shown))
+    return result
+
+
+def render(report: Report) -> str:
+    """The page. Everything that comes from files is text in it, never markup."""
+    environment = Environment(
+        loader=PackageLoader("odradek.spark.audit", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=_number, bytes=_bytes, moment=_moment, share=_share, ms=_ms)
+    drawn = plots(report.tables)  # type: ignore[arg-type]
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        figures=report.figures,
+        checks=checks(report),
+        plots=drawn,
+        plot_data=Markup(_script_json(drawn)),
+        plotly=Markup(get_plotlyjs()) if drawn else "",
+        open_ones=_open_first(report),
+        limit=TABLE_ROWS_MAX,
+        tables=report.tables,
+    )
+
+
+def _open_first(report: Report) -> list[Any]:
+    """Transactions without an end; those that nobody will end come first."""
+    order = ("hanging", "blamed", "unknown", "ending", "open")
+    rows = report.tables["open_transactions"]
+    return sorted(rows, key=lambda row: (order.index(row["status"]), -(row["held_bytes"] or 0)))
+
+
+def _script_json(value: object) -> str:
+    """JSON that cannot end the script element that it stands in."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _bytes(value: float | None) -> str:
+    if value is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    return f"{value:,.1f} TiB"
+
+
+def _moment(ms: int | None) -> str:
+    if ms is None:
+        return "–"
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return str(ms)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def _ms(value: int | None) -> str:
+    return "–" if value is None else f"{value:,} ms"

@@ -1,0 +1,122 @@
+"""What there is: each replica with its ends, and which of the copies of a partition speaks for it.
+
+Whether offsets follow each other without holes, and whether copies are alike, is first asked of sums (exclusive or
+of hashes), which cost one pass and no sorting; only where a sum is wrong are batches looked at one by one.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
+
+from odradek.spark.audit.directories import LogDirectory
+from odradek.spark.audit.heads import BUCKET_OFFSETS
+
+REPLICA = ("replica", "log_dir", "topic", "partition")
+KNOWN = StructType(
+    [
+        StructField("log_dir", StringType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("log_start", LongType()),
+        StructField("high_watermark", LongType()),
+        StructField("cleaned_up_to", LongType()),
+    ]
+)
+
+
+def bucket() -> Column:
+    return F.floor(F.col("base_offset") / BUCKET_OFFSETS)
+
+
+def content() -> Column:
+    """What must be the same in each copy of a batch. Bytes are left out: a cleaner rewrites them, each for itself."""
+    return F.xxhash64(
+        "base_offset",
+        "last_offset",
+        "leader_epoch",
+        "producer_id",
+        "producer_epoch",
+        "base_sequence",
+        "marker",
+    )
+
+
+def buckets(rows: DataFrame) -> DataFrame:
+    """One row for each replica and run of ``BUCKET_OFFSETS`` offsets; damage has the bucket null."""
+    span = F.col("last_offset") - F.col("base_offset") + 1
+    damaged = F.col("error").isNotNull()
+    return rows.groupBy(*REPLICA, bucket().alias("bucket")).agg(
+        F.min("base_offset").alias("first_offset"),
+        (F.max("last_offset") + 1).alias("end_offset"),
+        F.sum(span).alias("offsets"),
+        F.bit_xor(F.when(~damaged, F.xxhash64("base_offset"))).alias("bases"),
+        F.bit_xor(F.when(~damaged, F.xxhash64(F.col("last_offset") + 1))).alias("ends"),
+        F.bit_xor(F.when(~damaged, content())).alias("digest"),
+        F.sum((~damaged).cast("long")).alias("batches"),
+        F.sum("records").alias("records"),
+        F.sum("size_bytes").alias("bytes"),
+        F.max("leader_epoch").alias("leader_epoch"),
+        F.max("max_timestamp_ms").alias("max_timestamp_ms"),
+        F.max(F.coalesce(F.col("records") < span, F.lit(False))).alias("thinned"),
+        F.sum(damaged.cast("long")).alias("damaged"),
+    )
+
+
+def known(directories: list[LogDirectory]) -> list[dict[str, object]]:
+    """What the checkpoint files say of each partition: rows of ``KNOWN``."""
+    return [
+        {
+            "log_dir": directory.path,
+            "topic": topic,
+            "partition": partition,
+            "log_start": directory.log_starts.get((topic, partition)),
+            "high_watermark": directory.high_watermarks.get((topic, partition)),
+            "cleaned_up_to": directory.cleaned_up_to.get((topic, partition)),
+        }
+        for directory in directories
+        for topic, partition in sorted(directory.checkpointed)
+    ]
+
+
+def replicas(parts: DataFrame, checkpoints: DataFrame) -> DataFrame:
+    """One row per replica, from its buckets and what the checkpoint files beside it say.
+
+    ``contiguous``: each batch begins where the one before it ended. ``compacted``: a cleaner has been here, so that
+    holes are no loss. ``speaks``: of all copies of the partition, the one that its last leader had (the highest leader
+    epoch, then the longest); a copy that was stopped earlier lacks what came later, and nothing is wrong with that.
+    """
+    whole = parts.groupBy(*REPLICA).agg(
+        F.min("first_offset").alias("first_offset"),
+        F.max("end_offset").alias("end_offset"),
+        F.sum("offsets").alias("offsets"),
+        F.bit_xor("bases").alias("bases"),
+        F.bit_xor("ends").alias("ends"),
+        F.sum("batches").alias("batches"),
+        F.sum("records").alias("records"),
+        F.sum("bytes").alias("bytes"),
+        F.max("leader_epoch").alias("leader_epoch"),
+        F.max("max_timestamp_ms").alias("max_timestamp_ms"),
+        F.max("thinned").alias("thinned"),
+        F.sum("damaged").alias("damaged"),
+    )
+    telescoped = F.xxhash64("first_offset").bitwiseXOR(F.xxhash64("end_offset"))
+    adds_up = (F.col("bases").bitwiseXOR(F.col("ends")) == telescoped) & (
+        F.col("offsets") == F.col("end_offset") - F.col("first_offset")
+    )
+    copies = Window.partitionBy("topic", "partition")
+    best = F.max(F.struct("leader_epoch", "end_offset", "log_dir")).over(copies)
+    return (
+        whole.join(F.broadcast(checkpoints), ["log_dir", "topic", "partition"], "left")
+        .withColumn("contiguous", F.coalesce(adds_up, F.lit(True)).cast(BooleanType()))
+        .withColumn("compacted", F.col("thinned") | (F.coalesce("cleaned_up_to", F.lit(0)) > 0))
+        .withColumn("speaks", F.col("log_dir") == best["log_dir"])
+        .withColumn("copies", F.count("*").over(copies))
+        .drop("bases", "ends", "offsets", "thinned")
+    )
+
+
+def of_replicas(rows: DataFrame, table: DataFrame, *columns: str) -> DataFrame:
+    """``rows`` with these columns of the replica they belong to."""
+    return rows.join(F.broadcast(table.select("replica", *columns)), "replica")

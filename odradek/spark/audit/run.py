@@ -1,0 +1,246 @@
+"""The audit: tables read, queries asked, results written, the page made."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from odradek.spark.audit import (
+    atomicity,
+    business_keys,
+    chains,
+    comparison,
+    contiguity,
+    coordinator,
+    figures,
+    offsets,
+    page,
+    sequences,
+    tables,
+    unfinished,
+)
+from odradek.spark.audit.findings import WARNING, located
+from odradek.spark.audit.report import Finding, Report
+from odradek.spark.audit.store import Rows, Store, adapted
+from odradek.spark.audit.tables import Say, Source
+
+DAY_MS: Final = 86_400_000
+FINDINGS_MAX: Final = 200
+"""Findings of one kind that are shown; all are written."""
+ROWS_MAX: Final = 5_000
+"""Rows of one result that the page is made from."""
+_AT_A_TIME: Final = 3
+"""Results that are written at a time: each is small, and most of it is waiting for the others to be planned."""
+_DOUBTFUL_WHILE_LIVE: Final = (
+    "hanging_transaction",
+    "missing_marker",
+    "mixed_outcome",
+    "replicas_differ",
+    "illegal_transition",
+    "damage",
+)
+"""What may only seem so while a broker writes: the files were not all read at one moment."""
+
+
+def audit(
+    spark: SparkSession,
+    data_dir: str | Path,
+    out_dir: str | Path,
+    *,
+    unique: Mapping[str, str] | None = None,
+    producer_id_expiration_ms: int = DAY_MS,
+    say: Say = lambda _: None,
+) -> Report:
+    """Ask every query of the directories under ``data_dir``; leave Parquet per query and ``report.html`` in ``out_dir``.
+
+    ``data_dir`` is what ``odradek.segments`` takes: a data directory, a log.dir of Apache Kafka, a partition's
+    directory, several by commas. ``unique`` names business keys: topic -> SQL expression over the columns of a record.
+    ``producer_id_expiration_ms`` is the brokers' ``producer.id.expiration.ms``. ``NoSuchDirectory`` says that there is
+    nothing to audit.
+    """
+    source = tables.find(str(data_dir))
+    out = Store(spark, Path(out_dir))
+    with tempfile.TemporaryDirectory(prefix=".audit-", dir=out.directory) as scratch:
+        asked = Audit(source, Store(spark, Path(scratch)), out, say)
+        report = asked.report(unique or {}, producer_id_expiration_ms)
+    say("drawing the page")
+    (out.directory / "report.html").write_text(page.render(report), encoding="utf-8")
+    return report
+
+
+class Audit:
+    """One audit. Tables that only it needs are in ``scratch``, results in ``out``."""
+
+    def __init__(self, source: Source, scratch: Store, out: Store, say: Say) -> None:
+        self.source, self.scratch, self.out, self.say = source, scratch, out, say
+        self.spark = scratch.spark
+
+    def report(self, unique: Mapping[str, str], expiration_ms: int) -> Report:
+        self.say("reading batches")
+        self.rows = tables.read_batches(self.source, self.scratch)
+        with adapted(self.spark, self.scratch.count("batches")):
+            self._read()
+            known = self._totals()
+            self.say("asking the queries")
+            raw = self.scratch.keep("raw", self._found(unique, expiration_ms, known))
+            findings, counts = self._located(raw) if self.scratch.count("raw") else ([], {})
+            self.say("adding up figures")
+            self._figures(figures.Span(known["from_ms"], known["to_ms"]))
+        shown = {name: self.out.rows(name, ROWS_MAX) for name in page.TABLES}
+        return Report(self.source.paths, self.source.live, counts, findings, known, shown)
+
+    def _read(self) -> None:
+        """The tables that all queries build on."""
+        self.say("summing up replicas")
+        self.parts, self.replicas = tables.read_replicas(self.source, self.scratch, self.rows)
+        self.say("following transactions")
+        followed = figures.named(chains.partition_transactions(self.rows), self.replicas)
+        self.transactions = self.scratch.keep("transactions", followed, files=None)
+        self.spoken = self.transactions.where("speaks")
+        self.say("reading what the coordinators wrote")
+        state = tables.load(self.spark, self.source, "transaction_state")
+        self.steps = self.scratch.keep("steps", coordinator.steps(state, self.replicas))
+        self.decisions = self.out.keep("decisions", coordinator.decisions(self.steps))
+        self.ids = coordinator.ids(self.steps)
+        self.assigned = figures.assigned(self.spoken, self.decisions)
+
+    def _totals(self) -> dict[str, Any]:
+        """Figures of the whole, which also tell which queries need not be asked."""
+        self.scratch.keep("totals", figures.totals(self.replicas))
+        self.scratch.keep("transaction_totals", figures.transaction_totals(self.transactions))
+        (known,), (of_transactions,) = (
+            self.scratch.rows("totals", 1),
+            self.scratch.rows("transaction_totals", 1),
+        )
+        known |= of_transactions
+        known["transactions"] = sum(
+            known[f"{name}_transactions"] for name in ("committed", "aborted", "open")
+        )
+        known["log_dirs"], known["topics"] = len(self.source.directories), len(self.source.topics)
+        return known
+
+    # -- the rules ----------------------------------------------------------------------------------------------
+
+    def _found(self, unique: Mapping[str, str], expiration_ms: int, known: Mapping[str, Any]) -> DataFrame:
+        found = [
+            *self._of_files(known),
+            *self._of_sequences(expiration_ms, known),
+            *self._of_transactions(known),
+            *(self._of_keys(topic, key) for topic, key in sorted(unique.items())),
+        ]
+        return reduce(DataFrame.unionByName, found)
+
+    def _of_files(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:
+        self.holes = contiguity.holes(self.rows, self.replicas)
+        if known["uneven"]:
+            self.holes = self.scratch.keep("holes", self.holes)
+            yield contiguity.offset_findings(self.holes)
+        if known["damaged"]:
+            yield contiguity.damage_findings(self.rows)
+        if known["copies"] > 1:
+            differing = comparison.differing_buckets(self.parts, self.replicas)
+            differing = self.scratch.keep("differing", differing)
+            if self.scratch.count("differing"):
+                yield comparison.replica_findings(self.rows, differing)
+
+    def _of_sequences(self, expiration_ms: int, known: Mapping[str, Any]) -> Iterator[DataFrame]:
+        self.fallen: DataFrame | None = None
+        if not known["suspicious"]:
+            return
+        suspected = sequences.suspects(self.transactions)
+        judged = sequences.judged(self.rows, suspected, expiration_ms)
+        self.fallen = self.scratch.keep("fallen", sequences.epoch_findings(judged))
+        yield self.fallen
+        yield sequences.sequence_findings(sequences.sequence_steps(judged, self.replicas), self.holes)
+
+    def _of_transactions(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:
+        yield coordinator.transition_findings(self.steps)
+        yield atomicity.undecided_findings(self.spoken, self.decisions)
+        overtaken = unfinished.overtaken_findings(self.spoken, self.replicas, self.fallen)
+        blamed = self._lacking()
+        if blamed is not None:
+            yield atomicity.atomicity_findings(blamed)
+            blamed = blamed.select("replica", "producer_id").distinct()
+            overtaken = overtaken.join(F.broadcast(blamed), ["replica", "producer_id"], "left_anti")
+        yield overtaken
+        yield from self._of_open(blamed)
+        yield from self._of_offsets(blamed)
+
+    def _lacking(self) -> DataFrame | None:
+        """Decisions that partitions do not follow; None if there are none."""
+        listed = atomicity.listed(self.decisions, self.replicas)
+        markers = atomicity.markers(self.spoken)
+        lacking = self.scratch.keep("lacking", atomicity.lacking(listed, markers))
+        if not self.scratch.count("lacking"):
+            return None
+        verdicts = atomicity.verdicts(lacking, listed, markers, self.spoken)
+        return self.scratch.keep("verdicts", verdicts).where("verdict is not null")
+
+    def _of_open(self, blamed: DataFrame | None) -> Iterator[DataFrame]:
+        still_open = self.scratch.keep("open", unfinished.open_transactions(self.spoken, self.replicas))
+        if self.scratch.count("open"):
+            still_open = unfinished.held_bytes(self.rows, still_open)
+        explained = [] if blamed is None else [blamed]
+        if self.fallen is not None:
+            explained.append(self.fallen.where("kind = 'late_batch'").select("replica", "producer_id"))
+        classified = unfinished.classified(
+            still_open,
+            coordinator.current(self.steps),
+            self.ids,
+            self.decisions,
+            reduce(DataFrame.unionByName, explained) if explained else None,
+            self.source.all_coordinators,
+        )
+        yield unfinished.hanging_findings(self.out.keep("open_transactions", classified))
+
+    def _of_offsets(self, blamed: DataFrame | None) -> Iterator[DataFrame]:
+        committed = tables.load(self.spark, self.source, "offsets")
+        together = offsets.offsets_in_transactions(committed, self.assigned)
+        yield offsets.offset_findings(self.out.keep("offsets_in_transactions", together), blamed)
+
+    def _of_keys(self, topic: str, key: str) -> DataFrame:
+        records = tables.load(self.spark, self.source, "records", topics=topic)
+        committed = business_keys.committed(records, self.transactions, self.replicas)
+        return business_keys.key_findings(business_keys.repeated(committed, key))
+
+    # -- what came of them --------------------------------------------------------------------------------------
+
+    def _located(self, raw: DataFrame) -> tuple[list[Finding], dict[tuple[str, str], int]]:
+        """Findings with their places, written; of each kind the first, and the count of all."""
+        everything = located(raw, self.rows, self.replicas, self.ids)
+        if self.source.live:
+            doubtful = F.col("kind").isin(*_DOUBTFUL_WHILE_LIVE)
+            severity = F.when(doubtful, WARNING).otherwise(F.col("severity"))
+            everything = everything.withColumn("severity", severity)
+        kept = self.out.keep("findings", everything)
+        counts = {
+            (row["kind"], row["severity"]): row["count"]
+            for row in kept.groupBy("kind", "severity").count().collect()
+        }
+        place = Window.partitionBy("kind").orderBy("topic", "partition", "offset", "log_dir")
+        first = kept.withColumn("nth", F.row_number().over(place)).where(F.col("nth") <= FINDINGS_MAX)
+        ordered = first.orderBy("kind", "nth").drop("nth").collect()
+        return [Finding(**row.asDict()) for row in ordered], counts
+
+    def _figures(self, span: figures.Span) -> None:
+        results: dict[str, Callable[[], DataFrame]] = {
+            "replicas": lambda: self.replicas.drop("replica"),
+            "transactions": lambda: self.transactions.drop("replica", "suspicious", "end_offset"),
+            "outcomes": lambda: figures.outcomes(self.spoken, self.ids),
+            "empty_markers": lambda: figures.empty_markers(self.spoken),
+            "timeline": lambda: figures.timeline(self.spoken, span),
+            "stable_offset_lag": lambda: figures.stable_offset_lag(self.spoken, span),
+            "commit_latency": lambda: figures.commit_latency(self.assigned),
+        }
+        with ThreadPoolExecutor(_AT_A_TIME) as pool:
+            list(pool.map(lambda name: self.out.keep(name, results[name]()), results))
+
+
+__all__ = ["DAY_MS", "Audit", "Rows", "audit"]

@@ -1,0 +1,69 @@
+"""The tables that an audit reads: files are read and decoded once, whatever is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from odradek.spark.audit import replicas
+from odradek.spark.audit.directories import LogDirectory, has_all_coordinators, look_at
+from odradek.spark.audit.heads import heads
+from odradek.spark.audit.store import Store
+from odradek.spark.segments.finding import NoSuchDirectory, partitions, roots
+
+Say = Callable[[str], None]
+
+FORMAT: Final = "odradek.segments"
+_COLUMNS: Final = (
+    "log_dir,topic,partition,base_offset,last_offset,leader_epoch,producer_id,producer_epoch,base_sequence,last_sequence,"
+    "records,timestamp,max_timestamp,transactional,control,marker,coordinator_epoch,size_bytes,file,position,error"
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What lies in the directories, before any of it is read."""
+
+    paths: str
+    topics: tuple[str, ...]
+    directories: list[LogDirectory]
+
+    @property
+    def live(self) -> bool:
+        return any(directory.live for directory in self.directories)
+
+    @property
+    def all_coordinators(self) -> bool:
+        return has_all_coordinators(self.directories)
+
+
+def find(paths: str) -> Source:
+    """What ``odradek.segments`` will find. ``NoSuchDirectory`` if there is no partition."""
+    found = partitions(roots(paths))
+    if not found:
+        raise NoSuchDirectory(f"{paths} has no partition in it.")
+    log_dirs = sorted({partition.log_dir for partition in found})
+    topics = tuple(sorted({partition.topic for partition in found}))
+    return Source(paths, topics, [look_at(path) for path in log_dirs])
+
+
+def load(spark: SparkSession, source: Source, table: str, **options: str) -> DataFrame:
+    """A table of ``odradek.segments``, of all topics that are there; internal ones are read only where they are named."""
+    if table == "batches":
+        options = {"topics": ",".join(source.topics), "columns": _COLUMNS, **options}
+    reader = spark.read.format(FORMAT).options(table=table, pushdown="false", **options)
+    return reader.load(source.paths)
+
+
+def read_batches(source: Source, scratch: Store) -> DataFrame:
+    return scratch.keep("batches", heads(load(scratch.spark, source, "batches")), files=None)
+
+
+def read_replicas(source: Source, scratch: Store, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Buckets and replicas."""
+    parts = scratch.keep("buckets", replicas.buckets(rows))
+    known = scratch.put("checkpoints", replicas.known(source.directories), replicas.KNOWN)
+    return parts, scratch.keep("replicas", replicas.replicas(parts, known))

@@ -1,0 +1,156 @@
+"""Transactions without an end: open ones, what they hold back, and hanging ones that nobody will end."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from odradek.spark.audit.findings import finding
+
+
+def open_transactions(spoken: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Transactions without a marker on the copy that speaks, with what lies behind them: ``held_offsets``."""
+    damage = replicas.select("replica", F.col("damaged").alias("damage"))
+    return (
+        spoken.where("outcome = 'open'")
+        .join(F.broadcast(damage), "replica")
+        .select(
+            "replica",
+            "log_dir",
+            "topic",
+            "partition",
+            "producer_id",
+            F.col("last_epoch").alias("producer_epoch"),
+            "first_epoch",
+            "first_offset",
+            "last_offset",
+            "first_ms",
+            "records",
+            "bytes",
+            (F.col("end_offset") - F.col("first_offset")).alias("held_offsets"),
+            F.col("bytes").alias("held_bytes"),
+            "damage",
+        )
+    )
+
+
+def held_bytes(rows: DataFrame, unfinished: DataFrame) -> DataFrame:
+    """``unfinished`` with ``held_bytes``: all that a read_committed reader does not see because of it."""
+    wanted = unfinished.select("replica", "producer_id", "first_offset")
+    behind = (
+        rows.select("replica", "base_offset", "size_bytes")
+        .join(F.broadcast(wanted), "replica")
+        .where("base_offset >= first_offset")
+        .groupBy("replica", "producer_id")
+        .agg(F.sum("size_bytes").alias("held_bytes"))
+    )
+    return unfinished.drop("held_bytes").join(F.broadcast(behind), ["replica", "producer_id"], "left")
+
+
+def classified(
+    unfinished: DataFrame,
+    current: DataFrame,
+    ids: DataFrame,
+    decisions: DataFrame,
+    blamed: DataFrame | None,
+    all_coordinators: bool,
+) -> DataFrame:
+    """``unfinished`` with ``status``, ``transactional_id``, ``state``, ``start_ms`` and ``timeout_ms``.
+
+    open: its coordinator knows it. ending: decided, the marker on its way. hanging: no coordinator will end it. blamed:
+    another finding explains it (``blamed`` has replica and producer_id). unknown: the coordinator's log is not here, or
+    damaged.
+    """
+    state = current.select(
+        "transactional_id",
+        F.col("producer_id").alias("current_producer"),
+        F.col("producer_epoch").alias("current_epoch"),
+        "state",
+        "start_ms",
+        F.col("transaction_timeout_ms").alias("timeout_ms"),
+        F.col("partitions").alias("in_transaction"),
+    )
+    outstanding = (
+        decisions.where("complete_ms is null")
+        .withColumn("listed", F.explode("partitions"))
+        .select("producer_id", "listed.topic", "listed.partition")
+        .distinct()
+        .withColumn("outstanding", F.lit(True))
+    )
+    here = F.exists(
+        "in_transaction",
+        lambda each: (each["topic"] == F.col("topic")) & (each["partition"] == F.col("partition")),
+    )
+    known = (
+        (F.col("state") == "Ongoing")
+        & (F.col("current_producer") == F.col("producer_id"))
+        & (F.col("current_epoch") == F.col("producer_epoch"))
+        & here
+    )
+    unknown = (F.col("damage") > 0) | (F.col("transactional_id").isNull() & F.lit(not all_coordinators))
+    marked = unfinished.withColumn("explained", F.lit(None).cast("boolean"))
+    if blamed is not None:
+        explained = F.broadcast(
+            blamed.select("replica", "producer_id").distinct().withColumn("explained", F.lit(True))
+        )
+        marked = unfinished.join(explained, ["replica", "producer_id"], "left")
+    return (
+        marked.join(F.broadcast(ids), "producer_id", "left")
+        .join(F.broadcast(state), "transactional_id", "left")
+        .join(F.broadcast(outstanding), ["producer_id", "topic", "partition"], "left")
+        .withColumn(
+            "status",
+            F.when(F.coalesce(known, F.lit(False)), "open")
+            .when(F.col("outstanding"), "ending")
+            .when(F.col("explained"), "blamed")
+            .when(unknown, "unknown")
+            .otherwise("hanging"),
+        )
+        .drop("outstanding", "explained", "in_transaction", "current_producer", "current_epoch", "damage")
+    )
+
+
+def hanging_findings(classified_ones: DataFrame) -> DataFrame:
+    says = (
+        F.when(F.col("transactional_id").isNull(), F.lit("no transactional id has this producer id"))
+        .when(F.col("state").isNull(), F.lit("its transactional id has expired"))
+        .otherwise(F.format_string("its coordinator is in state %s and does not have it", "state"))
+    )
+    return classified_ones.where("status = 'hanging'").select(
+        finding(
+            "hanging_transaction",
+            F.concat(says, F.format_string(": %d offsets are held back from here on", "held_offsets")),
+            offset="first_offset",
+            producer_id="producer_id",
+            producer_epoch="producer_epoch",
+            transactional_id="transactional_id",
+        )
+    )
+
+
+def overtaken_findings(spoken: DataFrame, replicas: DataFrame, fallen: DataFrame | None) -> DataFrame:
+    """Data of two epochs in what one marker ends: a marker between them is missing (a new epoch begins after one).
+
+    ``fallen`` are batches whose epoch is wrong by itself: what has one of them inside is their finding.
+    """
+    whole = replicas.where((F.col("damaged") == 0) & ~F.col("compacted")).select("replica")
+    inside = (
+        (F.col("t.replica") == F.col("f.replica"))
+        & (F.col("t.producer_id") == F.col("f.producer_id"))
+        & F.col("f.offset").between(F.col("t.first_offset"), F.col("t.last_offset"))
+    )
+    overtaken = spoken.where("first_epoch < last_epoch").join(F.broadcast(whole), "replica")
+    if fallen is not None:
+        blamed = F.broadcast(fallen.select("replica", "producer_id", "offset")).alias("f")
+        overtaken = overtaken.alias("t").join(blamed, inside, "left_anti")
+    return overtaken.select(
+        finding(
+            "missing_marker",
+            F.format_string(
+                "data of epoch %d and of epoch %d without a marker between", "first_epoch", "last_epoch"
+            ),
+            offset="first_offset",
+            producer_id="producer_id",
+            producer_epoch="first_epoch",
+        )
+    )

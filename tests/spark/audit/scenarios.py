@@ -1,0 +1,501 @@
+"""Stories of partitions, each with what an audit has to say of it, and nothing else. A story's topics bear its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.spark.audit.literal import SEQUENCES, World
+
+Expected = set[tuple[str, str, int, int | None]]
+"""(kind, topic, partition, offset)"""
+Story = Callable[[World], Expected]
+
+BROKEN: dict[str, Story] = {}
+LEGAL: dict[str, Story] = {}
+DAY_MS = 86_400_000
+
+
+def broken(story: Story) -> Story:
+    BROKEN[story.__name__] = story
+    return story
+
+
+def legal(story: Callable[[World], None]) -> Callable[[World], None]:
+    def nothing(world: World) -> Expected:
+        story(world)
+        return set()
+
+    LEGAL[story.__name__] = nothing
+    return story
+
+
+# -- what is wrong ----------------------------------------------------------------------------------------------
+
+
+@broken
+def duplicate(world: World) -> Expected:
+    log, producer = world.log("duplicate"), world.producer()
+    log.data(producer, sequence=0, length=3, transactional=False)
+    log.data(producer, sequence=3, length=3, transactional=False)
+    again = log.data(producer, sequence=0, length=3, transactional=False)
+    # What follows goes on behind the highest sequence, and is no gap.
+    log.data(producer, sequence=6, length=3, transactional=False)
+    return {("duplicate_sequence", "duplicate", 0, again)}
+
+
+@broken
+def partly_again(world: World) -> Expected:
+    log, producer = world.log("partly_again"), world.producer()
+    log.data(producer, sequence=0, length=5, transactional=False)
+    again = log.data(producer, sequence=3, length=5, transactional=False)
+    return {("duplicate_sequence", "partly_again", 0, again)}
+
+
+@broken
+def gap(world: World) -> Expected:
+    log, producer = world.log("gap"), world.producer()
+    log.data(producer, sequence=0, length=3, transactional=False)
+    behind = log.data(producer, sequence=5, length=3, transactional=False)
+    log.data(producer, sequence=8, length=3, transactional=False)
+    return {("sequence_gap", "gap", 0, behind)}
+
+
+@broken
+def gap_over_the_top(world: World) -> Expected:
+    log, producer = world.log("gap_over_the_top"), world.producer()
+    log.data(producer, sequence=SEQUENCES - 2, length=4, transactional=False)
+    behind = log.data(producer, sequence=3, transactional=False)
+    return {("sequence_gap", "gap_over_the_top", 0, behind)}
+
+
+@broken
+def gap_at_a_new_epoch(world: World) -> Expected:
+    log, producer = world.log("gap_at_a_new_epoch"), world.producer()
+    log.data(producer, epoch=0, sequence=0, transactional=False)
+    behind = log.data(producer, epoch=1, sequence=4, transactional=False)
+    return {("sequence_gap", "gap_at_a_new_epoch", 0, behind)}
+
+
+@broken
+def gap_after_the_first_marker(world: World) -> Expected:
+    """The leader knew the producer by a marker of a transaction without data."""
+    log, producer = world.log("gap_after_the_first_marker"), world.begin("gap-after-marker")
+    world.state("gap-after-marker", producer, 0, "Ongoing", [(log.topic, 0)])
+    world.state("gap-after-marker", producer, 1, "PrepareCommit", [(log.topic, 0)])
+    log.marker(producer, 1)
+    world.state("gap-after-marker", producer, 1, "CompleteCommit", [])
+    behind = log.offset
+    world.transaction("gap-after-marker", producer, 1, [log], sequence=2)
+    return {("sequence_gap", log.topic, 0, behind)}
+
+
+@broken
+def offsets_lost(world: World) -> Expected:
+    """The hole is named, and not the sequences that lay in it as well."""
+    log, producer = world.log("offsets_lost"), world.producer()
+    log.data(producer, sequence=0, length=3, transactional=False)
+    log.skip(3)
+    behind = log.data(producer, sequence=6, length=3, transactional=False)
+    return {("missing_offsets", "offsets_lost", 0, behind)}
+
+
+@broken
+def epoch_fell(world: World) -> Expected:
+    log, producer = world.log("epoch_fell"), world.producer()
+    log.data(producer, epoch=0, sequence=0, transactional=False)
+    log.data(producer, epoch=2, sequence=0, transactional=False)
+    zombie = log.data(producer, epoch=1, sequence=0, transactional=False)
+    log.data(producer, epoch=2, sequence=1, transactional=False)
+    return {("epoch_regression", "epoch_fell", 0, zombie)}
+
+
+@broken
+def late(world: World) -> Expected:
+    """Data of epoch 0 behind the marker that ended it: not an open transaction besides."""
+    log, producer = world.log("late"), world.begin("late")
+    world.transaction("late", producer, 0, [log])
+    zombie = log.data(producer, epoch=0, sequence=2)
+    return {("late_batch", "late", 0, zombie)}
+
+
+@broken
+def late_between(world: World) -> Expected:
+    log, producer = world.log("late_between"), world.begin("late-between")
+    world.transaction("late-between", producer, 0, [log])
+    zombie = log.data(producer, epoch=0, sequence=2)
+    world.transaction("late-between", producer, 1, [log])
+    return {("late_batch", "late_between", 0, zombie)}
+
+
+@broken
+def marker_missing_at_the_end(world: World) -> Expected:
+    one, two = world.log("marker_missing_at_the_end"), world.log("marker_missing_at_the_end", 1)
+    producer = world.begin("missing-end")
+    places = world.transaction("missing-end", producer, 0, [one, two], unmarked=[two])
+    return {("missing_marker", two.topic, 1, places[two][0])}
+
+
+@broken
+def marker_missing_between(world: World) -> Expected:
+    one, two = world.log("marker_missing_between"), world.log("marker_missing_between", 1)
+    producer = world.begin("missing-between")
+    places = world.transaction("missing-between", producer, 0, [one, two], unmarked=[two])
+    world.transaction("missing-between", producer, 1, [one, two])
+    return {("missing_marker", two.topic, 1, places[two][0])}
+
+
+@broken
+def marker_missing_without_new_epochs(world: World) -> Expected:
+    """Transaction version 1: all markers of a producer are alike, and counted."""
+    one, two = (
+        world.log("marker_missing_without_new_epochs"),
+        world.log("marker_missing_without_new_epochs", 1),
+    )
+    producer = world.begin("missing-v1", 1)
+    world.transaction("missing-v1", producer, 0, [one, two], version=1)
+    world.transaction("missing-v1", producer, 0, [one, two], version=1, sequence=2, unmarked=[two])
+    world.transaction("missing-v1", producer, 0, [one, two], version=1, sequence=4)
+    # Which data it should have ended cannot be told.
+    return {("missing_marker", two.topic, 1, None)}
+
+
+@broken
+def marker_missing_without_a_coordinator(world: World) -> Expected:
+    log, producer = world.log("marker_missing_without_a_coordinator"), world.producer()
+    first = log.data(producer, epoch=0)
+    log.data(producer, epoch=1)
+    log.marker(producer, 2)
+    return {("missing_marker", log.topic, 0, first)}
+
+
+@broken
+def mixed(world: World) -> Expected:
+    one, two = world.log("mixed"), world.log("mixed", 1)
+    producer = world.begin("mixed")
+    places = world.transaction("mixed", producer, 0, [one, two], marked_otherwise=[two])
+    world.transaction("mixed", producer, 1, [one, two])
+    return {("mixed_outcome", "mixed", 1, places[two][1])}
+
+
+@broken
+def mixed_without_new_epochs(world: World) -> Expected:
+    one, two = world.log("mixed_without_new_epochs"), world.log("mixed_without_new_epochs", 1)
+    producer = world.begin("mixed-v1", 1)
+    world.transaction("mixed-v1", producer, 0, [one, two], "abort", version=1)
+    world.transaction("mixed-v1", producer, 0, [one, two], version=1, sequence=2)
+    places = world.transaction(
+        "mixed-v1", producer, 0, [one, two], version=1, sequence=4, marked_otherwise=[two]
+    )
+    world.transaction("mixed-v1", producer, 0, [one, two], version=1, sequence=6)
+    return {("mixed_outcome", two.topic, 1, places[two][1])}
+
+
+@broken
+def mixed_without_a_coordinator(world: World) -> Expected:
+    logs = [world.log("mixed_without_a_coordinator", index) for index in range(3)]
+    producer = world.producer()
+    offsets = []
+    for log in logs:
+        log.data(producer)
+        offsets.append(log.marker(producer, 1, "abort" if log is logs[1] else "commit"))
+    return {("mixed_outcome", logs[1].topic, 1, offsets[1])}
+
+
+@broken
+def hanging(world: World) -> Expected:
+    """Its coordinator is done, and never had this partition."""
+    one, two = world.log("hanging"), world.log("hanging", 1)
+    producer = world.begin("hanging")
+    world.transaction("hanging", producer, 0, [one])
+    first = two.data(producer, epoch=1)
+    two.plain(5)
+    return {("hanging_transaction", "hanging", 1, first)}
+
+
+@broken
+def hanging_beside(world: World) -> Expected:
+    """Its coordinator has a transaction under way, but not on this partition."""
+    one, two = world.log("hanging_beside"), world.log("hanging_beside", 1)
+    producer = world.begin("hanging-beside")
+    world.transaction("hanging-beside", producer, 0, [one], stop_after="Ongoing")
+    return {("hanging_transaction", two.topic, 1, two.data(producer))}
+
+
+@broken
+def hanging_of_nobody(world: World) -> Expected:
+    log, producer = world.log("hanging_of_nobody"), world.producer()
+    return {("hanging_transaction", log.topic, 0, log.data(producer))}
+
+
+@broken
+def lost_prepare(world: World) -> Expected:
+    log, producer = world.log("lost_prepare"), world.begin("lost-prepare")
+    world.state("lost-prepare", producer, 0, "Ongoing", [(log.topic, 0)])
+    log.data(producer)
+    log.marker(producer, 1)
+    offset = world.state("lost-prepare", producer, 1, "CompleteCommit", [])
+    return {("illegal_transition", "__transaction_state", 0, offset)}
+
+
+@broken
+def damaged(world: World) -> Expected:
+    """What damage hides is no second finding: the sequences in it, the marker."""
+    log, producer = world.log("damaged"), world.begin("damaged")
+    world.transaction("damaged", producer, 0, [log])
+    world.state("damaged", producer, 1, "Ongoing", [(log.topic, 0)])
+    log.data(producer, epoch=1, sequence=0)
+    log.damage()
+    log.data(producer, epoch=1, sequence=2)
+    world.state("damaged", producer, 2, "PrepareCommit", [(log.topic, 0)])
+    log.damage()
+    world.state("damaged", producer, 2, "CompleteCommit", [])
+    return {("damage", "damaged", 0, None)}
+
+
+@broken
+def torn(world: World) -> Expected:
+    log = world.log("torn")
+    log.plain()
+    log.damage("torn tail: 17 bytes after the last batch are too few for another")
+    return {("torn_tail", "torn", 0, None)}
+
+
+@broken
+def torn_before_the_end(world: World) -> Expected:
+    log = world.log("torn_before_the_end")
+    log.plain()
+    log.damage("torn tail: 17 bytes after the last batch are too few for another", length=0)
+    log.roll()
+    log.plain()
+    return {("damage", log.topic, 0, None)}
+
+
+@broken
+def copies_apart(world: World) -> Expected:
+    """The same leader epoch, the same offset, another batch."""
+    one, two = world.log("copies_apart"), world.log("copies_apart", log_dir="/data-2")
+    producer, stranger = world.producer(), world.producer()
+    for log in (one, two):
+        log.data(producer, transactional=False)
+    two.plain()
+    offset = one.data(stranger, transactional=False)
+    two.plain()
+    return {("replicas_differ", "copies_apart", 0, offset)}
+
+
+@broken
+def committed_copies_apart(world: World) -> Expected:
+    """An older leader epoch, but below the copy's own high watermark: what was acknowledged has been replaced."""
+    one, two = world.log("committed_copies_apart"), world.log("committed_copies_apart", log_dir="/data-2")
+    world.high_watermarks["/data-2"] = {(one.topic, 0): 2}
+    for log in (one, two):
+        log.plain()
+    offset = two.data(world.producer(), transactional=False)
+    one.leader_epoch = 1
+    one.plain(2)
+    return {("replicas_differ", one.topic, 0, offset)}
+
+
+# -- what is as it should be ------------------------------------------------------------------------------------
+
+
+@legal
+def sequences_go_round(world: World) -> None:
+    log, producer = world.log("sequences_go_round"), world.producer()
+    log.data(producer, sequence=SEQUENCES - 2, length=3, transactional=False)
+    log.data(producer, sequence=1, length=3, transactional=False)
+
+
+@legal
+def new_epochs_begin_at_zero(world: World) -> None:
+    log, producer = world.log("new_epochs_begin_at_zero"), world.producer()
+    log.data(producer, epoch=0, sequence=0, length=3, transactional=False)
+    log.data(producer, epoch=1, sequence=0, length=3, transactional=False)
+    log.data(producer, epoch=4, sequence=0, transactional=False)
+
+
+@legal
+def log_start_moved(world: World) -> None:
+    """Retention or DeleteRecords took the first batches, and the transaction's marker was before the start too."""
+    log, producer = world.log("log_start_moved", start=1000), world.begin("log-start")
+    gone = world.log("log_start_moved", 1)
+    world.transaction("log-start", producer, 0, [gone, log], unmarked=[log])
+    log.offset, log.position = 5000, 0
+    world.batches[:] = [each for each in world.batches if each[1:3] != ("log_start_moved", 0)]
+    world.transaction("log-start", producer, 1, [log], sequence=0)
+    log.data(world.producer(), sequence=77, transactional=False)
+
+
+@legal
+def forgotten_producer(world: World) -> None:
+    """Silent for longer than producer.id.expiration.ms: its retry is appended again, an old epoch is taken."""
+    log, producer = world.log("forgotten_producer"), world.producer()
+    log.data(producer, epoch=3, sequence=5, transactional=False, time_ms=0)
+    log.data(producer, epoch=3, sequence=5, transactional=False, time_ms=DAY_MS)
+    log.data(producer, epoch=3, sequence=900, transactional=False, time_ms=2 * DAY_MS)
+    log.data(producer, epoch=1, sequence=7, transactional=False, time_ms=3 * DAY_MS)
+
+
+@legal
+def cleaned(world: World) -> None:
+    """A cleaner took records, whole batches and markers; the holes are older than the last segment."""
+    log, producer = world.log("cleaned"), world.begin("cleaned")
+    world.state("cleaned", producer, 0, "Ongoing", [("cleaned", 0)])
+    log.data(producer, 0, 0, length=10, records=1)
+    log.skip(5)
+    log.data(producer, 0, 15, length=5)
+    world.state("cleaned", producer, 1, "PrepareCommit", [("cleaned", 0)])
+    log.marker(producer, 1)
+    world.state("cleaned", producer, 1, "CompleteCommit", [])
+    # Of the next one nothing is left, which is when its marker may go.
+    world.state("cleaned", producer, 1, "Ongoing", [("cleaned", 0)])
+    log.skip(5)
+    world.state("cleaned", producer, 2, "PrepareCommit", [("cleaned", 0)])
+    world.state("cleaned", producer, 2, "CompleteCommit", [])
+    world.transaction("cleaned", producer, 2, [log])
+    log.roll()
+    log.plain()
+
+
+@legal
+def cleaned_by_the_checkpoint(world: World) -> None:
+    log = world.log("cleaned_by_the_checkpoint")
+    world.cleaned[log.topic, 0] = 20
+    log.plain()
+    log.skip(10)
+    log.plain()
+    log.roll()
+    log.plain()
+
+
+@legal
+def transactions_of_both_versions(world: World) -> None:
+    logs = [world.log("transactions_of_both_versions", index) for index in range(3)]
+    producer = world.begin("both")
+    for epoch, outcome in enumerate(("commit", "abort", "commit")):
+        world.transaction("both", producer, epoch, logs, outcome)
+    for number, outcome in enumerate(("abort", "commit", "commit", "abort")):
+        world.transaction("both", producer, 3, logs[:2], outcome, version=1, sequence=2 * number)
+
+
+@legal
+def fenced_by_its_successor(world: World) -> None:
+    """Transaction version 1, InitProducerId while it runs: the decision has the fencing epoch."""
+    log, producer = world.log("fenced_by_its_successor"), world.begin("fenced", 1)
+    world.state("fenced", producer, 0, "Ongoing", [(log.topic, 0)], 1)
+    log.data(producer, 0)
+    world.state("fenced", producer, 1, "PrepareAbort", [(log.topic, 0)], 1)
+    log.marker(producer, 1, "abort")
+    world.state("fenced", producer, 1, "CompleteAbort", [], 1)
+    world.state("fenced", producer, 2, "Empty", None, 1)
+    world.transaction("fenced", producer, 2, [log], version=1)
+
+
+@legal
+def nothing_to_abort(world: World) -> None:
+    """An abort without partitions, then a transaction that added a partition and wrote nothing there."""
+    log, producer = world.log("nothing_to_abort"), world.begin("nothing")
+    log.plain()
+    world.state("nothing", producer, 1, "PrepareAbort", [])
+    world.state("nothing", producer, 1, "CompleteAbort", [])
+    world.state("nothing", producer, 1, "Ongoing", [(log.topic, 0)])
+    world.state("nothing", producer, 2, "PrepareCommit", [(log.topic, 0)])
+    log.marker(producer, 2)
+    world.state("nothing", producer, 2, "CompleteCommit", [])
+    world.transaction("nothing", producer, 2, [log])
+
+
+@legal
+def markers_sent_again(world: World) -> None:
+    """The coordinator came back before Complete was written."""
+    log, producer = world.log("markers_sent_again"), world.begin("again")
+    world.transaction("again", producer, 0, [log], stop_after="Prepare")
+    log.marker(producer, 1)
+    world.state("again", producer, 1, "CompleteCommit", [])
+    world.transaction("again", producer, 1, [log])
+
+
+@legal
+def ended_by_an_operator(world: World) -> None:
+    """kafka-transactions abort: a marker of the data's own epoch; the coordinator does not know, and commits later."""
+    log, producer = world.log("ended_by_an_operator"), world.begin("operator")
+    world.transaction("operator", producer, 0, [log])
+    world.state("operator", producer, 1, "Ongoing", [(log.topic, 0)])
+    log.data(producer, 1)
+    log.marker(producer, 1, "abort")
+    world.state("operator", producer, 2, "PrepareCommit", [(log.topic, 0)])
+    log.marker(producer, 2)
+    world.state("operator", producer, 2, "CompleteCommit", [])
+
+
+@legal
+def under_way(world: World) -> None:
+    one, two = world.log("under_way"), world.log("under_way", 1)
+    producer = world.begin("under-way")
+    world.transaction("under-way", producer, 0, [one, two])
+    world.transaction("under-way", producer, 1, [one, two], stop_after="Ongoing")
+
+
+@legal
+def decided_not_delivered(world: World) -> None:
+    """Stopped between the decision and its markers: the coordinator sends them when it is back."""
+    one, two = world.log("decided_not_delivered"), world.log("decided_not_delivered", 1)
+    producer = world.begin("decided")
+    world.transaction("decided", producer, 0, [one, two], stop_after="Prepare", unmarked=[two])
+
+
+@legal
+def new_producer_id(world: World) -> None:
+    """Epochs ran out: the id goes on with a new producer id; and after its expiry it begins anew."""
+    log, producer = world.log("new_producer_id"), world.begin("overflow")
+    world.state("overflow", producer, 32766, "Empty")
+    world.state("overflow", producer, 32766, "Ongoing", [(log.topic, 0)])
+    log.data(producer, 32766)
+    world.state("overflow", producer, 32767, "PrepareCommit", [(log.topic, 0)])
+    log.marker(producer, 32767)
+    successor = world.producer()
+    world.state("overflow", successor, 0, "CompleteCommit", [])
+    world.transaction("overflow", successor, 0, [log])
+
+
+@legal
+def deleted_topic(world: World) -> None:
+    """A listed partition that is not there, and one that was made anew since."""
+    log, producer = world.log("deleted_topic"), world.begin("deleted")
+    gone, anew = world.log("deleted_topic", 1), world.log("deleted_topic", 2)
+    world.transaction("deleted", producer, 0, [log, gone, anew], unmarked=[gone, anew])
+    world.batches[:] = [
+        each for each in world.batches if each[1:3] not in (("deleted_topic", 1), ("deleted_topic", 2))
+    ]
+    anew.offset = anew.position = 0
+    world.transaction("deleted", producer, 1, [log, anew])
+
+
+@legal
+def copy_that_lags(world: World) -> None:
+    one, two = world.log("copy_that_lags"), world.log("copy_that_lags", log_dir="/data-2")
+    producer, before = world.begin("lags"), len(world.batches)
+    world.transaction("lags", producer, 0, [one])
+    batch = next(each for each in world.batches[before:] if each[1] == one.topic)
+    world.batches.append(("/data-2", *batch[1:]))
+    assert two.offset == 0
+
+
+@legal
+def offsets_with_output(world: World) -> None:
+    output, group = world.log("offsets_with_output"), world.log("__consumer_offsets", 3)
+    producer = world.begin("loop")
+    world.transaction("loop", producer, 0, [output, group])
+    world.transaction("loop", producer, 1, [output, group], "abort")
+
+
+@broken
+def unacknowledged_copies(world: World) -> Expected:
+    """A dead leader's last batches, which nobody else has: a warning, as they are cut off when it follows again."""
+    one, two = world.log("unacknowledged_copies"), world.log("unacknowledged_copies", log_dir="/data-2")
+    for log in (one, two):
+        log.plain()
+    offset = two.data(world.producer(), transactional=False)
+    one.leader_epoch = 1
+    one.plain(2)
+    return {("replicas_differ", one.topic, 0, offset)}

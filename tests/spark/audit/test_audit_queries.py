@@ -1,0 +1,102 @@
+"""The queries, on logs that are written down by hand: each story is judged right, and nothing is said of any other.
+
+All stories are one world and one audit, because what a query costs is its planning and not its rows.
+"""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.spark.audit import run, tables
+from odradek.spark.audit.directories import LogDirectory
+from odradek.spark.audit.report import Report
+from odradek.spark.segments import schemas
+from tests.spark.audit.literal import DIRECTORY, SIZE, World
+from tests.spark.audit.scenarios import BROKEN, LEGAL, Expected
+
+pytestmark = pytest.mark.spark
+
+WARNINGS = {"torn", "unacknowledged_copies"}
+"""Stories of what a crash leaves behind: no rule is broken."""
+STORIES = BROKEN | LEGAL
+
+
+class Told:
+    """All stories, and what the audit says of them."""
+
+    def __init__(self, report: Report, expected: dict[str, Expected], page: Path) -> None:
+        self.report, self.expected, self.page = report, expected, page
+
+    def of(self, story: str) -> Expected:
+        expected = self.expected[story]
+        elsewhere = {place for place in expected if not str(place[1]).startswith(story)}
+        return {
+            place
+            for each in self.report.findings
+            if (place := (each.kind, str(each.topic), each.partition or 0, each.offset)) in elsewhere
+            or each.topic == story
+        }
+
+
+@pytest.fixture(scope="module")
+def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    world = World()
+    expected = {name: story(world) for name, story in STORIES.items()}
+    directories = [
+        LogDirectory(
+            path,
+            cleaned_up_to=world.cleaned,
+            high_watermarks=world.high_watermarks.get(path, {}),
+            coordinator_partitions=frozenset({0}),
+        )
+        for path in (DIRECTORY, "/data-2")
+    ]
+    source = tables.Source(DIRECTORY, ("many",), directories)
+    rows = {"batches": world.batches, "transaction_state": world.states, "offsets": world.offsets}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "find", lambda paths: source)
+        patch.setattr(
+            tables,
+            "load",
+            lambda spark, source, table: spark.createDataFrame(rows[table], schemas.TABLES[table]),
+        )
+        out = tmp_path_factory.mktemp("audit")
+        report = run.audit(spark, DIRECTORY, out)
+    return Told(report, expected, out / "report.html")
+
+
+@pytest.mark.parametrize("story", sorted(STORIES))
+def test_a_story_is_judged_right(told: Told, story: str) -> None:
+    assert told.of(story) == told.expected[story]
+
+
+def test_nothing_is_found_beside_the_stories(told: Told) -> None:
+    everything = set().union(*told.expected.values())
+    found = {(each.kind, each.topic, each.partition, each.offset) for each in told.report.findings}
+    assert found == everything
+
+
+def test_what_a_crash_leaves_is_a_warning(told: Told) -> None:
+    assert {each.topic for each in told.report.findings if each.severity == "warning"} == WARNINGS
+
+
+def test_each_finding_leads_to_a_batch(told: Told) -> None:
+    """File and position are those of the batch at the offset."""
+    named = {(each.topic, each.offset): (each.file, each.position) for each in told.report.findings}
+    assert named["duplicate", 6] == (f"{0:020d}.log", 2 * SIZE)
+    assert all(file for (_, offset), (file, _) in named.items() if offset is not None)
+
+
+def test_a_finding_names_the_transactional_id(told: Told) -> None:
+    (mixed,) = (each for each in told.report.findings if each.topic == "mixed")
+    assert (mixed.transactional_id, mixed.producer_epoch) == ("mixed", 1)
+
+
+def test_the_page_shows_the_verdict_and_each_kind(told: Told) -> None:
+    page = told.page.read_text("utf-8")
+    assert html.escape(told.report.verdict) in page
+    assert all(f'id="{kind}"' in page for kind, _ in told.report.counts)
