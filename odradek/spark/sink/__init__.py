@@ -1,1 +1,45 @@
-"""``format("odradek.exactly_once")``: a micro-batch is one decision."""
+"""``format("odradek.exactly_once")``: a micro-batch is one decision (docs/spark/sink.md, README.md).
+
+Names are loaded when they are first used: planning a batch is a process that lives for a second.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, Refused, SinkError
+    from odradek.spark.sink.listener import BatchProgress, ExactlyOnceListener
+    from odradek.spark.sink.progress import Decision, progress
+    from odradek.spark.sink.source import ExactlyOnce
+
+__all__ = [
+    "BatchProgress",
+    "Decision",
+    "ExactlyOnce",
+    "ExactlyOnceListener",
+    "MayBeLost",
+    "NotDecided",
+    "OutcomeUnknown",
+    "Refused",
+    "SinkError",
+    "progress",
+]
+
+_ROOMS = {
+    "BatchProgress": "listener",
+    "Decision": "progress",
+    "ExactlyOnce": "source",
+    "ExactlyOnceListener": "listener",
+    "progress": "progress",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'odradek.spark.sink' has no attribute {name!r}")
+    found = getattr(import_module(f"odradek.spark.sink.{_ROOMS.get(name, 'errors')}"), name)
+    # `progress` is a module too, and stands under its name once it is loaded.
+    globals()[name] = found
+    return found

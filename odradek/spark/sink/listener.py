@@ -1,0 +1,85 @@
+"""What a query's sink does, batch by batch, for whoever runs the query."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from odradek.spark.sink.source import FORMAT
+
+log = logging.getLogger(__name__)
+
+BATCHES_KEPT = 1000
+
+
+@dataclass(frozen=True)
+class BatchProgress:
+    """A batch that Spark has finished, so one that is decided and ended. ``rows``: of its input."""
+
+    query_id: str
+    query_name: str | None
+    batch: int
+    rows: int
+    duration_ms: int
+
+
+class ExactlyOnceListener(StreamingQueryListener):
+    """Keeps and logs what the queries with this sink have finished; ``spark.streams.addListener(ExactlyOnceListener())``."""
+
+    def __init__(self, batches_kept: int = BATCHES_KEPT) -> None:
+        self._batches: deque[BatchProgress] = deque(maxlen=batches_kept)
+        self._failures: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def batches(self) -> list[BatchProgress]:
+        """The last ones, the newest last. A batch without rows that Spark ran for its state is one too."""
+        with self._lock:
+            return list(self._batches)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """What queries have failed by, by query id."""
+        with self._lock:
+            return dict(self._failures)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        with self._lock:
+            self._failures.pop(str(event.id), None)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        if FORMAT not in progress.sink.description:
+            return
+        batch = BatchProgress(
+            str(progress.id),
+            progress.name,
+            progress.batchId,
+            progress.numInputRows,
+            int(progress.batchDuration),
+        )
+        with self._lock:
+            if batch not in self._batches:
+                self._batches.append(batch)
+        log.info(
+            "batch %d of %s: %d rows in %d ms", batch.batch, batch.query_name, batch.rows, batch.duration_ms
+        )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing was done, so nothing is told."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        if event.exception is not None:
+            with self._lock:
+                self._failures[str(event.id)] = event.exception
+            log.error("query %s has failed: %s", event.id, event.exception.partition("\n")[0])

@@ -1,0 +1,84 @@
+"""The options of the sink, from strings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+from odradek.spark.sink.errors import SinkError
+from odradek.spark.sink.names import NAME_LENGTH_MAX, from_checkpoint
+from odradek.spark.sink.plan import Settings
+from odradek.spark.wire import ClientSettings
+
+# Every cluster has it as soon as anybody asks for a group, and nobody deletes it with the data. See README.md.
+DECISION_TOPIC = "__consumer_offsets"
+# The broker's transaction.max.timeout.ms unless somebody has changed it.
+TRANSACTION_TIMEOUT_MS = 900_000
+_TIMEOUT = "kafka.transaction.timeout.ms"
+# What this sink decides by itself: a value of the user's would be taken for heard.
+_OURS = ("kafka.transactional.id", "kafka.enable.idempotence", "kafka.acks", "kafka.group.id")
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """``topic``: the option, which goes before the column. ``batch``: the option ``batchId`` of a batch write."""
+
+    client: ClientSettings
+    protocol: Settings
+    topic: str | None
+    batch: int | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *, batch_write: bool = False) -> SinkOptions:
+        """``SinkError`` or ``wire.BadSettings`` say in a sentence what is wrong."""
+        given = {name.lower(): value for name, value in options.items()}
+        for name in _OURS:
+            if name in given:
+                raise SinkError(
+                    f"The option {name} cannot be set: the sink decides it itself (its ids begin with the option name)."
+                )
+        timeout_ms = _number(given, _TIMEOUT, TRANSACTION_TIMEOUT_MS)
+        given.pop(_TIMEOUT, None)
+        name = _name(given, batch_write)
+        return cls(
+            client=ClientSettings.from_options(given),
+            protocol=Settings(
+                name,
+                given.get("decisiontopic", DECISION_TOPIC),
+                timeout_ms or TRANSACTION_TIMEOUT_MS,
+                _number(given, "firstBatch", None),
+            ),
+            topic=given.get("topic"),
+            batch=_number(given, "batchId", None) if batch_write else None,
+        )
+
+
+def _name(given: Mapping[str, str], batch_write: bool) -> str:
+    """What must never change as long as the query lives: ids, record and fencing follow from it."""
+    name = given.get("name") or given.get("queryname")
+    if not name and given.get("checkpointlocation"):
+        name = from_checkpoint(given["checkpointlocation"])
+    if not name and batch_write:
+        if "batchid" in given:
+            raise SinkError(
+                "The option batchId needs the option name: only a name is found again by the next write."
+            )
+        name = f"odradek-{uuid4().hex}"
+    if not name:
+        raise SinkError(
+            "The sink needs a name that stays the same when the query is started again: set the option name, queryName() or "
+            "the option checkpointLocation."
+        )
+    if len(name) > NAME_LENGTH_MAX:
+        raise SinkError(f"The name of a sink has at most {NAME_LENGTH_MAX} characters.")
+    return name
+
+
+def _number(given: Mapping[str, str], name: str, default: int | None) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if not text.strip().isdecimal():
+        raise SinkError(f"The option {name} must be a whole number, not {text!r}.")
+    return int(text)

@@ -1,0 +1,185 @@
+"""The data source: what Spark calls, and in which of its processes.
+
+- a short-lived Python process of the driver makes a writer and pickles it: that is where a batch is planned
+- Python workers unpickle it and write
+- another short-lived process of the driver makes a new writer (streaming) or unpickles the planned one (batch), and decides
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.taskcontext import TaskContext
+
+from odradek.spark.sink.columns import RecordBatches, check_schema
+from odradek.spark.sink.commit import abort_batch, commit_batch
+from odradek.spark.sink.errors import SinkError
+from odradek.spark.sink.names import Label
+from odradek.spark.sink.options import SinkOptions
+from odradek.spark.sink.plan import Plan, plan_batch
+from odradek.spark.sink.task import Report, run_task
+from odradek.spark.wire import BadSettings, ClientSettings, Cluster
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+FORMAT = "odradek.exactly_once"
+# Whoever writes outside of a streaming query; a query of Spark's has a UUID.
+BATCH_WRITES = "batch"
+
+
+@dataclass
+class Message(WriterCommitMessage):
+    """What Spark carries from a task to the driver."""
+
+    report: Report
+
+
+# Connections outlive a task or a plan in processes that Spark uses again. Nothing else does.
+_idle: dict[ClientSettings, Cluster] = {}
+
+
+@contextlib.contextmanager
+def _connected(settings: ClientSettings) -> Iterator[Cluster]:
+    cluster = _idle.pop(settings, None) or Cluster(settings)
+    try:
+        yield cluster
+    except BaseException:
+        cluster.close()
+        raise
+    _idle[settings] = cluster
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Planned:
+    """A writer that plans its batch when it is pickled for the tasks: only planning comes there. The process that commits
+    makes a writer too, and must not fence the driver that it decides for."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        self.plan: Plan | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # It is pickled twice, with the function for the tasks and by itself.
+        if self.plan is None:
+            self.plan = self._plan()
+        return self.__dict__
+
+    def _plan(self) -> Plan:
+        try:
+            with _connected(self.options.client) as cluster:
+                return plan_batch(cluster, self.options.protocol, _now_ms())
+        except BadSettings as error:
+            if error.code != "INVALID_TRANSACTION_TIMEOUT":
+                raise
+            raise SinkError(
+                f"The brokers allow no transaction of {self.options.protocol.transaction_timeout_ms} ms: set the option "
+                "kafka.transaction.timeout.ms to their transaction.max.timeout.ms, and after a crash start the query again "
+                "within that time."
+            ) from error
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        """In a task: all rows into one transaction, which stays open."""
+        context = TaskContext.get()
+        if context is None or self.plan is None:
+            raise SinkError("This writer works in a task of Spark, after its batch was planned.")
+        plan, options = self.plan, self.options
+        with _connected(options.client) as cluster:
+            report = run_task(
+                cluster,
+                plan,
+                Label(context.partitionId(), context.taskAttemptId()),
+                context.attemptNumber() > 0,
+                self._batch(context, plan),
+                context.getLocalProperty("sql.streaming.queryId") or BATCH_WRITES,
+                iterator,
+                lambda each, producer: RecordBatches(cluster, each, producer, options.topic),
+            )
+        return Message(report)
+
+    def _batch(self, context: TaskContext, plan: Plan) -> int:
+        raise NotImplementedError
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        reports = _reports(messages)
+        if len(reports) != len(messages):
+            raise SinkError("A task of the batch has not reported: nothing is decided.")
+        with _connected(self.options.client) as cluster:
+            commit_batch(cluster, reports, _now_ms())
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        with _connected(self.options.client) as cluster:
+            abort_batch(cluster, _reports(messages))
+
+
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Report]:
+    return [message.report for message in messages if isinstance(message, Message)]
+
+
+class StreamWriter(_Planned, DataSourceStreamArrowWriter):
+    """A micro-batch is one decision."""
+
+    def _batch(self, context: TaskContext, plan: Plan) -> int:
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        if batch is None:
+            raise SinkError(
+                "Spark does not tell the task which micro-batch it is in: this sink cannot go on."
+            )
+        return int(batch)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._abort(messages)
+
+
+class BatchWriter(_Planned, DataSourceArrowWriter):
+    """A save is one decision. With the options ``name`` and ``batchId`` the same save again does nothing."""
+
+    def _batch(self, context: TaskContext, plan: Plan) -> int:
+        return plan.next_batch if self.options.batch is None else self.options.batch
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._abort(messages)
+
+
+class ExactlyOnce(DataSource):
+    """``format("odradek.exactly_once")``: see docs/spark/sink.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        if overwrite:
+            raise SinkError("A topic cannot be overwritten: use mode append.")
+        options = SinkOptions.of(self.options, batch_write=True)
+        check_schema(schema, options.topic)
+        return BatchWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """``overwrite``: of output mode complete; the rows are appended, as Spark's own sink does."""
+        options = SinkOptions.of(self.options)
+        check_schema(schema, options.topic)
+        return StreamWriter(options)
