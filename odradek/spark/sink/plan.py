@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 # A plan begins anew when it cannot know the epoch of an id of its pool.
 PLANS_MAX = 3
 # Strays (of copies that lost against another, say) are looked for at most so often; until then they hold back readers.
-SWEEP_INTERVAL_MS = 60_000
+SWEEP_INTERVAL_MS = 10_000
 
 
 @dataclass(frozen=True)
