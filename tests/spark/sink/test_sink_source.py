@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, StringType, StructType
 
-from odradek.spark.sink import ExactlyOnce, MayBeLost, NotDecided, Refused, SinkError, progress
+from odradek.spark.sink import ExactlyOnce, MayBeLost, NotDecided, Refused, SinkError, progress, source
 from odradek.spark.sink import plan as planning
-from odradek.spark.sink import source
 from odradek.spark.wire import ClientSettings, Cluster
 
 
