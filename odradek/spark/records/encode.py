@@ -5,7 +5,9 @@ The format is that of KIP-98 (Kafka's DefaultRecordBatch.java and DefaultRecord.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -39,6 +41,7 @@ _LOG_OVERHEAD_BYTES = 12
 # What a record takes beside its key, value and headers, at most: its length, attributes, time, offset, three counts.
 _RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5
 _LENGTH_BYTES_MAX = 5
+_UNBOUNDED = 0x7FFF_FFFF
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -95,10 +98,11 @@ def _sizes_bytes(keys: Bytes, values: Bytes, headers: Headers) -> Numbers:
 
 
 class Batch(NamedTuple):
-    """A record batch as it is sent. ``data``: bytes, or a view of them."""
+    """A record batch as it is sent. ``data``: bytes, or a view of them. ``halves`` encodes its rows once more, as two."""
 
     data: bytes | memoryview
     records: int
+    halves: Callable[[], list[Batch]]
 
 
 def encode_batches(
@@ -118,16 +122,43 @@ def encode_batches(
         return []
     out, ends, counts, first_ms, max_ms = _fill_batches(rows, select, batch_size_bytes)
     batches = []
-    start = 0
+    start = taken = 0
     sequence = base_sequence
     for end, records, first, latest in zip(
         ends.tolist(), counts.tolist(), first_ms.tolist(), max_ms.tolist(), strict=True
     ):
         tail = (records - 1, first, latest, producer_id, epoch, sequence, records)
-        batches.append(Batch(_sealed(out[start:end], CODECS.index(compression), tail), records))
+        sealed = _sealed(out[start:end], CODECS.index(compression), tail)
+        part = select[taken : taken + records]
+        batches.append(
+            Batch(sealed, records, partial(_halves, rows, part, producer_id, epoch, sequence, compression))
+        )
         sequence = (sequence + records) & SEQUENCE_MASK
+        taken += records
         start = end
     return batches
+
+
+def _halves(
+    rows: Rows, select: Numbers, producer_id: int, epoch: int, sequence: int, compression: str
+) -> list[Batch]:
+    middle = len(select) // 2
+    return [
+        batch
+        for part, first in (
+            (select[:middle], sequence),
+            (select[middle:], (sequence + middle) & SEQUENCE_MASK),
+        )
+        for batch in encode_batches(
+            rows,
+            part,
+            producer_id=producer_id,
+            epoch=epoch,
+            base_sequence=first,
+            compression=compression,
+            batch_size_bytes=_UNBOUNDED,
+        )
+    ]
 
 
 def _sealed(

@@ -17,7 +17,8 @@ from __future__ import annotations
 import itertools
 from collections import deque
 
-from odradek.spark.wire.errors import OUT_OF_ORDER_SEQUENCE_NUMBER
+from odradek.spark.records.encode import Batch
+from odradek.spark.wire.errors import MESSAGE_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER
 
 WINDOW_BATCHES = 5
 
@@ -27,11 +28,10 @@ class OutgoingBatch:
 
     ``attempts``: how often it was sent; ``code``: Kafka's error of the last attempt, 0 while there is none."""
 
-    __slots__ = ("attempts", "code", "data", "deadline", "records", "sent")
+    __slots__ = ("attempts", "code", "data", "deadline", "halves", "records", "sent")
 
-    def __init__(self, data: bytes | memoryview, records: int, deadline: float) -> None:
-        self.data = data
-        self.records = records
+    def __init__(self, batch: Batch, deadline: float) -> None:
+        self.data, self.records, self.halves = batch
         self.deadline = deadline
         self.sent = False
         self.attempts = 0
@@ -76,9 +76,22 @@ class Outbox:
             if any(batch.sent for batch in window):
                 return None
             self._recovering = False
+            self._split_too_large(window)
             for batch in window:
                 batch.code = 0
+            window = self._window()
         return next((batch for batch in window if not batch.sent), None)
+
+    def _split_too_large(self, window: list[OutgoingBatch]) -> None:
+        """What the broker found too large goes as two, with the sequences that its records have."""
+        for position in reversed(range(len(window))):
+            batch = window[position]
+            if batch.code == MESSAGE_TOO_LARGE:
+                halves = [OutgoingBatch(half, batch.deadline) for half in batch.halves()]
+                self.bytes += sum(len(half.data) for half in halves) - len(batch.data)
+                del self._batches[position]
+                for half in reversed(halves):
+                    self._batches.insert(position, half)
 
     def sending(self, batch: OutgoingBatch) -> None:
         assert not batch.sent

@@ -13,6 +13,7 @@ from odradek.spark.wire.connection import Call
 from odradek.spark.wire.errors import (
     DUPLICATE_SEQUENCE_NUMBER,
     LEADER_MOVED,
+    MESSAGE_TOO_LARGE,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
     RETRIABLE,
     Retriable,
@@ -51,6 +52,8 @@ class Sender:
         self._metadata = metadata
         self._transactional_id = transactional_id
         self._outboxes: dict[Partition, Outbox] = {}
+        # By topic, what a broker may take where it has refused a larger batch.
+        self.batch_sizes_bytes: dict[str, int] = {}
         # Where each partition's batches are on their way to: a new leader gets nothing before the old one has answered.
         self._nodes: dict[Partition, int] = {}
         self._requests: list[_Request] = []
@@ -68,7 +71,7 @@ class Sender:
         outbox = self._outboxes.setdefault(partition, Outbox())
         deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
         for batch in batches:
-            outbox.append(OutgoingBatch(batch.data, batch.records, deadline))
+            outbox.append(OutgoingBatch(batch, deadline))
 
     def work(self, *, wait: bool) -> None:
         """Send what can be sent and take what has come; with ``wait`` it returns only when there is something new.
@@ -197,8 +200,10 @@ class Sender:
             missing = dict(request.batches)
             for topic in request.call.answer.responses:
                 for each in topic.partition_responses:
-                    batch = missing.pop((topic.name, each.index))
-                    self._answered((topic.name, each.index), batch, int(each.error_code), each.error_message)
+                    partition = (topic.name, each.index)
+                    if partition in missing:
+                        batch = missing.pop(partition)
+                        self._answered(partition, batch, int(each.error_code), each.error_message)
             for partition, batch in missing.items():
                 self._failed(partition, batch, _NETWORK_EXCEPTION)
 
@@ -207,7 +212,12 @@ class Sender:
         if code in (0, DUPLICATE_SEQUENCE_NUMBER):
             outbox.acknowledged(batch)
             return
-        if code in RETRIABLE or code == OUT_OF_ORDER_SEQUENCE_NUMBER:
+        too_large = code == MESSAGE_TOO_LARGE and batch.records > 1
+        if too_large:
+            # The next ones need not be tried: half of it is a bound, also where it is compressed.
+            known = self.batch_sizes_bytes.get(partition[0], len(batch.data))
+            self.batch_sizes_bytes[partition[0]] = min(known, len(batch.data) // 2)
+        if code in RETRIABLE or code == OUT_OF_ORDER_SEQUENCE_NUMBER or too_large:
             self._failed(partition, batch, code)
             if not outbox.is_broken():
                 return

@@ -163,6 +163,11 @@ class TransactionalWriter:
         for piece in _pieces(rows, group):
             self._write_piece(partition, rows, piece)
 
+    def _batch_size_bytes(self, topic: str) -> int:
+        settings = self._settings
+        refused = self._sender.batch_sizes_bytes.get(topic, settings.batch_size_bytes)
+        return min(settings.batch_size_bytes, settings.max_request_size_bytes, refused)
+
     def _write_piece(self, partition: Partition, rows: Rows, group: Numbers) -> None:
         settings = self._settings
         batches = encode_batches(
@@ -172,7 +177,7 @@ class TransactionalWriter:
             epoch=self._producer.epoch,
             base_sequence=self._sequences[partition],
             compression=settings.compression_type,
-            batch_size_bytes=min(settings.batch_size_bytes, settings.max_request_size_bytes),
+            batch_size_bytes=self._batch_size_bytes(partition[0]),
         )
         for batch in batches:
             if len(batch.data) > settings.max_request_size_bytes:

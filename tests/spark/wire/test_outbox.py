@@ -5,6 +5,7 @@ from collections import deque
 
 import pytest
 
+from odradek.spark.records.encode import Batch
 from odradek.spark.wire.outbox import WINDOW_BATCHES, Outbox, OutgoingBatch
 
 OUT_OF_ORDER = 45
@@ -34,7 +35,7 @@ class Log:
 def outbox_of(count: int) -> Outbox:
     outbox = Outbox()
     for number in range(count):
-        outbox.append(OutgoingBatch(b"%d" % number, 1, 0.0))
+        outbox.append(OutgoingBatch(Batch(b"%d" % number, 1, list), 0.0))
     return outbox
 
 
@@ -160,3 +161,24 @@ def test_what_is_out_of_order_as_a_whole_is_a_loss():
             assert not outbox.is_broken()
             outbox.failed(batch, code)
     assert outbox.is_broken()
+
+
+def test_what_is_too_large_goes_as_two():
+    def halves() -> list[Batch]:
+        return [Batch(b"11", 5, list), Batch(b"12", 6, list)]
+
+    outbox = known_outbox_of(0)
+    outbox.append(OutgoingBatch(Batch(b"1-2", 11, halves), 0.0))
+    outbox.append(OutgoingBatch(Batch(b"3", 1, list), 0.0))
+    large = outbox.next_batch()
+    outbox.sending(large)
+    next_one = outbox.next_batch()
+    outbox.sending(next_one)
+    outbox.failed(large, 10)
+    outbox.failed(next_one, OUT_OF_ORDER)
+    sent = []
+    while (batch := outbox.next_batch()) is not None:
+        outbox.sending(batch)
+        sent.append(batch)
+    assert [bytes(batch.data) for batch in sent] == [b"11", b"12", b"3"]
+    assert outbox.bytes == 5

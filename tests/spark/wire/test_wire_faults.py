@@ -1,12 +1,13 @@
 """What is written under failures is there once and in order; staged at this broker, read by another client."""
 
+import random
 import zlib
 
 import pyarrow as pa
 import pytest
 
 import odradek
-from odradek.spark.wire import ClientSettings, Cluster, Retriable, TransactionalWriter
+from odradek.spark.wire import ClientSettings, Cluster, RecordTooLarge, Retriable, TransactionalWriter
 from odradek.spark.wire.producer import ProducerId
 from tests.support.clients import read_messages
 
@@ -199,6 +200,26 @@ def test_what_does_not_work_in_time_is_given_up_with_the_last_answer(one_node, t
             [error] = cluster.end_transactions([(topic, producer)], commit=False).values()
         assert isinstance(error, Retriable)
         assert cluster.end_transactions([(topic, producer)], commit=False) == {topic: None}
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_batches_that_a_topic_does_not_take_are_written_as_smaller_ones(one_node, topic, codec):
+    small = f"{topic}-small"
+    create(one_node, small, **{"max.message.bytes": "700"})
+    with connect(one_node, batch_size="4000", compression_type=codec) as cluster:
+        [producer] = cluster.init_producer_ids([small], TIMEOUT_MS).values()
+        writer = write(cluster, small, producer, small)
+        assert cluster.end_transactions([writer.transaction], commit=True) == {small: None}
+        assert_once_and_in_order(one_node, small)
+        [producer] = cluster.init_producer_ids([small], TIMEOUT_MS).values()
+        writer = TransactionalWriter(cluster, small, producer)
+
+        def write_one() -> None:
+            writer.write(pa.array([random.Random(1).randbytes(800)]), topic=small, partitions=pa.array([0]))
+            writer.flush()
+
+        with pytest.raises(RecordTooLarge, match=f"1 records for {small}-0"):
+            write_one()
 
 
 def test_a_broker_that_is_restarted_meanwhile_is_found_again(tmp_path):
