@@ -137,6 +137,8 @@ def session(
 
 def register(spark: SparkSession) -> SparkSession:
     """Makes both data sources known to a session; the session."""
+    # Spark refuses a Python source that takes filters unless somebody has said so.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     for module, name in SOURCES:
         source = getattr(import_module(module), name, None) if find_spec(module) is not None else None
         if source is not None:
