@@ -6,9 +6,8 @@ trying the same call again later is right. Everything else is final for the call
 
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode
-
 from odradek.errors import OdradekError
+from odradek.spark.wire.schema import ErrorCode
 
 
 class WireError(OdradekError):

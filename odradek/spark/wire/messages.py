@@ -13,9 +13,8 @@ from importlib import import_module
 from struct import Struct
 from typing import Any, NamedTuple
 
-from kio.serial import entity_reader, entity_writer
-
 from odradek.spark.wire.errors import UnsupportedVersion
+from odradek.spark.wire.schema import entity_reader, entity_writer
 
 ANSWER_SIZE_BYTES_MAX = 64 * 1024 * 1024
 

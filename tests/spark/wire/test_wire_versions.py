@@ -1,6 +1,8 @@
 """Old and odd brokers: which versions are spoken, and what is said where none will do."""
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -142,3 +144,8 @@ def test_a_connection_that_has_fallen_silent_is_given_up_and_its_question_asked_
         relay.lose("answer", "end_txn", close=False)
         [error] = cluster.end_transactions([("silent", producer)], commit=False).values()
         assert not isinstance(error, Retriable)
+
+
+def test_who_only_decides_waits_for_no_compiler_and_no_test_library():
+    program = "import sys, odradek.spark.wire; print(sorted({'numba', 'pyarrow', 'hypothesis'} & sys.modules.keys()))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"
