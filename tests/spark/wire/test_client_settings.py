@@ -1,6 +1,9 @@
 """Options as Spark hands them over."""
 
 import pickle
+import re
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +65,10 @@ def test_addresses_are_read_as_kafka_reads_them():
     for wrong in ("a", "a:b", ":9092", ",a"):
         with pytest.raises(BadSettings, match="which is not host:port"):
             parse_bootstrap(wrong)
+
+
+def test_the_page_has_every_option_with_its_default():
+    page = (Path(__file__).parents[3] / "docs" / "spark" / "connection.md").read_text()
+    told = dict(re.findall(r"^\| `(kafka\.[^`]+)` \| (?:`([^`]*)`)? ?\|", page, re.MULTILINE))
+    known = {f"kafka.{each.metadata['name']}": str(each.default) for each in fields(ClientSettings)}
+    assert told == known
