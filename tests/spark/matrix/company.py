@@ -28,14 +28,15 @@ from tests.spark.matrix.stage import Stage
 from tests.spark.matrix.story import Outcome, Story, prepare
 from tests.support.clients import PATIENCE, eventually
 
-CORES = 4
+CORES = 2
 RUNS_MAX = 10
 """So often a query may be started: more means that it does not get on."""
 POLL_S = 0.05
-GATHER_S = 20.0
+GATHER_S = 90.0
 """So long the driver waits for others to be at their points; those that are not yet there die in the next one."""
-PLAY_S = 280.0
+PLAY_S = 1200.0
 ZOMBIE_S = 60.0
+AUDIT_S = 240.0
 NODES = 3
 SETTINGS = {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 3}
 REPLICATED = {
@@ -79,10 +80,13 @@ class Company:
             prepare(plan, f"q{number}", servers, self._admin, self._replicas)
             for number, plan in enumerate(self._plans)
         ]
+        for each in self.stories:
+            each.stage_fault(self.broker.faults)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         (self._directory / "log.txt").write_text("\n".join(self.log) + "\n")
+        (self._directory / "broker.log").write_text("\n".join(self.broker.log) + "\n")
         with contextlib.ExitStack() as stack:
             stack.callback(self.broker.close)
             for each in [*self._past, *([self.driver] if self.driver else [])]:
@@ -94,7 +98,7 @@ class Company:
         """Start, kill and restart until every query has come to its end; what came of each."""
         self.until(lambda: all(each.finished for each in self.stories), "all queries have come to their ends")
         self._start_node()
-        self._wake()
+        self._late_ones_arrive()
         zombies = [pid for each in self.stories for pid in each.woken]
         # What they have to say to Spark nobody hears: that is their end.
         eventually(
@@ -113,7 +117,7 @@ class Company:
             self._hear()
             self._workers_die()
             self._node_comes_back()
-            self._wake()
+            self._late_ones_arrive()
             due = self._due()
             if due:
                 self.driver_dies(due)
@@ -124,7 +128,9 @@ class Company:
         """A driver, and every query that is not finished on it."""
         self.drivers += 1
         environment = {**self.stage.environment, **sinks.environment(self._directory)}
-        self.driver = DriverProcess(self._directory / "driver.log", CORES + len(self.stories), environment)
+        # Who stands at a point of a task stands on a core.
+        standing = sum(kill.point.startswith("task.") for each in self.stories for kill in each.plan.kills)
+        self.driver = DriverProcess(self._directory / "driver.log", CORES + standing, environment)
         self.driver.until_ready()
         for each in self.stories:
             if not each.finished:
@@ -169,6 +175,17 @@ class Company:
             self.say(f"{story.name}: {said['error']}")
             self._start(story)
 
+    def audit(self) -> list[str]:
+        """What is wrong in the broker's files, by the audit; the broker has to be ended."""
+        assert self.driver is not None
+        self.driver.order(
+            audit={"data": str(self._directory / "data"), "out": str(self._directory / "audit")}
+        )
+        said = self.driver.events.get(timeout=AUDIT_S)
+        if said is None:
+            raise self._failed("the driver died while it audited")
+        return [str(each) for each in said["violations"]]
+
     # ---- who dies
 
     def _workers_die(self) -> None:
@@ -190,13 +207,13 @@ class Company:
         signal_to(pid, signal.SIGKILL)
 
     def _due(self) -> list[Story]:
-        """For whom the driver is to die now: who stand at their points, once nobody is missing, and whose time has come."""
+        """For whom the driver is to die now: who stands at its point, once nobody is missing, and whose time has come."""
         waiting = [each for each in self.stories if each.waits_for_the_driver]
         there = [each for each in waiting if each.standing is not None]
         now = time.monotonic()
         self._gathering_since = self._gathering_since if there else now
         if len(there) < len(waiting) and now - self._gathering_since < GATHER_S:
-            there = []
+            return []
         return there + [each for each in self.stories if each.victim != WORKER and each.its_moment_has_come]
 
     def driver_dies(self, due: Sequence[Story] = ()) -> None:
@@ -234,10 +251,12 @@ class Company:
             story.woken.append(pid)
         self.say(f"{story.name}: {kill}")
 
-    def _wake(self) -> None:
+    def _late_ones_arrive(self) -> None:
         for story in self.stories:
             for pid in story.wake():
                 self.say(f"{story.name}: zombie {pid} wakes")
+            if late := story.late():
+                self.say(f"{story.name}: {late} of {story.plan.fault} arrive late")
 
     # ---- nodes
 

@@ -13,21 +13,20 @@ import json
 import os
 import sys
 import threading
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from odradek.spark.environment import session
 from tests.spark.matrix import sinks
+from tests.spark.matrix.archive import java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 MASTER = "local[{}, 4]"
 """Tasks that stand at a point of theirs hold a core each; a task is tried four times, as on a cluster."""
 CONF = {
     "spark.driver.memory": "1g",
-    # It lives for a minute at most.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.streaming.metricsEnabled": "false",
@@ -36,15 +35,29 @@ CONF = {
 
 
 def main() -> None:
-    spark = session("crash matrix", MASTER.format(sys.argv[1]), CONF)
+    spark = session(
+        "crash matrix", MASTER.format(sys.argv[1]), {**CONF, "spark.driver.extraJavaOptions": java_options()}
+    )
     say = _Voice()
     say(event="ready", jvm=spark.sparkContext._gateway.proc.pid)
     for line in sys.stdin:
         order = json.loads(line)
         if "start" in order:
-            threading.Thread(target=_run, args=(spark, order["start"], say), daemon=True).start()
+            # Here and not in its thread: Python's formats are known to the session of this thread alone.
+            query = _start(spark, order["start"])
+            threading.Thread(target=_follow, args=(query, order["start"]["query"], say), daemon=True).start()
+        if "audit" in order:
+            say(event="audited", violations=_violations(spark, **order["audit"]))
     # Nothing of it is worth an orderly end: what must last is in the checkpoints.
     os._exit(0)
+
+
+def _violations(spark: SparkSession, data: str, out: str) -> list[str]:
+    from odradek.spark.audit import audit
+    from odradek.spark.audit.findings import VIOLATION
+
+    found = audit(spark, data, out).findings
+    return [f"{each.kind}: {each.where}: {each.detail}" for each in found if each.severity == VIOLATION]
 
 
 class _Voice:
@@ -59,27 +72,30 @@ class _Voice:
             print(json.dumps(said), file=self._out, flush=True)
 
 
-def _run(spark: SparkSession, what: dict[str, Any], say: _Voice) -> None:
-    try:
-        if what["format"] == sinks.STAGED:
-            from tests.spark.matrix.staged import Staged
+def _start(spark: SparkSession, what: dict[str, Any]) -> StreamingQuery:
+    if what["format"] == sinks.STAGED:
+        from tests.spark.matrix.staged import Staged
 
-            spark.dataSource.register(Staged)
-        query = (
-            _rows(spark, what)
-            .writeStream.format(what["format"])
-            .options(**what["options"])
-            .option("checkpointLocation", what["checkpoint"])
-            .queryName(what["query"])
-            .trigger(availableNow=True)
-            .start()
-        )
-        say(event="started", query=what["query"])
+        spark.dataSource.register(Staged)
+    rows = _rows(spark, what)
+    writer = rows.writeStream.format(what["format"]).options(**what["options"]).queryName(what["query"])
+    return writer.option("checkpointLocation", what["checkpoint"]).trigger(availableNow=True).start()
+
+
+def _follow(query: StreamingQuery, name: str, say: _Voice) -> None:
+    try:
         query.awaitTermination()
     except Exception as error:
-        say(event="ended", query=what["query"], error=str(error) or repr(error), trace=traceback.format_exc())
+        say(event="ended", query=name, error=_short(error), trace=str(error))
     else:
-        say(event="ended", query=what["query"], error=None)
+        say(event="ended", query=name, error=None)
+
+
+def _short(error: Exception) -> str:
+    """What the sink said, of all that Spark says."""
+    lines = str(error).splitlines()
+    said = [each.strip() for each in lines if "Error" in each or "odradek" in each]
+    return " | ".join([*lines[:1], *said[-2:]])[:600]
 
 
 def _rows(spark: SparkSession, what: dict[str, Any]) -> DataFrame:

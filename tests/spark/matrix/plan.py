@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -21,7 +21,21 @@ WORKER, DRIVER, BOTH, ZOMBIE = "worker", "driver", "both", "zombie"
 VICTIMS = (WORKER, DRIVER, BOTH, ZOMBIE)
 """The Python process that takes the step; the JVM, so that the process is left alone with its next step; all of it; the JVM,
 and the process sleeps until its successors have got on."""
-COMMITTING = ("commit.started", "commit.checked", "decision.opened", "decision.written")
+LATE = ("detach", "lose-answer")
+TRANSACTIONAL = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+AGAIN = 0.4
+FAULTY = 0.3
+FAULTS = (
+    *(f"{each} transactional_id={{q}}-* nth=# -> {late}" for each in TRANSACTIONAL for late in LATE),
+    *(f"Produce topic={{out}} nth=# -> {late}" for late in (*LATE, "error NOT_LEADER_OR_FOLLOWER")),
+    "InitProducerId transactional_id={q}-driver nth=# -> detach",
+    "EndTxn transactional_id={q}-driver nth=# -> detach",
+    "EndTxn transactional_id={q}-driver nth=# -> lose-answer",
+    "OffsetFetch group={q} nth=# -> error COORDINATOR_LOAD_IN_PROGRESS",
+    "* transactional_id={q}-* every=7 times=# -> error NOT_COORDINATOR",
+)
+"""What the network may do besides; # is drawn."""
+COMMITTING = ("commit.started", "commit.checked", "decision.written")
 MOMENT = "moment"
 """In place of a point: when so much of the output is written, wherever anybody is."""
 
@@ -63,20 +77,23 @@ class Plan:
     """Each run reads with another number of tasks."""
     node: str = ""
     """On three nodes: who dies together with the victim, ``leader`` or ``coordinator``, and is back a little later."""
+    fault: str = ""
+    """A rule of docs/faults.md from the first run on; {q} is the sink's name, {out} its topic. What it detaches arrives once
+    a batch more is written."""
 
     @property
     def per_batch(self) -> int:
         return -(-self.records // self.batches)
 
     def tasks(self, run: int) -> int:
-        """How many tasks read in this run, or are dealt rows; 0: as many as there are partitions."""
+        """How many tasks are to read in this run, where it is split, and to write, where it is shuffled."""
         return (self.partitions + 1, 2, self.partitions + 2)[(self.seed + run) % 3]
 
     def __str__(self) -> str:
         features = [name for name in ("shuffle", "split") if getattr(self, name)]
-        told = ", ".join(
-            [*map(str, self.kills), *features, *([f"with its {self.node}"] if self.node else [])]
-        )
+        features += [f"with its {self.node}"] if self.node else []
+        features += [self.fault] if self.fault else []
+        told = ", ".join([*map(str, self.kills), *features])
         return f"seed {self.seed}, {self.sink}: {told or 'nothing happens'}"
 
     def to_json(self) -> str:
@@ -98,22 +115,22 @@ def load(path: Path) -> list[Plan]:
 # ---- how they are drawn
 
 
-def draw(seed: int, point: str, victim: str, *, node: str = "", **features: Any) -> Plan:
-    """The plan of a seed for a kill at this point; what is not said, the seed decides. The same seed, the same plan."""
-    chance = Random(f"{seed} {point} {victim} {node}")
+def draw(seed: int, point: str, victim: str, *, calm: bool = False, **features: Any) -> Plan:
+    """The plan of a seed for a kill at this point; what is not said, the seed decides. The same seed, the same plan.
+
+    In a calm one nothing else happens: no second death, no fault of the network."""
+    chance = Random(f"{seed} {point} {victim} {features.get('node', '')}")
     plan = Plan(
-        seed,
-        partitions=chance.choice([2, 3, 4]),
-        shuffle=chance.random() < 0.5,
-        split=chance.random() < 0.5,
-        node=node,
+        seed, partitions=chance.choice([2, 3, 4]), shuffle=chance.random() < 0.5, split=chance.random() < 0.5
     )
     plan = replace(plan, **features)
     kills = [*_before(chance, plan, point), _kill(chance, plan, point, victim, 0.0)]
-    if chance.random() < 0.4:
+    if not calm and chance.random() < AGAIN:
         # What a second death does to what the first one left.
         kills.append(_kill(chance, plan, MOMENT, chance.choice(VICTIMS), kills[-1].written))
-    return replace(plan, kills=tuple(kills))
+    fault = chance.choice(FAULTS).replace("#", str(chance.randint(1, 12)))
+    faulty = not calm and chance.random() < FAULTY
+    return replace(plan, kills=tuple(kills), fault=fault if faulty else "")
 
 
 def _before(chance: Random, plan: Plan, point: str) -> list[Kill]:
@@ -140,27 +157,33 @@ def at(kill: Kill) -> Kill:
     return replace(kill, batch=0, nth=1) if kill.point.startswith("abort.") else kill
 
 
-def every_cell(points: Iterable[str], seeds: Iterable[int], nodes: Sequence[str] = ("",)) -> Iterator[Plan]:
-    """The whole matrix, and a random moment as one more column of it."""
-    for seed in seeds:
-        for point in (*points, MOMENT):
-            for victim in VICTIMS:
-                for node in nodes:
-                    yield draw(seed, point, victim, node=node)
+def column(points: Iterable[str], seed: int, victim: str, node: str = "") -> list[Plan]:
+    """One of the matrix: every point with this victim."""
+    return [draw(seed, point, victim, node=node) for point in points]
 
 
 FEATURES = {"shuffle": (False, True), "split": (False, True)}
 
 
 def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> list[Plan]:
-    """Few plans, in which any two values of point, victim, node and features meet. A new seed deals them anew."""
-    choices: dict[str, Sequence[Any]] = {
-        "point": (*points, MOMENT),
-        "victim": VICTIMS,
-        "node": nodes,
-        **FEATURES,
-    }
+    """Plans in which any two values of point, victim, node and features meet. A new seed deals them anew."""
+    choices = {"point": (*points, MOMENT), "victim": VICTIMS, "node": nodes, **FEATURES}
     return [draw(seed + number, **row) for number, row in enumerate(covering(choices, Random(seed)))]
+
+
+def sample(seed: int, points: Iterable[str]) -> list[Plan]:
+    """Fewer: any two values of phase, victim and features meet, and the points of a phase take turns. All are calm."""
+    chance = Random(seed)
+    phases: dict[str, list[str]] = {}
+    for point in chance.sample([*points, MOMENT], k=len([*points, MOMENT])):
+        phases.setdefault(point.partition(".")[0], []).append(point)
+    rows = covering({"phase": sorted(phases), "victim": VICTIMS, **FEATURES}, chance)
+    plans = []
+    for number, row in enumerate(rows):
+        turns = phases[row.pop("phase")]
+        turns.append(turns.pop(0))
+        plans.append(draw(seed + number, turns[-1], calm=True, batches=4, records=320, **row))
+    return plans
 
 
 Pair = tuple[tuple[str, Any], tuple[str, Any]]

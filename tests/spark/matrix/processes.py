@@ -21,6 +21,7 @@ from typing import Any
 from tests.support.clients import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
+PRELOAD = Path(__file__).parent / "preload"
 READY_S = 90.0
 """A JVM on a busy machine."""
 DEATH_S = 10.0
@@ -76,7 +77,12 @@ class DriverProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
             cwd=ROOT,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **environment},
+            env={
+                **os.environ,
+                "PYSPARK_PYTHON": sys.executable,
+                "PYTHONPATH": f"{PRELOAD}:{ROOT}",
+                **environment,
+            },
             start_new_session=True,
         )
         self.events: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -119,6 +125,10 @@ class DriverProcess:
         """The Python processes in which planning, tasks and commits happen."""
         daemons = {each.pid for each in self.daemons()}
         return [each for each in self.family() if each.parent in daemons]
+
+    def task_workers(self) -> list[Process]:
+        """Those of tasks, busy or not."""
+        return [each for each in self.workers() if each.command.rstrip().endswith("pyspark.worker")]
 
     # ---- how it ends
 

@@ -22,8 +22,9 @@ KEPT = Path(__file__).resolve().parents[3] / ".cache" / "matrix"
 PLANS_VARIABLE = "ODRADEK_MATRIX_PLANS"
 
 
-def run(plans: Sequence[Plan], name: str) -> list[Outcome]:
-    """Carry the plans out side by side. ``MatrixFailed`` with everything about it if one of them was not right."""
+def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outcome]:
+    """Carry the plans out side by side, and have the files audited in the end. ``MatrixFailed`` with everything about it if
+    something was not right."""
     KEPT.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=KEPT))
     outcomes: list[Outcome] = []
@@ -32,10 +33,12 @@ def run(plans: Sequence[Plan], name: str) -> list[Outcome]:
     try:
         with company:
             outcomes = company.play()
+            if audited:
+                company.broker.process.terminate()
+                wrong += company.audit()
     except Exception:
         wrong.append(traceback.format_exc())
     (directory / "outcomes.txt").write_text("\n".join(map(str, outcomes)) + "\n")
-    (directory / "broker.log").write_text("\n".join(company.broker.log) + "\n")
     wrong += complaints(outcomes)
     if wrong:
         again = f"{PLANS_VARIABLE}={directory / 'plans.json'} pytest -m slow tests/spark/matrix"

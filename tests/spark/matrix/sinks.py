@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+OURS = "odradek.exactly_once"
 EXACTLY_ONCE, STOCK = "exactly_once", "stock"
 STAGED = "odradek.exactly_once.staged"
 NAME_OPTION = "name"

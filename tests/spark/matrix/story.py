@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from odradek.remote import Faults, Rule
 from tests.spark.matrix import sinks
 from tests.spark.matrix.plan import MOMENT, WORKER, Kill, Plan
 from tests.spark.matrix.processes import signal_to
@@ -58,6 +59,9 @@ class Story:
     asleep: list[tuple[int, int]] = field(default_factory=list)
     """Zombies, and how many offsets there are to be before they wake."""
     woken: list[int] = field(default_factory=list)
+    fault: Rule | None = None
+    late_at: int = 0
+    """What the fault holds back arrives when there are so many offsets."""
 
     @property
     def input(self) -> str:
@@ -123,6 +127,23 @@ class Story:
             signal_to(pid, signal.SIGCONT)
         self.woken += due
         return due
+
+    # ---- its fault
+
+    def stage_fault(self, faults: Faults) -> None:
+        if self.plan.fault:
+            self.fault = faults.add(self.plan.fault.format(q=self.name, out=self.output))
+
+    def late(self) -> int:
+        """How many requests arrive now that were kept back a batch ago."""
+        if self.fault is None or not self.fault.held:
+            return 0
+        now = self.written()
+        self.late_at = self.late_at or now + self.plan.per_batch
+        if now < self.late_at and not self.finished:
+            return 0
+        self.late_at = 0
+        return self.fault.release()
 
     # ---- its query
 

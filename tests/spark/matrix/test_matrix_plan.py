@@ -8,17 +8,29 @@ from random import Random
 
 from tests.spark.matrix.plan import (
     COMMITTING,
+    MOMENT,
     VICTIMS,
     Plan,
+    column,
     covering,
     draw,
-    every_cell,
     load,
     pairwise,
+    sample,
     save,
 )
 
 POINTS = ("plan.fenced", "task.flushed", "decision.made", "abort.started")
+
+
+def some_plans() -> list[Plan]:
+    return [
+        plan
+        for seed in range(20)
+        for who in VICTIMS
+        for node in ("", "leader")
+        for plan in column((*POINTS, MOMENT), seed, who, node)
+    ]
 
 
 def test_the_same_seed_draws_the_same_plan_and_another_one_another():
@@ -34,7 +46,7 @@ def test_what_is_said_is_not_drawn():
 
 def test_a_kill_is_drawn_where_it_can_happen():
     """A step is taken once for each batch at least: its second time is in the last but one at the latest."""
-    for plan in every_cell(POINTS, range(30)):
+    for plan in some_plans():
         for kill in plan.kills:
             assert kill.batch + kill.nth <= plan.batches
             assert 0 <= kill.written < 1
@@ -55,7 +67,7 @@ def test_the_number_of_tasks_differs_from_run_to_run():
 
 
 def test_plans_are_kept_as_they_are(tmp_path: Path):
-    plans = list(every_cell(POINTS, [1, 2], ("leader", "")))
+    plans = some_plans()
     save(plans, tmp_path / "plans.json")
     assert load(tmp_path / "plans.json") == plans
 
@@ -65,9 +77,8 @@ def cell(plan: Plan) -> tuple[str, str]:
     return kill.point, kill.victim
 
 
-def test_the_matrix_has_every_cell():
-    cells = [(plan.seed, *cell(plan), plan.node) for plan in every_cell(POINTS, [1, 2], ("", "leader"))]
-    assert len(cells) == len(set(cells)) == 2 * (len(POINTS) + 1) * len(VICTIMS) * 2
+def test_a_column_has_every_point_once():
+    assert [cell(each) for each in column(POINTS, 3, "zombie")] == [(point, "zombie") for point in POINTS]
 
 
 def test_a_sample_has_any_two_values_together():
@@ -86,3 +97,13 @@ def test_a_pairwise_sample_has_every_point_with_every_victim_and_is_far_from_all
     assert len(sample) < 4 * 3 * 2 * 2
     assert pairwise(1, POINTS) == pairwise(1, POINTS)
     assert pairwise(1, POINTS) != pairwise(2, POINTS)
+
+
+def test_a_small_sample_has_every_phase_with_every_victim_and_little_else():
+    plans = sample(1, POINTS)
+    assert {(point.partition(".")[0], victim) for point, victim in map(cell, plans)} >= {
+        (phase, who) for phase in ("plan", "task", "decision", "abort", "moment") for who in VICTIMS
+    }
+    assert not any(plan.fault or len(plan.kills) > 2 for plan in plans)
+    assert len(plans) <= 5 * len(VICTIMS) + 4
+    assert sample(1, POINTS) == plans != sample(2, POINTS)

@@ -1,0 +1,65 @@
+"""The crash matrix: whoever dies at whatever step, a read_committed reader finds each record once.
+
+ODRADEK_MATRIX_SEEDS=5 pytest -m slow tests/spark/matrix                # more seeds than three
+ODRADEK_MATRIX_POINTS='decision.*' pytest -m slow tests/spark/matrix    # some of the points
+ODRADEK_MATRIX_PLANS=plans.json pytest -m slow tests/spark/matrix       # what was kept, again
+"""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatch
+
+import pytest
+
+from odradek.spark.sink.points import POINTS
+from tests.spark.matrix.plan import MOMENT, VICTIMS, column, draw, pairwise, sample
+from tests.spark.matrix.run import PLANS_VARIABLE, companies, kept, run, summary
+
+pytestmark = pytest.mark.spark
+SEEDS = int(os.environ.get("ODRADEK_MATRIX_SEEDS", "3"))
+CHOSEN = [each for each in (*POINTS, MOMENT) if fnmatch(each, os.environ.get("ODRADEK_MATRIX_POINTS", "*"))]
+SIDE_BY_SIDE = 16
+"""Stories in one company: each is a driver's thread and up to five Python processes."""
+FEW, MANY = 14, 48
+
+
+@pytest.mark.timeout(300)
+def test_each_record_is_there_once_whoever_dies_in_whatever_phase():
+    """Half of a sample, in one company: with the other half any two of phase, victim and features meet."""
+    print(summary(run(sample(1, POINTS)[:FEW], "sample")))
+
+
+@pytest.mark.more
+@pytest.mark.timeout(900)
+def test_each_record_is_there_once_also_when_a_second_death_and_a_bad_network_are_added():
+    plans = [*sample(1, POINTS)[FEW:], *pairwise(100, POINTS)]
+    print(summary([each for some in companies(plans[:MANY], SIDE_BY_SIDE) for each in run(some, "more")]))
+
+
+@pytest.mark.more
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("node", ["leader", "coordinator"])
+def test_each_record_is_there_once_when_a_node_dies_with_the_victim(node: str):
+    points = ("task.flushed", "decision.written", "decision.made", "end.first")
+    plans = [draw(200 + number, each, VICTIMS[number % 4], node=node) for number, each in enumerate(points)]
+    print(summary(run(plans, node)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+@pytest.mark.parametrize("node", ["", "leader", "coordinator"])
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_the_whole_matrix(victim: str, node: str, seed: int):
+    """Every point of the sink, and a moment at random."""
+    plans = column(CHOSEN, seed, victim, node)
+    name = f"{seed}-{victim}-{node or 'single'}"
+    print(summary([each for some in companies(plans, SIDE_BY_SIDE) for each in run(some, name)]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(PLANS_VARIABLE not in os.environ, reason="for plans that were kept")
+def test_plans_that_were_kept():
+    print(summary(run(kept(), "again")))

@@ -1,0 +1,68 @@
+"""Who was given up and still acts: an attempt whose request comes when another has reported, a driver that wakes up."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.spark.matrix.company import Company
+from tests.spark.matrix.plan import ZOMBIE, Kill, Plan
+from tests.spark.matrix.processes import signal_to
+from tests.spark.matrix.run import run
+from tests.support.clients import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.more]
+SMALL = {"batches": 3, "records": 120, "partitions": 2}
+
+
+def initialised(company: Company, transactional_id: str) -> bool:
+    return any(
+        each.transactional_id.startswith(transactional_id) for each in company.broker.transactions.list()
+    )
+
+
+@pytest.mark.timeout(300)
+def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does_no_harm(tmp_path: Path):
+    """Once right before the decision, when all reports have been checked, and once right after it.
+
+    The first attempt of each task 0 dies, with its InitProducerId on the way; a second one takes its place."""
+    before, after = Plan(1, **SMALL), Plan(2, **SMALL)
+    with Company([before, after], tmp_path) as company:
+        names = [each.name for each in company.stories]
+        lates = [
+            company.broker.faults.add("InitProducerId", transactional_id=f"{name}-*-0-*.0.0*", do="detach")
+            for name in names
+        ]
+        for name, point in zip(names, ("decision.written", "decision.made"), strict=True):
+            company.stage.set(name, point)
+        company.until(lambda: all(each.hits for each in lates), "both attempts have asked for their ids")
+        assert company.driver is not None
+        for each in company.driver.task_workers():
+            signal_to(each.pid, signal.SIGKILL)
+        company.until(lambda: all(map(company.stage.standing, names)), "both commits stand at their points")
+        for name, late in zip(names, lates, strict=True):
+            assert late.release() >= 1
+            eventually(
+                lambda name=name: initialised(company, f"{name}-1-0-1.0.0"), "the late request is carried out"
+            )
+            late.remove()
+            signal_to(company.stage.standing(name) or 0, signal.SIGCONT)
+        outcomes = company.play()
+    assert [each.verdict.complaints for each in outcomes] == [(), ()]
+
+
+@pytest.mark.timeout(300)
+def test_a_driver_that_wakes_beside_its_successor_decides_nothing():
+    """Right before its decision, when another has decided this batch and the next, or all; after it; while planning."""
+    points = ("commit.checked", "decision.written", "decision.made", "end.first", "plan.fenced", "plan.swept")
+    plans = [
+        Plan(
+            number,
+            (Kill(point, ZOMBIE, 0 if point.startswith("plan.") else 1, sleeps=1 + number % 2 * 9),),
+            **SMALL,
+        )
+        for number, point in enumerate(points)
+    ]
+    assert [len(each.kills) for each in run(plans, "zombies")] == [1] * len(plans)
