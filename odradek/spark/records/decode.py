@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from odradek.spark.records.compiled import compiled, inlined
 from odradek.spark.records.heads import Bytes
 
 Int32s = NDArray[np.int32]
@@ -96,7 +97,7 @@ def find_fields(
     return fields.taken(slice(found)), flaws
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _varint(data, p, end):  # type: ignore[no-untyped-def]
     """A zig-zag varint of at most five bytes: the number, and the position after it. A position below 0 is a flaw, and
     goes through all that follows."""
@@ -124,7 +125,7 @@ def _varint(data, p, end):  # type: ignore[no-untyped-def]
     return (raw >> 1) ^ -(raw & 1), p + 1
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _varlong(data, p, end):  # type: ignore[no-untyped-def]
     """The same of at most ten bytes."""
     if p >= end:
@@ -145,7 +146,7 @@ def _varlong(data, p, end):  # type: ignore[no-untyped-def]
     return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), p
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _nullable(data, p, end):  # type: ignore[no-untyped-def]
     """Bytes behind their length: the length (-1 for null), where they begin, the position after them."""
     size, p = _varint(data, p, end)
@@ -156,7 +157,7 @@ def _nullable(data, p, end):  # type: ignore[no-untyped-def]
     return size, p, p + size
 
 
-@njit(cache=True)
+@compiled
 def _past_headers(data, p, end, count):  # type: ignore[no-untyped-def]
     """The position after ``count`` headers, or a flaw."""
     if count < 0 or count > end - p:
@@ -171,7 +172,7 @@ def _past_headers(data, p, end, count):  # type: ignore[no-untyped-def]
     return p
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _record(data, p, limit):  # type: ignore[no-untyped-def]
     """The fields of a record, in the order of ``Fields``, and the position after it, or a flaw."""
     nothing = np.int64(0)
@@ -203,7 +204,7 @@ def _record(data, p, limit):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(cache=True)
+@compiled
 def _find(  # type: ignore[no-untyped-def]
     data,
     starts,
@@ -261,7 +262,7 @@ def _find(  # type: ignore[no-untyped-def]
 # ---- bytes into Arrow
 
 
-@njit(cache=True)
+@compiled
 def _offsets(sizes, offsets):  # type: ignore[no-untyped-def]
     """Where each value begins in Arrow's buffer; the number of nulls."""
     total = 0
@@ -293,7 +294,7 @@ def _copy(typing_context, out, at, data, start, size):  # type: ignore[no-untype
     return types.void(out, at, data, start, size), generate
 
 
-@njit(cache=True)
+@compiled
 def _gather(data, starts, sizes, offsets, out):  # type: ignore[no-untyped-def]
     """Copies of the values, one behind the other."""
     for i in range(len(starts)):
@@ -321,7 +322,7 @@ def binary(data: Bytes, starts: Int32s, sizes: Int32s, kind: pa.DataType | None 
 # ---- headers
 
 
-@njit(cache=True)
+@compiled
 def _find_headers(data, starts, counts, lists, key_starts, key_sizes, value_starts, value_sizes):  # type: ignore[no-untyped-def]
     n = 0
     end = np.int64(len(data))
@@ -369,7 +370,7 @@ def _strings(keys: pa.Array) -> pa.Array:
 # ---- control records
 
 
-@njit(cache=True)
+@compiled
 def _markers(data, key_starts, key_sizes, value_starts, value_sizes, asked, kinds, epochs):  # type: ignore[no-untyped-def]
     for i in range(len(key_starts)):
         kinds[i] = -1

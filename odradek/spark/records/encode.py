@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
-from numba import njit
 
 from odradek.spark.records.columns import (
     Bytes,
@@ -25,6 +24,7 @@ from odradek.spark.records.columns import (
     no_headers,
     no_values,
 )
+from odradek.spark.records.compiled import compiled, inlined
 from odradek.spark.records.compress import CODECS, compress
 
 HEADER_BYTES = 61
@@ -193,7 +193,7 @@ def _fill_batches(
     return out, ends, counts, first_ms, max_ms
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _varint_size(value: Any) -> Any:  # pragma: no cover - compiled
     left = np.uint64((value << 1) ^ (value >> 63))
     size = 1
@@ -203,7 +203,7 @@ def _varint_size(value: Any) -> Any:  # pragma: no cover - compiled
     return size
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _put_varint(out: Any, position: int, value: Any) -> int:  # pragma: no cover - compiled
     left = np.uint64((value << 1) ^ (value >> 63))
     while left >= 128:
@@ -214,7 +214,7 @@ def _put_varint(out: Any, position: int, value: Any) -> int:  # pragma: no cover
     return position + 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _put(out: Any, position: int, data: Any, start: int, length: int) -> int:  # pragma: no cover - compiled
     """A length and that many bytes; a negative length stands alone."""
     position = _put_varint(out, position, length)
@@ -223,12 +223,12 @@ def _put(out: Any, position: int, data: Any, start: int, length: int) -> int:  #
     return position + max(length, 0)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _sized(length: Any) -> Any:  # pragma: no cover - compiled
     return _varint_size(length) + max(length, 0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill(  # pragma: no cover - compiled
     select: Any,
     key_data: Any, key_starts: Any, key_lengths: Any,

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from odradek.spark.records.compiled import compiled, inlined
 
 Bytes = NDArray[np.uint8]
 
@@ -81,7 +82,7 @@ def header_at(buffer: Bytes, position: int) -> Any:
     return heads[0]
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _int32(buffer, p):  # type: ignore[no-untyped-def]
     return np.int64(
         np.int32(
@@ -93,17 +94,17 @@ def _int32(buffer, p):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _int16(buffer, p):  # type: ignore[no-untyped-def]
     return np.int64(np.int16((np.uint16(buffer[p]) << np.uint16(8)) | np.uint16(buffer[p + 1])))
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _int64(buffer, p):  # type: ignore[no-untyped-def]
     return (_int32(buffer, p) << np.int64(32)) | (_int32(buffer, p + 4) & np.int64(0xFFFFFFFF))
 
 
-@njit(cache=True)
+@compiled
 def _read_header(buffer, p, head):  # type: ignore[no-untyped-def]
     head[0] = p
     head[1] = _int32(buffer, p + 8) + 12
@@ -121,7 +122,7 @@ def _read_header(buffer, p, head):  # type: ignore[no-untyped-def]
     head[13] = _int32(buffer, p + 57)
 
 
-@njit(cache=True)
+@compiled
 def _looks_like_a_batch(buffer, p, end, final):  # type: ignore[no-untyped-def]
     """Whether a batch may begin at ``p``, or the file ends there."""
     if p == end:
@@ -131,7 +132,7 @@ def _looks_like_a_batch(buffer, p, end, final):  # type: ignore[no-untyped-def]
     return _int32(buffer, p + 8) + 12 >= 26 and buffer[p + 16] <= 2 and _int64(buffer, p) >= 0
 
 
-@njit(cache=True)
+@compiled
 def _scan(buffer, start, end, final, heads):  # type: ignore[no-untyped-def]
     count = 0
     p = start
@@ -181,7 +182,7 @@ def _tables() -> NDArray[np.uint32]:
 _TABLES = _tables()
 
 
-@njit(cache=True)
+@compiled
 def _crc32c(buffer, start, end, tables):  # type: ignore[no-untyped-def]
     crc = np.uint32(0xFFFFFFFF)
     p = start
@@ -209,7 +210,7 @@ def _crc32c(buffer, start, end, tables):  # type: ignore[no-untyped-def]
     return np.int64(crc ^ np.uint32(0xFFFFFFFF))
 
 
-@njit(cache=True)
+@compiled
 def _small_sound(buffer, heads, largest, tables, result):  # type: ignore[no-untyped-def]
     for i in range(len(heads)):
         size = heads[i, 1]
@@ -238,7 +239,7 @@ def sound(buffer: Bytes, heads: NDArray[Any]) -> NDArray[np.bool_]:
 # ---- order
 
 
-@njit(cache=True)
+@compiled
 def _out_of_order(heads, good, before, following, result):  # type: ignore[no-untyped-def]
     last = before
     n = len(heads)
@@ -282,7 +283,7 @@ def out_of_order(
 NO_MARKER, ABORT, COMMIT = -1, 0, 1
 
 
-@njit(cache=True)
+@compiled
 def _markers(buffer, heads, types, epochs):  # type: ignore[no-untyped-def]
     for i in range(len(heads)):
         types[i] = -1

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from odradek.spark.records.columns import Bytes
+from odradek.spark.records.compiled import compiled
 
 _SEED = np.uint32(0x9747B28C)
 _M = np.uint32(0x5BD1E995)
 _POSITIVE = np.uint32(0x7FFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _murmur2(data: Any, start: int, length: int) -> Any:  # pragma: no cover - compiled
     h = _SEED ^ np.uint32(length)
     position = start
@@ -42,7 +42,7 @@ def _murmur2(data: Any, start: int, length: int) -> Any:  # pragma: no cover - c
     return h
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _assign(
     data: Any, starts: Any, lengths: Any, counts: Any, out: Any
 ) -> None:  # pragma: no cover - compiled

@@ -40,6 +40,8 @@ class TransactionalWriter:
         self._sequences: dict[Partition, int] = {}
         self._sticky: dict[str, int] = {}
         self._error: WireError | None = None
+        # Encoded since the network was served last.
+        self._idle_bytes = 0
 
     @property
     def transaction(self) -> tuple[str, ProducerId]:
@@ -76,6 +78,7 @@ class TransactionalWriter:
         try:
             for name, select in self._by_topic(topic, topics, len(rows)):
                 self._write_topic(name, rows, select, explicit)
+            self._sender.work(wait=False)
         except WireError as error:
             self._error = error
             raise
@@ -188,7 +191,11 @@ class TransactionalWriter:
                 )
         self._sequences[partition] = (self._sequences[partition] + len(group)) & SEQUENCE_MASK
         self._sender.append(partition, batches)
-        self._sender.work(wait=False)
+        self._idle_bytes += sum(len(batch.data) for batch in batches)
+        if self._idle_bytes >= settings.batch_size_bytes:
+            # Not for each of a thousand partitions: looking at all of them costs more than encoding a few rows.
+            self._idle_bytes = 0
+            self._sender.work(wait=False)
         while self._sender.bytes > settings.buffer_memory_bytes:
             self._sender.work(wait=True)
 

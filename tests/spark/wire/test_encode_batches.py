@@ -1,6 +1,8 @@
 """Batches that were encoded from Arrow columns, judged by the broker's own decoder and builder."""
 
 import itertools
+import subprocess
+import sys
 
 import cramjam
 import numpy as np
@@ -191,3 +193,13 @@ def test_a_header_without_a_key_outside_of_the_slice_does_not_matter():
 
 def test_no_rows_are_no_batches():
     assert encode(Rows.of(pa.array([], pa.binary()), NOW_MS)) == []
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same():
+    program = """
+import numba.core.caching as caching
+caching.CacheImpl._locator_classes = []
+from odradek.spark.records.partitioner import murmur2
+print(murmur2(b"21"))
+"""
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == f"{2**32 - 973932308}\n"
