@@ -17,6 +17,7 @@ _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help
 
 # What is loaded when it is called: where it is, and its line in the list of commands.
 _SPEAKING = {
+    "audit": ("odradek.commands.audit", "Ask every rule of exactly once of a broker's files; a page says."),
     "clock": ("odradek.commands.clock", "Show the broker's time, and move it on."),
     "fault": ("odradek.commands.fault", "Stage failures: rules that lose, delay, hold, refuse, cut."),
     "node": ("odradek.commands.node", "Show the nodes of the cluster; kill, stop and start them."),

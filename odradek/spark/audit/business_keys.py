@@ -39,7 +39,7 @@ def committed(records: DataFrame, transactions: DataFrame, replicas: DataFrame) 
 
 def repeated(committed_records: DataFrame, key: str) -> DataFrame:
     """Business keys (``key``: an SQL expression over the columns of a record) that occur more than once."""
-    place = F.struct("replica", "offset", "producer_id", "producer_epoch")
+    place = F.struct("replica", "offset", "file", "position", "producer_id", "producer_epoch")
     return (
         committed_records.withColumn("business_key", F.expr(key).cast("string"))
         .where("business_key is not null")
@@ -59,6 +59,8 @@ def key_findings(repeated_keys: DataFrame) -> DataFrame:
                 "times",
             ),
             offset="last.offset",
+            file="last.file",
+            position="last.position",
             producer_id="last.producer_id",
             producer_epoch="last.producer_epoch",
         )

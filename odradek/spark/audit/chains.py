@@ -32,7 +32,7 @@ def has_sequence() -> Column:
 
 def _suspicious(before: Column, data_epoch: Column, data_end: Column) -> Column:
     expected = F.when(
-        F.col("producer_epoch") == data_epoch, (data_end + 1).bitwiseAND(SEQUENCE_MASK)
+        F.col("producer_epoch") == data_epoch, (data_end.cast("long") + 1).bitwiseAND(SEQUENCE_MASK)
     ).otherwise(0)
     epoch_fell = F.col("producer_epoch") < before
     return F.coalesce(epoch_fell, F.lit(False)) | (

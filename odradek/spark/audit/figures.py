@@ -45,6 +45,20 @@ def outcomes(spoken: DataFrame, ids: DataFrame) -> DataFrame:
     )
 
 
+def topics(spoken: DataFrame) -> DataFrame:
+    """Bytes of transactions by topic and outcome; those with the most aborted come first."""
+
+    def of(outcome: str) -> Column:
+        return F.coalesce(F.sum(F.when(F.col("outcome") == outcome, F.col("bytes"))), F.lit(0))
+
+    return (
+        spoken.where("first_offset is not null")
+        .groupBy("topic")
+        .agg(*(of(outcome).alias(f"{outcome}_bytes") for outcome in ("commit", "abort", "open")))
+        .orderBy(F.desc("abort_bytes"), F.desc("commit_bytes"), "topic")
+    )
+
+
 def empty_markers(spoken: DataFrame) -> DataFrame:
     """Markers that ended nothing: a partition was added to a transaction and never written. Legal, and counted."""
     return (
@@ -98,7 +112,9 @@ def stable_offset_lag(spoken: DataFrame, span: Span) -> DataFrame:
         _ended(spoken, span)
         .groupBy("topic", "partition", "at_ms")
         .agg(F.max(F.col("marker_offset") - F.col("first_offset")).alias("lag_offsets"))
-        .orderBy("topic", "partition", "at_ms")
+        .withColumn("most", F.max("lag_offsets").over(Window.partitionBy("topic", "partition")))
+        .orderBy(F.desc("most"), "topic", "partition", "at_ms")
+        .drop("most")
     )
 
 

@@ -15,8 +15,8 @@ TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 # Brokers append to these themselves, without sequence checks (GroupCoordinator writes sequence 0 each time).
 _INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state", "__cluster_metadata")
-BUCKET_OFFSETS: Final = 1 << 16
-"""Offsets per bucket: replicas are compared bucket by bucket before they are compared batch by batch."""
+BUCKET_BITS: Final = 16
+"""2^16 offsets are a bucket: replicas are compared bucket by bucket before they are compared batch by batch."""
 
 
 def milliseconds(column: str) -> Column:

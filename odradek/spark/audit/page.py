@@ -18,6 +18,7 @@ from odradek.spark.audit.report import Finding, Report
 
 TABLES: Final = (
     "outcomes",
+    "topics",
     "empty_markers",
     "timeline",
     "stable_offset_lag",

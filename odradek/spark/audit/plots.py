@@ -32,7 +32,7 @@ def plots(tables: Mapping[str, Rows]) -> list[Plot]:
         transactions(tables["timeline"]),
         commit_latency(tables["commit_latency"]),
         stable_offset_lag(tables["stable_offset_lag"]),
-        aborted_bytes(tables["outcomes"]),
+        aborted_bytes(tables["topics"]),
     )
     return [plot for plot in drawn if plot is not None]
 
@@ -90,14 +90,14 @@ def commit_latency(rows: Rows) -> Plot | None:
             "name": name,
             "x": [text for _, text in spans],
             "y": [overall[decision][f"{span}_{tail}"] for span, _ in spans],
-            "marker": {"color": f"@{decision}", "opacity": opacity},
+            "marker": {"color": f"@{decision}{shade}"},
             "hovertemplate": f"{name} %{{y:,}} ms<extra></extra>",
         }
         for decision, ended in (("commit", "commits"), ("abort", "aborts"))
         if decision in overall
-        for tail, opacity, name in (
-            ("p50", 1.0, f"{ended}, median"),
-            ("p99", 0.45, f"{ended}, 99 of 100"),
+        for tail, shade, name in (
+            ("p50", "", f"{ended}, median"),
+            ("p99", "-soft", f"{ended}, 99 of 100"),
         )
     ]
     return _plot(
@@ -144,29 +144,24 @@ def stable_offset_lag(rows: Rows) -> Plot | None:
 
 
 def aborted_bytes(rows: Rows) -> Plot | None:
-    topics: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for row in rows:
-        topics[row["topic"]][0] += row["commit_bytes"]
-        topics[row["topic"]][1] += row["abort_bytes"]
-    if not topics:
+    if not rows:
         return None
-    worst = sorted(topics, key=lambda topic: (-topics[topic][1], -topics[topic][0]))[:SERIES_MAX]
-    worst.reverse()  # the first one belongs on top
+    worst = rows[:SERIES_MAX][::-1]  # the first one belongs on top
     traces = [
         {
             "type": "bar",
             "orientation": "h",
             "name": name,
-            "x": [topics[topic][column] for topic in worst],
-            "y": [label(topic) for topic in worst],
-            "marker": {"color": f"@{colour}"},
+            "x": [row[f"{outcome}_bytes"] for row in worst],
+            "y": [label(row["topic"]) for row in worst],
+            "marker": {"color": f"@{outcome}"},
             "hovertemplate": f"%{{x:,}} bytes {name}<extra></extra>",
         }
-        for column, name, colour in ((0, "committed", "commit"), (1, "aborted", "abort"))
+        for outcome, name in (("commit", "committed"), ("abort", "aborted"))
     ]
     note = "Bytes of transactional batches by topic; what was aborted was written for nothing."
-    if len(topics) > SERIES_MAX:
-        note += f" The {SERIES_MAX} of {len(topics):,} topics with the most of it."
+    if len(rows) > SERIES_MAX:
+        note += f" The {SERIES_MAX} of {len(rows):,} topics with the most of it."
     return _plot(
         "bytes",
         "Bytes aborted",

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from odradek.spark.audit.directories import LogDirectory
-from odradek.spark.audit.heads import BUCKET_OFFSETS
+from odradek.spark.audit.heads import BUCKET_BITS
 
 REPLICA = ("replica", "log_dir", "topic", "partition")
 KNOWN = StructType(
@@ -27,7 +27,7 @@ KNOWN = StructType(
 
 
 def bucket() -> Column:
-    return F.floor(F.col("base_offset") / BUCKET_OFFSETS)
+    return F.shiftright("base_offset", BUCKET_BITS)
 
 
 def content() -> Column:
@@ -44,7 +44,7 @@ def content() -> Column:
 
 
 def buckets(rows: DataFrame) -> DataFrame:
-    """One row for each replica and run of ``BUCKET_OFFSETS`` offsets; damage has the bucket null."""
+    """One row for each replica and run of 2^``BUCKET_BITS`` offsets; damage has the bucket null."""
     span = F.col("last_offset") - F.col("base_offset") + 1
     damaged = F.col("error").isNotNull()
     return rows.groupBy(*REPLICA, bucket().alias("bucket")).agg(

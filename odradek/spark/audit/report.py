@@ -82,7 +82,7 @@ class Report:
             )
             if severity == VIOLATION
         ]
-        return f"{_count(self.violations, 'rule is', 'rules are')} broken: {', '.join(named)}."
+        return f"Broken in {_count(self.violations, 'place')}: {', '.join(named)}."
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:

@@ -9,9 +9,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from odradek.errors import OdradekError
 from odradek.spark.audit import (
     atomicity,
     business_keys,
@@ -28,7 +30,7 @@ from odradek.spark.audit import (
 )
 from odradek.spark.audit.findings import WARNING, located
 from odradek.spark.audit.report import Finding, Report
-from odradek.spark.audit.store import Rows, Store, adapted
+from odradek.spark.audit.store import Store, adapted
 from odradek.spark.audit.tables import Say, Source
 
 DAY_MS: Final = 86_400_000
@@ -63,34 +65,47 @@ def audit(
     ``data_dir`` is what ``odradek.segments`` takes: a data directory, a log.dir of Apache Kafka, a partition's
     directory, several by commas. ``unique`` names business keys: topic -> SQL expression over the columns of a record.
     ``producer_id_expiration_ms`` is the brokers' ``producer.id.expiration.ms``. ``NoSuchDirectory`` says that there is
-    nothing to audit.
+    nothing to audit, ``BadKey`` that a business key is no expression.
     """
     source = tables.find(str(data_dir))
     out = Store(spark, Path(out_dir))
     with tempfile.TemporaryDirectory(prefix=".audit-", dir=out.directory) as scratch:
-        asked = Audit(source, Store(spark, Path(scratch)), out, say)
-        report = asked.report(unique or {}, producer_id_expiration_ms)
+        asked = Audit(source, Store(spark, Path(scratch)), out, say, unique or {}, producer_id_expiration_ms)
+        report = asked.report()
     say("drawing the page")
     (out.directory / "report.html").write_text(page.render(report), encoding="utf-8")
     return report
 
 
+class BadKey(OdradekError):
+    """A business key that Spark cannot make sense of."""
+
+
 class Audit:
     """One audit. Tables that only it needs are in ``scratch``, results in ``out``."""
 
-    def __init__(self, source: Source, scratch: Store, out: Store, say: Say) -> None:
+    def __init__(
+        self,
+        source: Source,
+        scratch: Store,
+        out: Store,
+        say: Say,
+        unique: Mapping[str, str],
+        expiration_ms: int,
+    ) -> None:
         self.source, self.scratch, self.out, self.say = source, scratch, out, say
+        self.unique, self.expiration_ms = unique, expiration_ms
         self.spark = scratch.spark
 
-    def report(self, unique: Mapping[str, str], expiration_ms: int) -> Report:
+    def report(self) -> Report:
         self.say("reading batches")
         self.rows = tables.read_batches(self.source, self.scratch)
         with adapted(self.spark, self.scratch.count("batches")):
             self._read()
             known = self._totals()
             self.say("asking the queries")
-            raw = self.scratch.keep("raw", self._found(unique, expiration_ms, known))
-            findings, counts = self._located(raw) if self.scratch.count("raw") else ([], {})
+            raw = self.scratch.keep("raw", self._found(known))
+            findings, counts = self._located(raw)
             self.say("adding up figures")
             self._figures(figures.Span(known["from_ms"], known["to_ms"]))
         shown = {name: self.out.rows(name, ROWS_MAX) for name in page.TABLES}
@@ -123,17 +138,18 @@ class Audit:
         known["transactions"] = sum(
             known[f"{name}_transactions"] for name in ("committed", "aborted", "open")
         )
+        known["keys"] = len(self.unique)
         known["log_dirs"], known["topics"] = len(self.source.directories), len(self.source.topics)
         return known
 
     # -- the rules ----------------------------------------------------------------------------------------------
 
-    def _found(self, unique: Mapping[str, str], expiration_ms: int, known: Mapping[str, Any]) -> DataFrame:
+    def _found(self, known: Mapping[str, Any]) -> DataFrame:
         found = [
             *self._of_files(known),
-            *self._of_sequences(expiration_ms, known),
+            *self._of_sequences(known),
             *self._of_transactions(known),
-            *(self._of_keys(topic, key) for topic, key in sorted(unique.items())),
+            *(self._of_keys(topic, key) for topic, key in sorted(self.unique.items())),
         ]
         return reduce(DataFrame.unionByName, found)
 
@@ -150,12 +166,12 @@ class Audit:
             if self.scratch.count("differing"):
                 yield comparison.replica_findings(self.rows, differing)
 
-    def _of_sequences(self, expiration_ms: int, known: Mapping[str, Any]) -> Iterator[DataFrame]:
+    def _of_sequences(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:
         self.fallen: DataFrame | None = None
         if not known["suspicious"]:
             return
         suspected = sequences.suspects(self.transactions)
-        judged = sequences.judged(self.rows, suspected, expiration_ms)
+        judged = sequences.judged(self.rows, suspected, self.expiration_ms)
         self.fallen = self.scratch.keep("fallen", sequences.epoch_findings(judged))
         yield self.fallen
         yield sequences.sequence_findings(sequences.sequence_steps(judged, self.replicas), self.holes)
@@ -208,13 +224,22 @@ class Audit:
     def _of_keys(self, topic: str, key: str) -> DataFrame:
         records = tables.load(self.spark, self.source, "records", topics=topic)
         committed = business_keys.committed(records, self.transactions, self.replicas)
-        return business_keys.key_findings(business_keys.repeated(committed, key))
+        try:
+            return business_keys.key_findings(business_keys.repeated(committed, key))
+        except PySparkException as error:
+            reason = str(error).splitlines()[0]
+            raise BadKey(
+                f"The business key of {topic} is no SQL expression over a record: {reason}"
+            ) from None
 
     # -- what came of them --------------------------------------------------------------------------------------
 
     def _located(self, raw: DataFrame) -> tuple[list[Finding], dict[tuple[str, str], int]]:
         """Findings with their places, written; of each kind the first, and the count of all."""
         everything = located(raw, self.rows, self.replicas, self.ids)
+        if not self.scratch.count("raw"):
+            self.out.put("findings", [], everything.schema)
+            return [], {}
         if self.source.live:
             doubtful = F.col("kind").isin(*_DOUBTFUL_WHILE_LIVE)
             severity = F.when(doubtful, WARNING).otherwise(F.col("severity"))
@@ -234,13 +259,16 @@ class Audit:
             "replicas": lambda: self.replicas.drop("replica"),
             "transactions": lambda: self.transactions.drop("replica", "suspicious", "end_offset"),
             "outcomes": lambda: figures.outcomes(self.spoken, self.ids),
+            "topics": lambda: figures.topics(self.spoken),
             "empty_markers": lambda: figures.empty_markers(self.spoken),
             "timeline": lambda: figures.timeline(self.spoken, span),
             "stable_offset_lag": lambda: figures.stable_offset_lag(self.spoken, span),
             "commit_latency": lambda: figures.commit_latency(self.assigned),
         }
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
-            list(pool.map(lambda name: self.out.keep(name, results[name]()), results))
-
-
-__all__ = ["DAY_MS", "Audit", "Rows", "audit"]
+            many = ("transactions",)
+            list(
+                pool.map(
+                    lambda name: self.out.keep(name, results[name](), None if name in many else 1), results
+                )
+            )

@@ -115,7 +115,7 @@ def sequence_steps(judged_rows: DataFrame, replicas: DataFrame) -> DataFrame:
     knew = (F.col("nth") > 1) & (F.col("first_offset") == 0) & ~F.col("compacted") & (F.col("life") == 0)
     fresh = F.col("last_epoch").isNull() | (F.col("producer_epoch") != F.col("last_epoch"))
     first_step = F.when(F.col("last_epoch").isNull() & ~knew, 0).otherwise(F.col("base_sequence"))
-    next_step = _distance(F.col("last_sequence_before") + 1, F.col("base_sequence"))
+    next_step = _distance(F.col("last_sequence_before").cast("long") + 1, F.col("base_sequence"))
     length = F.pmod(F.col("last_sequence").cast("long") - F.col("base_sequence"), F.lit(_WHOLE)) + 1
     return (
         data.withColumn("last_epoch", F.lag("producer_epoch").over(life))

@@ -106,6 +106,7 @@ def classified(
             .when(unknown, "unknown")
             .otherwise("hanging"),
         )
+        .orderBy((F.col("status") == "open").cast("int"), F.desc("held_offsets"), "topic", "partition")
         .drop("outstanding", "explained", "in_transaction", "current_producer", "current_epoch", "damage")
     )
 
@@ -119,7 +120,7 @@ def hanging_findings(classified_ones: DataFrame) -> DataFrame:
     return classified_ones.where("status = 'hanging'").select(
         finding(
             "hanging_transaction",
-            F.concat(says, F.format_string(": %d offsets are held back from here on", "held_offsets")),
+            F.concat(says, F.format_string("; offsets held back from here on: %d", "held_offsets")),
             offset="first_offset",
             producer_id="producer_id",
             producer_epoch="producer_epoch",

@@ -304,6 +304,9 @@ def sequences_go_round(world: World) -> None:
     log, producer = world.log("sequences_go_round"), world.producer()
     log.data(producer, sequence=SEQUENCES - 2, length=3, transactional=False)
     log.data(producer, sequence=1, length=3, transactional=False)
+    other = world.producer()
+    log.data(other, sequence=SEQUENCES - 3, length=3, transactional=False)
+    log.data(other, sequence=0, length=3, transactional=False)
 
 
 @legal

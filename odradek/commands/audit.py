@@ -1,0 +1,97 @@
+"""`odradek audit`: what a broker's files prove, and what they refute. Also what is submitted to Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from odradek.commands.common import HELP_NAMES
+from odradek.errors import OdradekError
+
+if TYPE_CHECKING:
+    from odradek.spark.audit import Report
+    from odradek.spark.audit.tables import Say
+
+_NAMED_MAX: Final = 10
+"""Findings that are named on the terminal; the page has more, the table all."""
+
+
+class _Unusable(click.ClickException):
+    """There was no audit: exit code 2, as 1 says that a rule is broken."""
+
+    exit_code = 2
+
+
+@click.command(context_settings=HELP_NAMES)
+@click.argument("data_dir", metavar="DATA_DIR")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Where page and tables go."
+)
+@click.option(
+    "--unique",
+    multiple=True,
+    metavar="TOPIC=EXPRESSION",
+    help="A business key that no two committed records share, in Spark's SQL over key, value, headers;"
+    " once for each topic.",
+)
+@click.option(
+    "--producer-id-expiration-ms",
+    type=click.IntRange(min=1),
+    default=86_400_000,
+    show_default=True,
+    metavar="MS",
+    help="The brokers' producer.id.expiration.ms: who was silent for longer is forgotten.",
+)
+def audit(data_dir: str, out: Path, unique: tuple[str, ...], producer_id_expiration_ms: int) -> None:
+    """Ask every rule of exactly once of the files in DATA_DIR.
+
+    DATA_DIR is a data directory of Odradek, a log.dir of Apache Kafka, one partition's directory, or several by commas.
+    OUT/report.html is the page, beside it lies a Parquet table for each query.
+    The exit code is 0 if no rule is broken, 1 if one is, and 2 if there was no audit.
+    """
+    keys = dict(_key(text) for text in unique)
+    try:
+        from odradek.spark.audit.progress import shown
+
+        with shown() as say:
+            report = _audit(data_dir, out, keys, producer_id_expiration_ms, say)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("odradek"):
+            raise
+        message = f"The audit needs {error.name}, which is not installed: pip install 'odradek[spark]'"
+        raise _Unusable(message) from None
+    except OdradekError as error:
+        raise _Unusable(str(error)) from None
+    _say(report, out)
+    click.get_current_context().exit(report.exit_code)
+
+
+def _key(text: str) -> tuple[str, str]:
+    topic, separator, expression = text.partition("=")
+    if not (topic and separator and expression):
+        raise click.BadParameter(f"{text!r} is not of the form TOPIC=EXPRESSION", param_hint="--unique")
+    return topic, expression
+
+
+def _audit(data_dir: str, out: Path, unique: dict[str, str], expiration_ms: int, say: Say) -> Report:
+    from odradek.spark import environment
+    from odradek.spark.audit import run, tables
+
+    # Before Spark is started, which takes longer than to look.
+    tables.find(data_dir)
+    say("starting Spark")
+    session = environment.session("odradek audit")
+    return run.audit(session, data_dir, out, unique=unique, producer_id_expiration_ms=expiration_ms, say=say)
+
+
+def _say(report: Report, out: Path) -> None:
+    if report.live:
+        click.echo("A broker is at work in this directory: this is the view of a moment.")
+    click.echo(report.verdict)
+    for finding in report.findings[:_NAMED_MAX]:
+        click.echo(f"  {finding.severity}: {finding.kind} in {finding.where}: {finding.detail}")
+    if (more := report.violations + report.warnings - _NAMED_MAX) > 0:
+        click.echo(f"  and {more:,} more")
+    click.echo(f"The page: {out / 'report.html'}")

@@ -1,0 +1,195 @@
+"""Defects planted into copied segments, each in a topic of its name; each says where an audit has to find it.
+
+Batches are taken out, put in and changed with correct checksums, and offsets follow each other again: the file looks as
+if the broker had written it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from protocol.batch import RecordBatch, batches, build_batch, end_txn_marker, patched_header
+from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+
+PREPARE_COMMIT = 2
+STRANGER = 424_242
+"""A producer id that nobody was given."""
+NOW_MS = 1_795_000_000_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a batch lies; ``offset`` is None where its bytes cannot be believed."""
+
+    kind: str
+    topic: str
+    partition: int
+    offset: int | None
+    position: int
+
+
+class Segment:
+    """The only segment of a partition, as a list of batches."""
+
+    def __init__(self, directory: Path) -> None:
+        self.topic, _, index = directory.name.rpartition("-")
+        self.partition = int(index)
+        (self.path,) = directory.glob("*.log")
+        self.batches = list(batches(self.path.read_bytes()))
+
+    def data(self, *, of_transaction: int) -> list[int]:
+        """Indexes of the batches before the marker number ``of_transaction`` (from 0) and after the one before it."""
+        markers = self.markers()
+        first = markers[of_transaction - 1] + 1 if of_transaction else 0
+        return list(range(first, markers[of_transaction]))
+
+    def markers(self) -> list[int]:
+        return [index for index, each in enumerate(self.batches) if each.is_control]
+
+    def write(self, kind: str, index: int) -> Place:
+        """Number the offsets anew and write; the place of the batch at ``index``."""
+        offset, position, content, place = 0, 0, b"", None
+        for number, each in enumerate(self.batches):
+            length = each.last_offset - each.base_offset + 1
+            if number == index:
+                place = Place(kind, self.topic, self.partition, offset, position)
+            body = bytes(each.buffer)[each.start : each.start + each.size]
+            content += patched_header(body, offset, each.partition_leader_epoch) + body[16:]
+            offset, position = offset + length, position + each.size
+        self.path.write_bytes(content)
+        assert place is not None
+        return place
+
+
+def _batch(epoch: int, sequence: int, *, transactional: bool = False) -> RecordBatch:
+    row = (NOW_MS, b"key", f"{epoch}/{sequence}".encode())
+    return RecordBatch.parse(
+        build_batch(
+            [row],
+            leader_epoch=0,
+            producer_id=STRANGER,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+    )
+
+
+def duplicate(segment: Segment) -> list[Place]:
+    first, second, *_ = segment.data(of_transaction=1)
+    segment.batches.insert(second + 1, segment.batches[first])
+    place = segment.write("duplicate_sequence", second + 1)
+    # The business keys of its two records are there twice as well.
+    assert place.offset is not None
+    again = [replace(place, kind="duplicate_key", offset=place.offset + record) for record in (0, 1)]
+    return [place, *again]
+
+
+def gap(segment: Segment) -> list[Place]:
+    _, second, _ = segment.data(of_transaction=1)
+    del segment.batches[second]
+    return [segment.write("sequence_gap", second)]
+
+
+def lost_offsets(segment: Segment) -> list[Place]:
+    """The same, but the offsets are lost with the batch."""
+    _, second, third = segment.data(of_transaction=1)
+    content, lost = segment.path.read_bytes(), segment.batches[second]
+    segment.path.write_bytes(content[: lost.start] + content[lost.start + lost.size :])
+    offset = segment.batches[third].base_offset
+    return [Place("missing_offsets", segment.topic, segment.partition, offset, lost.start)]
+
+
+def missing_marker(segment: Segment) -> list[Place]:
+    first, *_ = segment.data(of_transaction=1)
+    del segment.batches[segment.markers()[1]]
+    return [segment.write("missing_marker", first)]
+
+
+def missing_last_marker(segment: Segment) -> list[Place]:
+    first, *_ = segment.data(of_transaction=2)
+    del segment.batches[segment.markers()[2]]
+    return [segment.write("missing_marker", first)]
+
+
+def mixed_outcome(segment: Segment) -> list[Place]:
+    index = segment.markers()[1]
+    said = segment.batches[index]
+    segment.batches[index] = RecordBatch.parse(
+        end_txn_marker(
+            said.producer_id,
+            said.producer_epoch,
+            committed=False,
+            coordinator_epoch=0,
+            timestamp_ms=said.max_timestamp,
+            leader_epoch=said.partition_leader_epoch,
+        )
+    )
+    return [segment.write("mixed_outcome", index)]
+
+
+def late_batch(segment: Segment) -> list[Place]:
+    segment.batches.append(segment.batches[segment.data(of_transaction=2)[-1]])
+    return [segment.write("late_batch", len(segment.batches) - 1)]
+
+
+def epoch_regression(segment: Segment) -> list[Place]:
+    segment.batches += [_batch(3, 0), _batch(2, 0), _batch(3, 1)]
+    return [segment.write("epoch_regression", len(segment.batches) - 2)]
+
+
+def hanging(segment: Segment) -> list[Place]:
+    segment.batches.append(_batch(0, 0, transactional=True))
+    return [segment.write("hanging_transaction", len(segment.batches) - 1)]
+
+
+def bit_flip(segment: Segment) -> list[Place]:
+    hit = segment.batches[segment.data(of_transaction=1)[1]]
+    content = bytearray(segment.path.read_bytes())
+    content[hit.start + hit.size - 2] ^= 4
+    segment.path.write_bytes(content)
+    return [Place("damage", segment.topic, segment.partition, None, hit.start)]
+
+
+DEFECTS: dict[str, Callable[[Segment], list[Place]]] = {
+    each.__name__: each
+    for each in (
+        duplicate,
+        gap,
+        lost_offsets,
+        missing_marker,
+        missing_last_marker,
+        mixed_outcome,
+        late_batch,
+        epoch_regression,
+        hanging,
+        bit_flip,
+    )
+}
+
+
+def lose_prepare(data_dir: Path, transactional_id: str) -> Place:
+    """The record of the first decision to commit of this id is taken out of ``__transaction_state``."""
+    for directory in sorted(data_dir.glob("__transaction_state-*")):
+        if not any(path.stat().st_size for path in directory.glob("*.log")):
+            continue
+        segment = Segment(directory)
+        for index, each in enumerate(segment.batches):
+            (record,) = each.records()
+            if (
+                record.value is None
+                or TransactionLogKey.decode(record.key).transactional_id != transactional_id
+            ):
+                continue
+            if TransactionLogValue.decode(record.value).transaction_status == PREPARE_COMMIT:
+                del segment.batches[index]
+                later = next(
+                    number
+                    for number, other in enumerate(segment.batches[index:], index)
+                    if TransactionLogKey.decode(next(iter(other.records())).key).transactional_id
+                    == transactional_id
+                )
+                return segment.write("illegal_transition", later)
+    raise AssertionError(f"{transactional_id} has decided nothing")

@@ -1,0 +1,117 @@
+"""What brokers legally leave behind when nodes die under transactions is no finding; and the audit as a submitted job."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from odradek import Broker
+from odradek.spark.audit import audit
+from odradek.spark.environment import java
+from tests.spark.audit.planting import Segment, bit_flip
+from tests.spark.audit.test_audit_planted import write
+
+pytestmark = [pytest.mark.spark, pytest.mark.more]
+
+TRANSACTIONS = 60
+WAIT_S = 60
+SETTINGS = {
+    "default.replication.factor": 3,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+}
+
+
+class Worker:
+    """A loop of transactions on all partitions of ``output``, every third aborted, with offsets of ``input``."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        patience = {"bootstrap.servers": bootstrap, "transactional.id": name, "retry.backoff.ms": 20}
+        self.producer = Producer(patience)
+        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name})
+        self.producer.init_transactions(WAIT_S)
+
+    def once(self, number: int) -> None:
+        self.producer.begin_transaction()
+        try:
+            for partition in range(4):
+                for part in range(3):
+                    self.producer.produce("output", f"{number}/{part}".encode(), partition=partition)
+            offsets = [TopicPartition("input", 0, number)]
+            self.producer.send_offsets_to_transaction(
+                offsets, self.consumer.consumer_group_metadata(), WAIT_S
+            )
+            if number % 3:
+                self.producer.commit_transaction(WAIT_S)
+            else:
+                self.producer.abort_transaction(WAIT_S)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            self.producer.abort_transaction(WAIT_S)
+
+
+def test_three_nodes_that_died_in_turns_leave_nothing_to_be_found(spark: Any, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Broker(nodes=3, topics={"input": 1, "output": 4}, settings=SETTINGS, data_dir=data) as broker:
+        workers = [Worker(broker.bootstrap_servers, name) for name in ("one", "two")]
+        for number in range(TRANSACTIONS):
+            step, node = number % 15, broker.nodes[1 + number // 15 % 3]
+            if step == 5:
+                node.kill()
+            elif step == 10:
+                node.start()
+            for worker in workers:
+                worker.once(number)
+        # One is under way when everything ends.
+        workers[0].producer.begin_transaction()
+        workers[0].producer.produce("output", b"open", partition=0)
+        workers[0].producer.flush(WAIT_S)
+        broker.kill()
+    report = audit(spark, data, tmp_path / "report")
+    assert report.violations == 0, report.findings
+    assert report.figures["log_dirs"] == 3
+    assert report.figures["replicas"] > 2 * report.figures["partitions"]
+    committed = report.figures["committed_transactions"]
+    assert committed >= 2 * TRANSACTIONS * 2 / 3 * 4
+    assert {row["status"] for row in report.tables["open_transactions"]} == {"open"}
+    assert all(row["agrees"] for row in report.tables["offsets_in_transactions"])
+
+
+def test_a_broker_at_work_is_seen_at_one_moment(spark: Any, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
+        write(broker.bootstrap_servers, "orders")
+        report = audit(spark, data, tmp_path / "report")
+    assert report.live
+    assert report.violations == 0
+    assert report.figures["committed_transactions"] == 9
+
+
+def test_a_submitted_job_says_it_by_its_exit_code(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
+        write(broker.bootstrap_servers, "orders")
+    bit_flip(Segment(data / "orders-1"))
+    program = Path(sys.modules["odradek"].__path__[0]) / "spark" / "audit" / "__main__.py"
+    submit = Path(pyspark.__path__[0]) / "bin" / "spark-submit"
+    done = subprocess.run(
+        [submit, "--master", "local[2]", program, data, "--out", tmp_path / "report"],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java().resolve().parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Broken in 1 place: damaged batches (1)." in done.stdout
+    assert (tmp_path / "report" / "report.html").exists()

@@ -1,0 +1,118 @@
+"""`odradek audit` where there is nothing to audit, or nothing to do it with: one sentence, and exit code 2."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from odradek.cli import main
+from odradek.spark import environment
+from odradek.spark.audit.directories import LogDirectory, has_all_coordinators, is_locked, look_at
+from odradek.spark.audit.progress import shown
+from tests.support.segment_tables import segment
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["audit", *arguments])
+    return result.exit_code, result.output
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    code, said = run(str(tmp_path / "nowhere"), "--out", str(tmp_path / "out"))
+    assert (code, said) == (2, f"Error: {tmp_path / 'nowhere'} is no directory.\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_without_partitions(tmp_path: Path) -> None:
+    code, said = run(str(tmp_path), "--out", str(tmp_path / "out"))
+    assert code == 2
+    assert "partition" in said
+
+
+def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment(tmp_path / "data" / "orders-0", b"")
+
+    def missing(app: str) -> None:
+        raise environment.JavaMissing("Spark needs Java 17 or newer: install one")
+
+    monkeypatch.setattr(environment, "session", missing)
+    code, said = run(str(tmp_path / "data"), "--out", str(tmp_path / "out"))
+    assert (code, said) == (2, "Error: Spark needs Java 17 or newer: install one\n")
+
+
+def test_a_key_that_is_none(tmp_path: Path) -> None:
+    code, said = run(str(tmp_path), "--out", str(tmp_path / "out"), "--unique", "orders")
+    assert code == 2
+    assert "TOPIC=EXPRESSION" in said
+
+
+def test_the_program_to_submit_is_the_command() -> None:
+    arguments = [sys.executable, "-m", "odradek.spark.audit", "--help"]
+    said = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    assert said.startswith("Usage: odradek audit [OPTIONS] DATA_DIR")
+
+
+def test_a_directory_where_a_broker_is_at_work(tmp_path: Path) -> None:
+    """Asked from outside, as the lock is another process's; asking does not take it."""
+    lock = tmp_path / ".lock"
+    assert not is_locked(lock)
+    lock.touch()
+    assert not is_locked(lock)
+    hold = f"import fcntl, sys; f = open({str(lock)!r}, 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    arguments = [sys.executable, "-c", hold]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert is_locked(lock)
+        assert look_at(str(tmp_path)).live
+        holder.communicate("\n")
+    with lock.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_checkpoint_files_are_read_and_bad_ones_say_nothing(tmp_path: Path) -> None:
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n2\na-b 0 17\na-b 11 3\n")
+    (tmp_path / "cleaner-offset-checkpoint").write_text("")
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nmalformed\n")
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    for number in (0, 1, 2):
+        (tmp_path / f"__transaction_state-{number}").mkdir()
+    (tmp_path / "__transaction_state-3.0123-delete").mkdir()
+    found = look_at(str(tmp_path))
+    assert found == LogDirectory(
+        str(tmp_path),
+        stopped_cleanly=True,
+        log_starts={("a-b", 0): 17, ("a-b", 11): 3},
+        coordinator_partitions=frozenset({0, 1, 2}),
+    )
+    assert has_all_coordinators([found])
+
+
+def test_coordinators_that_lie_elsewhere_are_missed() -> None:
+    def having(*numbers: int) -> LogDirectory:
+        return LogDirectory("", coordinator_partitions=frozenset(numbers))
+
+    assert not has_all_coordinators([having()])
+    assert not has_all_coordinators([having(0, 2)])
+    assert has_all_coordinators([having(0, 2), having(1, 2)])
+
+
+def test_progress_is_for_terminals() -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with shown(terminal) as say:
+        say("reading")
+        say("asking")
+    assert isinstance(terminal.file, io.StringIO)
+    assert "asking" in terminal.file.getvalue()
+    pipe = Console(file=io.StringIO(), force_terminal=False)
+    with shown(pipe) as say:
+        say("reading")
+    assert isinstance(pipe.file, io.StringIO)
+    assert pipe.file.getvalue() == ""
