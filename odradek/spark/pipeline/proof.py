@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from odradek.spark.environment import session
 
-Report: TypeAlias = Any
+if TYPE_CHECKING:
+    from odradek.spark.audit import Report
 
 FLIGHT = "get_json_object(cast(value as string), '$.row')"
 """No flight twice in the source; closing records have no number."""
@@ -21,7 +21,8 @@ def audited(data_dir: Path, out: Path, source: str, sink: str, say: Callable[[st
     """Audit the segment files below ``data_dir``; the page and the tables are left in ``out``."""
     from pyspark.sql import SparkSession
 
-    audit = import_module("odradek.spark.audit").audit
+    from odradek.spark.audit import audit
+
     is_ours = SparkSession.getActiveSession() is None
     spark = session("flights-audit")
     try:

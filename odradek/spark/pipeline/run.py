@@ -7,7 +7,7 @@ import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.demo import flights
 from odradek.errors import OdradekError
@@ -16,9 +16,12 @@ from odradek.spark.pipeline import clients, expected
 from odradek.spark.pipeline.job import EXACTLY_ONCE, JVM_KILLED
 from odradek.spark.pipeline.plan import BROKER_POINTS, SINK_POINTS, Kills, Plan, draw
 from odradek.spark.pipeline.programs import Program, kill_process, spark_workers
-from odradek.spark.pipeline.proof import Report, audited
+from odradek.spark.pipeline.proof import audited
 from odradek.spark.pipeline.show import Show
 from odradek.spark.pipeline.verdict import Verdict, compare, sees_planted_errors
+
+if TYPE_CHECKING:
+    from odradek.spark.audit import Report
 
 SOURCE, SINK = "flights", "delays"
 SOURCE_PARTITIONS, SINK_PARTITIONS = 4, 3
