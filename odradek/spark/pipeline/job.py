@@ -142,7 +142,7 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     from pyspark.sql import functions as f
 
     told = flights(spark, options.bootstrap, options.source, options.partitions, options.per_batch)
-    writer = (
+    return (
         delays(told.observe("flights", f.max("row").alias("row")))
         .writeStream.queryName(QUERY)
         .format(options.format)
@@ -150,10 +150,10 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
         .option("kafka.bootstrap.servers", options.bootstrap)
         .option("topic", options.sink)
         .option("checkpointLocation", options.checkpoint)
+        # Of the exactly-once sink: under this name stands what was decided. Topics of a run are its own.
+        .option("name", f"{QUERY}-{options.sink}")
+        .start()
     )
-    if options.format == EXACTLY_ONCE:
-        writer = writer.option("queryName", QUERY)
-    return writer.start()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -56,7 +56,7 @@ class FlightProducer:
         self.producer = Producer(
             {
                 **common,
-                "transactional.id": "flights",
+                "transactional.id": f"{topic}-producer",
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "retry.backoff.ms": 20,
                 "linger.ms": 5,

@@ -11,7 +11,8 @@ from odradek.spark.pipeline.run import Outcome, Pipeline, Settings
 from odradek.spark.pipeline.show import Show
 from tests.support import kafka_oracle
 
-pytestmark = [pytest.mark.spark, pytest.mark.more]
+# A minute each where nothing else runs; Spark starts three times.
+pytestmark = [pytest.mark.spark, pytest.mark.more, pytest.mark.timeout(900)]
 
 FLIGHTS = 12_000
 PER_BATCH = 4_000
