@@ -143,6 +143,8 @@ def register(spark: SparkSession) -> SparkSession:
         source = getattr(import_module(module), name, None) if find_spec(module) is not None else None
         if source is not None:
             spark.dataSource.register(source)
+    # Off by default, and Spark then refuses a source that takes filters.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     return spark
 
 

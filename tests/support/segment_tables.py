@@ -19,7 +19,8 @@ RECORDED = ("clean", "killed")
 
 def read(path: Path, filters: Sequence[Filter] = (), **options: str) -> pa.Table:
     """A table as Spark would get it; names of options have ``_`` for dots."""
-    source = Segments({"path": str(path), **{name.replace("_", "."): text for name, text in options.items()}})
+    given = {name.replace("_", "."): text for name, text in options.items()}
+    source = Segments({"path": str(path), "pushdown": "true", **given})
     schema = source.schema()
     reader = source.reader(schema)
     assert list(reader.pushFilters(list(filters))) == []

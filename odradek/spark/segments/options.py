@@ -25,7 +25,8 @@ class Options(NamedTuple):
     columns: tuple[str, ...] | None = None
     topics: tuple[str, ...] | None = None
     check_crcs: bool = True
-    pushdown: bool = True
+    pushdown: bool = False
+    filter: str | None = None
     split_bytes: int = 128 * MIB
     partitions_min: int = 0
     rows_max: int = 100_000
@@ -49,7 +50,7 @@ _NUMBER_MAX = 1 << 30
 def read(given: Mapping[str, str]) -> Options:
     """The options as a user wrote them, in upper or lower case."""
     options = {name.lower(): value for name, value in given.items()}
-    known = {"path", "paths", "table", *_NUMBERS, *_SWITCHES, *_LISTS}
+    known = {"path", "paths", "table", "filter", *_NUMBERS, *_SWITCHES, *_LISTS}
     if unknown := sorted(set(options) - known):
         raise BadOption(f"odradek.segments has no option {unknown[0]}; it has {', '.join(sorted(known))}.")
     table = options.get("table", "records").lower()
@@ -65,7 +66,7 @@ def read(given: Mapping[str, str]) -> Options:
     for name, field in _LISTS.items():
         if name in options:
             values[field] = tuple(part.strip() for part in options[name].split(",") if part.strip())
-    return Options(paths=_paths(options), table=table, **values)  # type: ignore[arg-type]
+    return Options(paths=_paths(options), table=table, filter=options.get("filter"), **values)  # type: ignore[arg-type]
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:

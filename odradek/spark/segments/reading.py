@@ -22,6 +22,8 @@ CHUNK_BYTES = 8 << 20
 _FOLLOWING_BYTES = 17
 """Of the batch after the last of a chunk: enough to know its offset and that it is one."""
 
+_DISTANCE_MAX = (1 << 31) - 1
+
 
 class Flaw(NamedTuple):
     """Something wrong at a position of the file."""
@@ -153,7 +155,10 @@ class Reading:
         """The batches in two heaps: those to be read, and what is wrong with the others."""
         current = (table["magic"] == 2) & (table["size"] >= heads.HEADER_BYTES)
         good = heads.sound(data, table) if self._options.check_crcs else current
-        disordered, self._last_offset = heads.out_of_order(table, good, self._last_offset, following)
+        # Indexes hold offsets as distances from the segment's base, so a broker keeps none that is further away.
+        far = good & (table["last_offset"] - self._piece.segment.base_offset > _DISTANCE_MAX)
+        disordered, self._last_offset = heads.out_of_order(table, good & ~far, self._last_offset, following)
+        disordered |= far
         before = self._piece.first_offset
         flaws = list(self._flaws(position, table, good, disordered))
         good = good & ~disordered & (table["base_offset"] >= before)

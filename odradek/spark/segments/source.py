@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from odradek.spark.segments import filters, finding, options, planning, reading
+from odradek.spark.segments import filters, finding, options, planning, reading, where
 from odradek.spark.segments.batches import BatchRows
 from odradek.spark.segments.internal import OffsetRows, TransactionRows
 from odradek.spark.segments.rows import RecordRows
@@ -74,6 +74,8 @@ class Reader(DataSourceReader):
         self.options = asked
         self.schema = schema
         self.conditions = filters.Conditions()
+        if asked.filter:
+            self.conditions = where.conditions(asked.table, asked.filter)
 
     def partitions(self) -> Sequence[InputPartition]:
         found = [
@@ -126,10 +128,16 @@ class Reader(DataSourceReader):
 
 
 class PushingReader(Reader):
-    """A reader that takes filters. Spark refuses it unless ``spark.sql.python.filterPushdown.enabled`` is true."""
+    """A reader that takes filters from Spark, if ``pushdown`` was asked for.
+
+    Not by default: Spark 4.2 keeps what one query of a loaded DataFrame pushed for all that follow, and gives it to every
+    other scan of the same DataFrame that pushes nothing (``PythonScanBuilder.pushFilters`` calls ``setReadInfo`` on the
+    source that they share). Such a DataFrame is right for one query only.
+    """
 
     def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
-        self.conditions, returned = filters.take(self.options.table, filters_)
+        pushed, returned = filters.take(self.options.table, filters_)
+        self.conditions = filters.Conditions(*(a + b for a, b in zip(self.conditions, pushed, strict=True)))
         return returned
 
 

@@ -102,7 +102,7 @@ RECORDS = st.lists(
 @st.composite
 def a_log(draw: st.DrawFn) -> bytes:
     """Batches as brokers keep them: gaps between offsets, records taken out of batches, batches without records."""
-    log, offset = [], draw(st.sampled_from([0, 7, 2**40]))
+    log, offset = [], draw(st.sampled_from([0, 7, 2**30]))
     for records in draw(st.lists(RECORDS, max_size=6)):
         one = judge.build_batch(
             records,
