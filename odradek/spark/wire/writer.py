@@ -196,8 +196,8 @@ class TransactionalWriter:
             # Not for each of a thousand partitions: looking at all of them costs more than encoding a few rows.
             self._idle_bytes = 0
             self._sender.work(wait=False)
-        while self._sender.bytes > settings.buffer_memory_bytes:
-            self._sender.work(wait=True)
+            while self._sender.bytes > settings.buffer_memory_bytes:
+                self._sender.work(wait=True)
 
 
 def _pieces(rows: Rows, group: Numbers) -> list[Numbers]:

@@ -41,9 +41,9 @@ def shared_broker(request, tmp_path_factory):
         yield broker
 
 
-def create_topic(broker, name: str, partitions: int) -> None:
+def create_topic(broker, name: str, partitions: int, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result()
 
 
 @pytest.fixture
@@ -227,6 +227,21 @@ def test_what_cannot_be_is_said_in_a_sentence(shared_broker, topic):
         writer = begin(cluster, topic)
         with pytest.raises(RecordTooLarge, match=r"kafka\.max\.request\.size"):
             writer.write(pa.array([b"x" * 1_100_000]), topic=topic)
+
+
+def test_batches_that_a_topic_finds_too_large_are_split(shared_broker, cluster, topic):
+    create_topic(shared_broker, f"{topic}-small", 2, **{"max.message.bytes": "1000"})
+    writer = begin(cluster, topic)
+    rows = [b"%0100d" % number for number in range(200)]
+    writer.write(
+        pa.array(rows), topic=f"{topic}-small", partitions=pa.array([number % 2 for number in range(200)])
+    )
+    writer.flush()
+    end(cluster, writer)
+    found = read_messages(shared_broker.bootstrap, f"{topic}-small", expected=200)
+    assert [each.value() for each in sorted(found, key=lambda m: (m.partition(), m.offset()))] == rows[
+        ::2
+    ] + rows[1::2]
 
 
 def test_a_batch_that_the_broker_finds_too_large_is_said_with_its_partition(shared_broker, topic):
