@@ -17,8 +17,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +35,6 @@ JAVA_VERSION_TIMEOUT_S: Final = 30.0
 CACHE_VARIABLE: Final = "ODRADEK_CACHE"
 # As many tasks at a time as there are cores, and three more attempts for a task that failed, as on a cluster.
 EMBEDDED_MASTER: Final = "local[*, 4]"
-SOURCES: Final = (("odradek.spark.sink", "ExactlyOnce"), ("odradek.spark.segments", "Segments"))
 
 
 class JavaMissing(OdradekError):
@@ -137,14 +134,13 @@ def session(
 
 def register(spark: SparkSession) -> SparkSession:
     """Makes both data sources known to a session; the session."""
-    # Spark refuses a Python source that takes filters unless somebody has said so.
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    for module, name in SOURCES:
-        source = getattr(import_module(module), name, None) if find_spec(module) is not None else None
-        if source is not None:
-            spark.dataSource.register(source)
     # Off by default, and Spark then refuses a source that takes filters.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    from odradek.spark.segments import Segments
+    from odradek.spark.sink import ExactlyOnce
+
+    spark.dataSource.register(ExactlyOnce)
+    spark.dataSource.register(Segments)
     return spark
 
 
