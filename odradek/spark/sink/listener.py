@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pyspark.sql.streaming.listener import (
@@ -13,6 +14,7 @@ from pyspark.sql.streaming.listener import (
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 
 from odradek.spark.sink.source import FORMAT
@@ -20,6 +22,8 @@ from odradek.spark.sink.source import FORMAT
 log = logging.getLogger(__name__)
 
 BATCHES_KEPT = 1000
+# How Spark 4 describes any sink in Python: by the name of its own class.
+_PYTHON_SINK = "PythonTable"
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,13 @@ class BatchProgress:
 
 
 class ExactlyOnceListener(StreamingQueryListener):
-    """Keeps and logs what the queries with this sink have finished; ``spark.streams.addListener(ExactlyOnceListener())``."""
+    """Keeps and logs what the queries with this sink have finished; ``spark.streams.addListener(ExactlyOnceListener())``.
 
-    def __init__(self, batches_kept: int = BATCHES_KEPT) -> None:
+    Spark does not tell which of the sinks in Python a query has: ``names`` says which queries are meant, where there are
+    others; without it, all with a sink in Python."""
+
+    def __init__(self, names: Collection[str] | None = None, batches_kept: int = BATCHES_KEPT) -> None:
+        self._names = names
         self._batches: deque[BatchProgress] = deque(maxlen=batches_kept)
         self._failures: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -59,7 +67,7 @@ class ExactlyOnceListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
-        if FORMAT not in progress.sink.description:
+        if not self._is_meant(progress):
             return
         batch = BatchProgress(
             str(progress.id),
@@ -74,6 +82,11 @@ class ExactlyOnceListener(StreamingQueryListener):
         log.info(
             "batch %d of %s: %d rows in %d ms", batch.batch, batch.query_name, batch.rows, batch.duration_ms
         )
+
+    def _is_meant(self, progress: StreamingQueryProgress) -> bool:
+        if self._names is not None:
+            return progress.name in self._names
+        return any(each in progress.sink.description for each in (FORMAT, _PYTHON_SINK))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Nothing was done, so nothing is told."""
