@@ -114,6 +114,8 @@ class PlainBuffer:
             if before + size > self._body_bytes_max:
                 raise self._too_large("snappy")
             if size == 0:
+                if len(block) != 1:
+                    raise Undecodable("snappy: bytes follow a block without any")
                 return 0
             return int(_snappy_into(block, self._room(size, before)))
         except cramjam.DecompressionError as error:

@@ -8,7 +8,9 @@ structure.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from struct import Struct, error
 from typing import Any, NamedTuple
 
@@ -286,6 +288,7 @@ _OF_GROUPS: dict[int, Record] = {
 }
 _OF_TRANSACTIONS = {0: Record("transaction", (_F("transactional_id", "string"),), TRANSACTION)}
 
+_KEYS_KEPT = 1 << 14
 TOPICS: dict[str, dict[int, Record]] = {
     "__transaction_state": _OF_TRANSACTIONS,
     "__consumer_offsets": _OF_GROUPS,
@@ -293,7 +296,7 @@ TOPICS: dict[str, dict[int, Record]] = {
 
 
 class Decoded(NamedTuple):
-    """A record's kind, its key's fields, its value's version and fields (None for a tombstone)."""
+    """A record's kind, its key's fields (shared, so only to be read), its value's version and fields (None: a tombstone)."""
 
     kind: str
     key: dict[str, Any]
@@ -305,25 +308,38 @@ def decode(topic: str, key: bytes | None, value: bytes | None) -> Decoded:
     """One record of ``topic``; ``Malformed`` if it is none that Kafka 4.3.1 writes."""
     if key is None:
         raise Malformed("the record has no key")
-    reader = _Reader(key)
-    try:
-        kind = reader.number("int16")
-        record = TOPICS[topic].get(kind)
-        if record is None:
-            raise Malformed(f"a key of type {kind} is unknown")
-        fields = reader.structure(record.key, 0, False)
-        if value is None:
-            return Decoded(record.kind, fields, None, None)
-        reader = _Reader(value)
+    record, fields = _key(topic, key)
+    if value is None:
+        return Decoded(record.kind, fields, None, None)
+    reader = _Reader(value)
+    with _plainly_said():
         version = reader.number("int16")
         if not 0 <= version <= record.value.highest:
             raise Malformed(f"version {version} of the value of {record.kind} is unknown")
         found = reader.structure(record.value.fields, version, version >= record.value.flexible)
+    return Decoded(record.kind, fields, version, found)
+
+
+@lru_cache(maxsize=_KEYS_KEPT)
+def _key(topic: str, key: bytes) -> tuple[Record, dict[str, Any]]:
+    """The same keys come again and again: each is read once."""
+    reader = _Reader(key)
+    with _plainly_said():
+        kind = reader.number("int16")
+        record = TOPICS[topic].get(kind)
+        if record is None:
+            raise Malformed(f"a key of type {kind} is unknown")
+        return record, reader.structure(record.key, 0, False)
+
+
+@contextmanager
+def _plainly_said() -> Iterator[None]:
+    try:
+        yield
     except (error, IndexError):
         raise Malformed("the record ends early") from None
     except UnicodeDecodeError:
         raise Malformed("a string is not UTF-8") from None
-    return Decoded(record.kind, fields, version, found)
 
 
 _NUMBERS = {
