@@ -16,8 +16,13 @@ DECISION_TOPIC = "__consumer_offsets"
 # The broker's transaction.max.timeout.ms unless somebody has changed it.
 TRANSACTION_TIMEOUT_MS = 900_000
 _TIMEOUT = "kafka.transaction.timeout.ms"
-# What this sink decides by itself: a value of the user's would be taken for heard.
-_OURS = ("kafka.transactional.id", "kafka.enable.idempotence", "kafka.acks", "kafka.group.id")
+# What this sink decides by itself, and the values that say the same: any other would be taken for heard.
+_OURS = {
+    "kafka.transactional.id": (),
+    "kafka.group.id": (),
+    "kafka.enable.idempotence": ("true",),
+    "kafka.acks": ("all", "-1"),
+}
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,8 @@ class SinkOptions:
     def of(cls, options: Mapping[str, str], *, batch_write: bool = False) -> SinkOptions:
         """``SinkError`` or ``wire.BadSettings`` say in a sentence what is wrong."""
         given = {name.lower(): value for name, value in options.items()}
-        for name in _OURS:
-            if name in given:
+        for name, same in _OURS.items():
+            if given.pop(name, "").strip().lower() not in ("", *same):
                 raise SinkError(
                     f"The option {name} cannot be set: the sink decides it itself (its ids begin with the option name)."
                 )

@@ -49,19 +49,25 @@ class Message(WriterCommitMessage):
     report: Report
 
 
-# Connections outlive a task or a plan in processes that Spark uses again. Nothing else does.
-_idle: dict[ClientSettings, Cluster] = {}
+# Connections outlive a task or a plan in processes that Spark uses again; nothing else does. After a while a broker closes
+# them (connections.max.idle.ms, 10 minutes), and a request into a closed one is a lost answer.
+IDLE_SECONDS_MAX = 60.0
+_idle: dict[ClientSettings, tuple[Cluster, float]] = {}
 
 
 @contextlib.contextmanager
 def _connected(settings: ClientSettings) -> Iterator[Cluster]:
-    cluster = _idle.pop(settings, None) or Cluster(settings)
+    cluster, since = _idle.pop(settings, (None, 0.0))
+    if cluster is not None and time.monotonic() - since > IDLE_SECONDS_MAX:
+        cluster.close()
+        cluster = None
+    cluster = cluster or Cluster(settings)
     try:
         yield cluster
     except BaseException:
         cluster.close()
         raise
-    _idle[settings] = cluster
+    _idle[settings] = cluster, time.monotonic()
 
 
 def _now_ms() -> int:

@@ -297,12 +297,22 @@ class TestErrors:
             ({"name": "x" * 201}, "at most 200"),
             ({"firstBatch": "-1"}, "firstBatch must be a whole number"),
             ({"kafka.transaction.timeout.ms": "long"}, "kafka.transaction.timeout.ms must be a whole number"),
-            ({"kafka.transactional.id": "mine"}, "cannot be set"),
+            ({"kafka.transactional.id": "mine"}, "kafka.transactional.id cannot be set"),
+            ({"kafka.acks": "1"}, "kafka.acks cannot be set"),
         ],
     )
     def test_options(self, more, sentence):
         with pytest.raises(SinkError, match=sentence):
             ExactlyOnce({**self.OPTIONS, **more}).streamWriter(SCHEMA, False)
+
+    def test_what_says_the_same_as_the_sink_is_no_error(self):
+        same = {
+            "kafka.acks": "all",
+            "kafka.enable.idempotence": "true",
+            "kafka.transaction.timeout.ms": "60000",
+        }
+        writer = ExactlyOnce({**self.OPTIONS, **same}).streamWriter(SCHEMA, False)
+        assert writer.options.protocol.transaction_timeout_ms == 60_000
 
     def test_the_name_is_the_option_else_the_query_s_else_of_the_checkpoint(self):
         def name(**given):
@@ -363,6 +373,17 @@ def test_columns_go_where_spark_s_own_sink_puts_them(kafka, sink, monkeypatch):
     there = kafka.read(other)
     assert sorted((each.key, each.value) for each in there if each.value) == [(None, b"2")]
     assert [each.key for each in there if each.value is None] == [b"k"], "a null value is a tombstone"
+
+
+def test_connections_that_were_idle_for_long_are_not_used(kafka, sink, task, monkeypatch):
+    run_batch(sink, task, 0, [["a"]])
+    (before,) = [cluster for cluster, _ in source._idle.values()][-1:]
+    run_batch(sink, task, 1, [["b"]])
+    assert before in [cluster for cluster, _ in source._idle.values()]
+    monkeypatch.setattr(source, "IDLE_SECONDS_MAX", -1.0)
+    run_batch(sink, task, 2, [["c"]])
+    assert before not in [cluster for cluster, _ in source._idle.values()]
+    assert values(kafka, sink) == ["a", "b", "c"]
 
 
 def test_a_record_of_many_tasks_is_cut_over_partitions(kafka, sink, task):
