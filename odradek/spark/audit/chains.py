@@ -66,7 +66,8 @@ def chain(rows: DataFrame) -> DataFrame:
             "timestamp_ms",
             "max_timestamp_ms",
             "coordinator_epoch",
-            F.when(is_marker(), F.col("marker")).alias("marker"),
+            # As a number, which is quicker to carry than a text.
+            F.when(is_marker(), (F.col("marker") == "commit").cast("int")).alias("committed"),
             "control",
             "transactional",
             has_sequence().alias("has_sequence"),
@@ -75,7 +76,7 @@ def chain(rows: DataFrame) -> DataFrame:
     return (
         narrow.withColumns(
             {
-                "ended": F.count("marker").over(before),
+                "ended": F.count("committed").over(before),
                 "top_epoch": F.max("producer_epoch").over(before),
                 "data_epoch": F.last(F.when(is_data(), F.col("producer_epoch")), True).over(before),
                 "data_end": F.last(F.when(is_data(), F.col("last_sequence")), True).over(before),
@@ -98,7 +99,7 @@ def partition_transactions(rows: DataFrame) -> DataFrame:
     def of(which: Column, column: str) -> Column:
         return F.when(which, F.col(column))
 
-    ended = F.col("marker").isNotNull()
+    ended = F.col("committed").isNotNull()
     return (
         chain(rows)
         .groupBy("replica", "producer_id", "ended")
@@ -118,8 +119,7 @@ def partition_transactions(rows: DataFrame) -> DataFrame:
             F.max(of(ended, "producer_epoch")).alias("marker_epoch"),
             F.max(of(ended, "max_timestamp_ms")).alias("marker_ms"),
             F.max(of(ended, "coordinator_epoch")).alias("coordinator_epoch"),
-            # There is one marker at most in each group; as a number, which is quicker to carry than a text.
-            F.max(F.when(ended, (F.col("marker") == "commit").cast("int"))).alias("committed"),
+            F.max("committed").alias("committed"),  # of the one marker that there may be
             F.max("suspicious").alias("suspicious"),
         )
         .withColumn("outcome", _outcome())

@@ -6,6 +6,7 @@ DeleteRecords move its start.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
@@ -17,13 +18,15 @@ TORN: Final = "torn tail"
 """How the errors of ``odradek.segments`` begin that tell of an end cut off."""
 
 
-def holes(rows: DataFrame, replicas: DataFrame) -> DataFrame:
+def holes(rows: DataFrame, replicas: DataFrame, unsure: Sequence[str] = ()) -> DataFrame:
     """Places where a batch does not begin where the one before it ended, ``from_offset`` (inclusive) to ``to_offset``.
 
     An overlap has ``to_offset < from_offset``. ``damaged``: unreadable bytes lie between the two; ``cleaned``: a cleaner was
-    here, and neither batch lies in the last segment, which no cleaner touches.
+    here, and neither batch lies in the last segment, which no cleaner touches. ``unsure``: log directories without the
+    checkpoint files that tell of cleaners.
     """
     uneven = replicas.where(~F.col("contiguous")).select("replica", "compacted")
+    of_doubt = F.col("log_dir").isin(*unsure)
     order = Window.partitionBy("replica").orderBy("file", "position")
     whole = Window.partitionBy("replica")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
@@ -40,6 +43,7 @@ def holes(rows: DataFrame, replicas: DataFrame) -> DataFrame:
             "file",
             "position",
             "compacted",
+            of_doubt.alias("unsure"),
             damage.alias("damage"),
             (last_end.over(before) + 1).alias("from_offset"),
             # Damage since the last sound batch: how many rows of damage lie before this one, and lay before that one.
@@ -58,6 +62,7 @@ def holes(rows: DataFrame, replicas: DataFrame) -> DataFrame:
             "producer_epoch",
             "file",
             "position",
+            "unsure",
             (F.col("damage_before") > F.coalesce("damage_lag", F.lit(0))).alias("damaged"),
             (F.col("compacted") & (F.col("file_before") != F.col("last_file"))).alias("cleaned"),
         )
@@ -73,7 +78,11 @@ def offset_findings(holes_found: DataFrame) -> DataFrame:
     return missing.select(
         finding(
             "missing_offsets",
-            F.format_string("%d offsets from %d on are in no batch", count, "from_offset"),
+            F.concat(
+                F.format_string("%d offsets from %d on are in no batch", count, "from_offset"),
+                F.when(F.col("unsure"), F.lit("; a cleaner's work, if one was here")).otherwise(F.lit("")),
+            ),
+            F.when(F.col("unsure"), WARNING).otherwise(VIOLATION),
             **of,
             **place,
         )

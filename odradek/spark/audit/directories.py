@@ -18,6 +18,7 @@ _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 _CLEANER: Final = "cleaner-offset-checkpoint"
 _LOCK: Final = ".lock"
 _CLEAN_MARK: Final = ".kafka_cleanshutdown"
+_PROPERTIES: Final = "meta.properties"
 _FLOCK: Final = "hhqqi4x"
 """struct flock of Linux: l_type, l_whence, l_start, l_len, l_pid."""
 
@@ -32,15 +33,13 @@ class LogDirectory:
     live: bool = False
     """A broker holds the lock."""
     stopped_cleanly: bool = False
+    whole: bool = True
+    """It is a broker's, with its checkpoint files; else partitions that were copied without them."""
     log_starts: dict[Key, int] = field(default_factory=dict)
     high_watermarks: dict[Key, int] = field(default_factory=dict)
     cleaned_up_to: dict[Key, int] = field(default_factory=dict)
     coordinator_partitions: frozenset[int] = frozenset()
     """Partitions of ``__transaction_state`` that have a folder here."""
-
-    @property
-    def checkpointed(self) -> set[Key]:
-        return {*self.log_starts, *self.high_watermarks, *self.cleaned_up_to}
 
 
 def look_at(path: str) -> LogDirectory:
@@ -49,6 +48,7 @@ def look_at(path: str) -> LogDirectory:
         path,
         live=is_locked(here / _LOCK),
         stopped_cleanly=(here / _CLEAN_MARK).exists(),
+        whole=(here / _PROPERTIES).exists(),
         log_starts=_offsets(here / _LOG_STARTS),
         high_watermarks=_offsets(here / _HIGH_WATERMARKS),
         cleaned_up_to=_offsets(here / _CLEANER),

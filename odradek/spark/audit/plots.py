@@ -18,6 +18,8 @@ NAME_CHARS_MAX: Final = 28
 
 Plot = dict[str, Any]
 
+_TIMES: Final = {"type": "date", "tickangle": 0, "nticks": 5}
+
 
 def label(name: object) -> str:
     text = str(name)
@@ -70,7 +72,7 @@ def transactions(rows: Rows) -> Plot | None:
         note,
         traces,
         barmode="stack",
-        xaxis={"type": "date"},
+        xaxis=_TIMES,
         yaxis={"rangemode": "tozero"},
     )
 
@@ -138,7 +140,7 @@ def stable_offset_lag(rows: Rows) -> Plot | None:
         "Lag of the last stable offset",
         note,
         traces,
-        xaxis={"type": "date"},
+        xaxis=_TIMES,
         yaxis={"rangemode": "tozero"},
     )
 

@@ -6,14 +6,17 @@ of hashes), which cost one pass and no sorting; only where a sum is wrong are ba
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from odradek.spark.audit.directories import LogDirectory
-from odradek.spark.audit.heads import BUCKET_BITS
+from odradek.spark.audit.heads import BUCKET_BITS, CONSUMER_OFFSETS, TRANSACTION_STATE, replica_of
 
-REPLICA = ("replica", "log_dir", "topic", "partition")
+Place = tuple[str, str, int]
+"""log_dir, topic, partition"""
 KNOWN = StructType(
     [
         StructField("log_dir", StringType()),
@@ -43,17 +46,20 @@ def content() -> Column:
     )
 
 
-def buckets(rows: DataFrame) -> DataFrame:
-    """One row for each replica and run of 2^``BUCKET_BITS`` offsets; damage has the bucket null."""
+def buckets(rows: DataFrame, compared: bool) -> DataFrame:
+    """One row for each replica and run of 2^``BUCKET_BITS`` offsets; damage has the bucket null.
+
+    ``digest`` is only made if copies are to be ``compared``.
+    """
     span = F.col("last_offset") - F.col("base_offset") + 1
     damaged = F.col("error").isNotNull()
-    return rows.groupBy(*REPLICA, bucket().alias("bucket")).agg(
+    return rows.groupBy("replica", bucket().alias("bucket")).agg(
         F.min("base_offset").alias("first_offset"),
         (F.max("last_offset") + 1).alias("end_offset"),
         F.sum(span).alias("offsets"),
         F.bit_xor(F.when(~damaged, F.xxhash64("base_offset"))).alias("bases"),
         F.bit_xor(F.when(~damaged, F.xxhash64(F.col("last_offset") + 1))).alias("ends"),
-        F.bit_xor(F.when(~damaged, content())).alias("digest"),
+        F.bit_xor(F.when(~damaged, content()) if compared else F.lit(None).cast("long")).alias("digest"),
         F.sum((~damaged).cast("long")).alias("batches"),
         F.sum("records").alias("records"),
         F.sum("size_bytes").alias("bytes"),
@@ -64,30 +70,30 @@ def buckets(rows: DataFrame) -> DataFrame:
     )
 
 
-def known(directories: list[LogDirectory]) -> list[dict[str, object]]:
-    """What the checkpoint files say of each partition: rows of ``KNOWN``."""
+def known(partitions: Iterable[Place], directories: Iterable[LogDirectory]) -> list[dict[str, object]]:
+    """All replicas, with what the checkpoint files say of them: rows of ``KNOWN``."""
+    beside = {directory.path: directory for directory in directories}
     return [
         {
-            "log_dir": directory.path,
+            "log_dir": log_dir,
             "topic": topic,
             "partition": partition,
-            "log_start": directory.log_starts.get((topic, partition)),
-            "high_watermark": directory.high_watermarks.get((topic, partition)),
-            "cleaned_up_to": directory.cleaned_up_to.get((topic, partition)),
+            "log_start": beside[log_dir].log_starts.get((topic, partition)),
+            "high_watermark": beside[log_dir].high_watermarks.get((topic, partition)),
+            "cleaned_up_to": beside[log_dir].cleaned_up_to.get((topic, partition)),
         }
-        for directory in directories
-        for topic, partition in sorted(directory.checkpointed)
+        for log_dir, topic, partition in partitions
     ]
 
 
-def replicas(parts: DataFrame, checkpoints: DataFrame) -> DataFrame:
-    """One row per replica, from its buckets and what the checkpoint files beside it say.
+def replicas(parts: DataFrame, names: DataFrame) -> DataFrame:
+    """One row per replica that has batches, from its buckets and what is known of it (``KNOWN``).
 
     ``contiguous``: each batch begins where the one before it ended. ``compacted``: a cleaner has been here, so that
     holes are no loss. ``speaks``: of all copies of the partition, the one that its last leader had (the highest leader
     epoch, then the longest); a copy that was stopped earlier lacks what came later, and nothing is wrong with that.
     """
-    whole = parts.groupBy(*REPLICA).agg(
+    whole = parts.groupBy("replica").agg(
         F.min("first_offset").alias("first_offset"),
         F.max("end_offset").alias("end_offset"),
         F.sum("offsets").alias("offsets"),
@@ -107,10 +113,13 @@ def replicas(parts: DataFrame, checkpoints: DataFrame) -> DataFrame:
     )
     copies = Window.partitionBy("topic", "partition")
     best = F.max(F.struct("leader_epoch", "end_offset", "log_dir")).over(copies)
+    # The coordinators' own topics are compacted wherever they are.
+    always = F.col("topic").isin(CONSUMER_OFFSETS, TRANSACTION_STATE) & ~F.col("contiguous")
+    replica = replica_of(F.col("log_dir"), F.col("topic"), F.col("partition"))
     return (
-        whole.join(F.broadcast(checkpoints), ["log_dir", "topic", "partition"], "left")
+        whole.join(F.broadcast(names.withColumn("replica", replica)), "replica")
         .withColumn("contiguous", F.coalesce(adds_up, F.lit(True)).cast(BooleanType()))
-        .withColumn("compacted", F.col("thinned") | (F.coalesce("cleaned_up_to", F.lit(0)) > 0))
+        .withColumn("compacted", F.col("thinned") | always | (F.coalesce("cleaned_up_to", F.lit(0)) > 0))
         .withColumn("speaks", F.col("log_dir") == best["log_dir"])
         .withColumn("copies", F.count("*").over(copies))
         .drop("bases", "ends", "offsets", "thinned")

@@ -154,7 +154,8 @@ class Audit:
         return reduce(DataFrame.unionByName, found)
 
     def _of_files(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:
-        self.holes = contiguity.holes(self.rows, self.replicas)
+        unsure = [directory.path for directory in self.source.directories if not directory.whole]
+        self.holes = contiguity.holes(self.rows, self.replicas, unsure)
         if known["uneven"]:
             self.holes = self.scratch.keep("holes", self.holes)
             yield contiguity.offset_findings(self.holes)

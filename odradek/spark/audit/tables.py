@@ -28,8 +28,17 @@ class Source:
     """What lies in the directories, before any of it is read."""
 
     paths: str
-    topics: tuple[str, ...]
+    partitions: tuple[replicas.Place, ...]
     directories: list[LogDirectory]
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({topic for _, topic, _ in self.partitions})
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether a partition lies in more than one log directory."""
+        return len({place[1:] for place in self.partitions}) < len(self.partitions)
 
     @property
     def live(self) -> bool:
@@ -46,8 +55,8 @@ def find(paths: str) -> Source:
     if not found:
         raise NoSuchDirectory(f"{paths} has no partition in it.")
     log_dirs = sorted({partition.log_dir for partition in found})
-    topics = tuple(sorted({partition.topic for partition in found}))
-    return Source(paths, topics, [look_at(path) for path in log_dirs])
+    places = tuple((partition.log_dir, partition.topic, partition.partition) for partition in found)
+    return Source(paths, places, [look_at(path) for path in log_dirs])
 
 
 def load(spark: SparkSession, source: Source, table: str, **options: str) -> DataFrame:
@@ -64,6 +73,6 @@ def read_batches(source: Source, scratch: Store) -> DataFrame:
 
 def read_replicas(source: Source, scratch: Store, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Buckets and replicas."""
-    parts = scratch.keep("buckets", replicas.buckets(rows))
-    known = scratch.put("checkpoints", replicas.known(source.directories), replicas.KNOWN)
+    parts = scratch.keep("buckets", replicas.buckets(rows, source.has_copies))
+    known = scratch.put("known", replicas.known(source.partitions, source.directories), replicas.KNOWN)
     return parts, scratch.keep("replicas", replicas.replicas(parts, known))

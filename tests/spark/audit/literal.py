@@ -20,6 +20,8 @@ from odradek.spark.segments import schemas
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 DIRECTORY = "/data"
+COPIED = "/copied"
+"""A folder with partitions and nothing beside them."""
 SIZE = 100
 SEQUENCES = 1 << 31
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.spark.audit.literal import SEQUENCES, World
+from tests.spark.audit.literal import COPIED, SEQUENCES, World
 
 Expected = set[tuple[str, str, int, int | None]]
 """(kind, topic, partition, offset)"""
@@ -490,6 +490,15 @@ def offsets_with_output(world: World) -> None:
     producer = world.begin("loop")
     world.transaction("loop", producer, 0, [output, group])
     world.transaction("loop", producer, 1, [output, group], "abort")
+
+
+@broken
+def hole_in_a_copied_partition(world: World) -> Expected:
+    """Without the checkpoint files nobody knows whether a cleaner was here."""
+    log = world.log("hole_in_a_copied_partition", log_dir=COPIED)
+    log.plain()
+    log.skip(1)
+    return {("missing_offsets", log.topic, 0, log.plain())}
 
 
 @broken

@@ -82,6 +82,8 @@ def test_checkpoint_files_are_read_and_bad_ones_say_nothing(tmp_path: Path) -> N
     (tmp_path / "cleaner-offset-checkpoint").write_text("")
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nmalformed\n")
     (tmp_path / ".kafka_cleanshutdown").touch()
+    assert not look_at(str(tmp_path)).whole
+    (tmp_path / "meta.properties").touch()
     for number in (0, 1, 2):
         (tmp_path / f"__transaction_state-{number}").mkdir()
     (tmp_path / "__transaction_state-3.0123-delete").mkdir()

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from odradek.spark.audit import page
 from odradek.spark.audit.findings import ABOUT, KINDS
 from odradek.spark.audit.report import Finding, Report
 
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "spark" / "audit.md"
 HOSTILE = "</script><script>alert(1)</script><b>&\"'"
 FIGURES = {
     "log_dirs": 1,
@@ -139,5 +141,8 @@ def test_a_live_directory_says_so() -> None:
     assert "the view of a moment" not in page.render(report())
 
 
-def test_every_kind_of_finding_has_a_heading_and_a_sentence() -> None:
+def test_every_kind_of_finding_has_a_heading_a_sentence_and_a_place_in_the_docs() -> None:
     assert list(KINDS) == list(ABOUT)
+    documented = DOCS.read_text("utf-8")
+    assert [kind for kind in KINDS if f"`{kind}`" not in documented] == []
+    assert [table for table in page.TABLES if f"`{table}`" not in documented] == []
