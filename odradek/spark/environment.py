@@ -134,11 +134,11 @@ def session(
 
 def register(spark: SparkSession) -> SparkSession:
     """Makes both data sources known to a session; the session."""
-    # Off by default, and Spark then refuses a source that takes filters.
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     from odradek.spark.segments import Segments
     from odradek.spark.sink import ExactlyOnce
 
+    # Off by default, and Spark then refuses a source that takes filters.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(ExactlyOnce)
     spark.dataSource.register(Segments)
     return spark

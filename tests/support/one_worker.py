@@ -38,3 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if unmarked:
         raise pytest.UsageError(f"these take a Spark session, but are not marked so: {', '.join(unmarked)}")
     items.sort(key=lambda item: not shares_the_session(item.path))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Not all that is marked takes the session: some start drivers of their own."""
+    if item.get_closest_marker("spark"):
+        from odradek.spark.testing.fixtures import (
+            require_spark,
+        )  # a plugin, which pytest has to import itself
+
+        require_spark()

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from odradek.spark.environment import JavaMissing, java
+from odradek.spark.environment import JavaMissing, connector_jars
+from odradek.spark.jars import JarsMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,15 +40,20 @@ def spark_conf() -> dict[str, str]:
     return {}
 
 
-@pytest.fixture(scope="session")
-def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
-    """One session for all tests; without Java they are skipped, and fail in CI."""
+def require_spark() -> None:
+    """Skips a test where Java or the connector's jars are missing, with the reason; in CI it fails."""
     try:
-        java()
-    except JavaMissing as missing:
+        connector_jars()
+    except (JavaMissing, JarsMissing) as missing:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(str(missing), pytrace=False)
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
+    """One session for all tests; without Java they are skipped, and fail in CI."""
+    require_spark()
     from odradek.spark.environment import session
 
     started = session("tests", master=MASTER, conf={**SHORT_LIVED, **spark_conf})
