@@ -135,6 +135,7 @@ class TestZombies:
                 self.one(kind, asleep, asleep + awake)
 
     @pytest.mark.slow
+    @pytest.mark.timeout(1800)
     @pytest.mark.parametrize("kind", ["driver", "task"])
     def test_asleep_at_every_step_awake_at_every_later_one(self, kind: str):
         for asleep in range(1, STEPS):
