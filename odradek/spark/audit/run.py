@@ -68,6 +68,9 @@ def audit(
     nothing to audit, ``BadKey`` that a business key is no expression.
     """
     source = tables.find(str(data_dir))
+    for topic in unique or ():
+        if topic not in source.topics:
+            raise BadKey(f"There is no topic {topic} in {data_dir}, and so no business key of it.")
     out = Store(spark, Path(out_dir))
     with tempfile.TemporaryDirectory(prefix=".audit-", dir=out.directory) as scratch:
         asked = Audit(source, Store(spark, Path(scratch)), out, say, unique or {}, producer_id_expiration_ms)

@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +17,7 @@ from odradek.cli import main
 from odradek.spark import environment
 from odradek.spark.audit.directories import LogDirectory, has_all_coordinators, is_locked, look_at
 from odradek.spark.audit.progress import shown
+from odradek.spark.audit.run import BadKey, audit
 from tests.support.segment_tables import segment
 
 
@@ -51,6 +53,13 @@ def test_a_key_that_is_none(tmp_path: Path) -> None:
     code, said = run(str(tmp_path), "--out", str(tmp_path / "out"), "--unique", "orders")
     assert code == 2
     assert "TOPIC=EXPRESSION" in said
+
+
+def test_a_key_of_a_topic_that_is_not_there(tmp_path: Path) -> None:
+    """It would be kept by nobody, and look as if it were kept."""
+    segment(tmp_path / "data" / "orders-0", b"")
+    with pytest.raises(BadKey, match=r"There is no topic oders in .*data"):
+        audit(MagicMock(), tmp_path / "data", tmp_path / "out", unique={"oders": "key"})
 
 
 def test_the_program_to_submit_is_the_command() -> None:
