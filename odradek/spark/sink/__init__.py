@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, Refused, SinkError
     from odradek.spark.sink.listener import BatchProgress, ExactlyOnceListener
-    from odradek.spark.sink.progress import Decision, progress
+    from odradek.spark.sink.inquiry import Decision, progress
     from odradek.spark.sink.source import ExactlyOnce
 
 __all__ = [
@@ -29,10 +29,10 @@ __all__ = [
 
 _ROOMS = {
     "BatchProgress": "listener",
-    "Decision": "progress",
+    "Decision": "inquiry",
     "ExactlyOnce": "source",
     "ExactlyOnceListener": "listener",
-    "progress": "progress",
+    "progress": "inquiry",
 }
 
 
@@ -40,6 +40,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'odradek.spark.sink' has no attribute {name!r}")
     found = getattr(import_module(f"odradek.spark.sink.{_ROOMS.get(name, 'errors')}"), name)
-    # `progress` is a module too, and stands under its name once it is loaded.
     globals()[name] = found
     return found
