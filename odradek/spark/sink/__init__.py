@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, Refused, SinkError
-    from odradek.spark.sink.listener import BatchProgress, ExactlyOnceListener
     from odradek.spark.sink.inquiry import Decision, progress
+    from odradek.spark.sink.listener import BatchProgress, ExactlyOnceListener
     from odradek.spark.sink.source import ExactlyOnce
 
 __all__ = [
