@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from protocol import batch as judge
 from protocol.compression import CODEC_NAMES
+from tests.support.dump import dump
 from tests.support.segment_tables import RECORDED, plain, read, recorded
 
 
@@ -74,3 +76,44 @@ def test_an_internal_topic_is_read_when_it_is_asked_for(directory: Path, topic: 
     expected = [row for log in sorted(directory.glob(f"{topic}-*/*.log")) for row in judged(log)]
     assert {row["topic"] for row in found} == {topic}
     assert found == expected
+
+
+@pytest.mark.java
+@pytest.mark.more
+@pytest.mark.xdist_group("jvm")
+def test_kafka_s_own_tool_says_the_same_of_every_batch(directory: Path):
+    logs = [log for log in sorted(directory.glob("*/*.log")) if _is_data(log) and log.stat().st_size]
+    said = []
+    for line in dump(logs).splitlines():
+        if line.startswith("Dumping "):
+            log = Path(line.removeprefix("Dumping "))
+        elif line.startswith("baseOffset: "):
+            fields = dict(re.findall(r"(\w+): (\S+)", line))
+            said.append({"file": log.parent.name + log.name} | {name: fields[name] for name in SAID.values()})
+    rows = plain(read(directory, table="batches"))
+    found = [
+        {"file": f"{row['topic']}-{row['partition']}{row['file']}"}
+        | {theirs: str(row[ours]).lower() for ours, theirs in SAID.items()}
+        for row in rows
+    ]
+    key = ("file", "position")
+    assert sorted(found, key=lambda row: [row[name] for name in key]) == sorted(
+        said, key=lambda row: [row[name] for name in key]
+    )
+
+
+SAID = {
+    "base_offset": "baseOffset",
+    "last_offset": "lastOffset",
+    "records": "count",
+    "base_sequence": "baseSequence",
+    "last_sequence": "lastSequence",
+    "producer_id": "producerId",
+    "producer_epoch": "producerEpoch",
+    "leader_epoch": "partitionLeaderEpoch",
+    "transactional": "isTransactional",
+    "control": "isControl",
+    "position": "position",
+    "size_bytes": "size",
+    "codec": "compresscodec",
+}
