@@ -140,7 +140,9 @@ class Company:
         if story.runs == RUNS_MAX:
             raise self._failed(f"{story.name} was started {RUNS_MAX} times:\n{story.errors[-1]}")
         assert self.driver is not None
-        self._set_stage(story)
+        # Where it was caught by a death of others on its way, what was counted counts on.
+        if not self.stage.is_set(story.name):
+            self._set_stage(story)
         self.say(f"{story.name}: run {story.runs}, next {story.next_kill}")
         self.driver.order(start=story.query(str(self._directory / "checkpoints" / story.name)))
         story.runs += 1

@@ -40,6 +40,10 @@ class Stage:
         written.write_text(json.dumps({"point": point, "batch": batch, "nth": nth}))
         written.rename(self._directory / query)
 
+    def is_set(self, query: str) -> bool:
+        """Nobody has come by yet."""
+        return (self._directory / query).exists()
+
     def clear(self, query: str) -> None:
         for each in self._directory.glob(f"{query}.*"):
             each.unlink(missing_ok=True)

@@ -82,11 +82,13 @@ def test_the_nth_is_counted_over_all_processes_and_also_where_no_batch_is_known(
     stage = Stage(tmp_path)
     with actor(stage) as first, actor(stage) as second:
         stage.set("q", "planned", nth=3)
+        assert stage.is_set("q")
         for process in (first, second):
             goes(process, "q", "planned", None)
             assert went_on(process)
         goes(second, "q", "planned", None)
         assert stands(stage, "q") == second.pid
+        assert not stage.is_set("q")
         goes(first, "q", "planned", None)
         assert went_on(first)
 
