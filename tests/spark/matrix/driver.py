@@ -1,6 +1,6 @@
 """A Spark driver as a process of its own, so that it can be killed: it runs the queries that it is told of.
 
-    python -m tests.spark.matrix.driver CORES
+    python -m tests.spark.matrix.driver CORES JAVA-OPTIONS
 
 Orders come line by line as JSON, and so does what happened: ``{"start": {...}}`` runs a query over all that its input
 topic has, in the background; ``{"event": "ended", "query": ..., "error": ...}`` says how it came to its end. It is over
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.spark.environment import session
 from tests.spark.matrix import sinks
-from tests.spark.matrix.archive import java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +35,7 @@ CONF = {
 
 def main() -> None:
     spark = session(
-        "crash matrix", MASTER.format(sys.argv[1]), {**CONF, "spark.driver.extraJavaOptions": java_options()}
+        "crash matrix", MASTER.format(sys.argv[1]), {**CONF, "spark.driver.extraJavaOptions": sys.argv[2]}
     )
     say = _Voice()
     say(event="ready", jvm=spark.sparkContext._gateway.proc.pid)

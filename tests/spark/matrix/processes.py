@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.spark.matrix.archive import java_options
 from tests.support.clients import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,7 +73,7 @@ class DriverProcess:
     def __init__(self, log: Path, cores: int, environment: Mapping[str, str]) -> None:
         self._log = log.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.matrix.driver", str(cores)],
+            [sys.executable, "-m", "tests.spark.matrix.driver", str(cores), java_options()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

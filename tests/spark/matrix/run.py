@@ -49,8 +49,8 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
 
 
 def complaints(outcomes: Iterable[Outcome]) -> list[str]:
-    """What must not be with an exactly-once sink; and kills that were planned where nobody comes by. (A moment may pass while
-    the others are waited for.)"""
+    """What must not be with an exactly-once sink; and kills that were planned where nobody came by. (A moment may pass while
+    others are waited for.)"""
     return [
         str(each)
         for each in outcomes
