@@ -23,7 +23,7 @@ def initialised(company: Company, transactional_id: str) -> bool:
     )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does_no_harm(tmp_path: Path):
     """Once right before the decision, when all reports have been checked, and once right after it.
 
@@ -53,7 +53,7 @@ def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does
     assert [each.verdict.complaints for each in outcomes] == [(), ()]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_driver_that_wakes_beside_its_successor_decides_nothing():
     """Right before its decision, when another has decided this batch and the next, or all; after it; while planning."""
     points = ("commit.checked", "decision.written", "decision.made", "end.first", "plan.fenced", "plan.swept")
