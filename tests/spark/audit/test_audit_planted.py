@@ -74,6 +74,7 @@ def places_in(rows: list[dict[str, Any]]) -> list[Place]:
     return [Place(*(row[name] for name in names)) for row in rows]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_planted_defect_is_found_where_it_is(
     found: Any, planted: tuple[Path, list[Place]], topic: str
@@ -87,10 +88,12 @@ def test_a_planted_defect_is_found_where_it_is(
     assert of(places_in(found[1])) == expected
 
 
+@pytest.mark.more
 def test_nothing_else_is_found(found: Any, planted: tuple[Path, list[Place]]) -> None:
     assert sorted(places_in(found[1]), key=repr) == sorted(planted[1], key=repr)
 
 
+@pytest.mark.more
 def test_a_broken_rule_is_the_exit_code(found: Any) -> None:
     result: Result = found[0]
     assert result.exit_code == 1

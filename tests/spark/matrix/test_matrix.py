@@ -21,7 +21,7 @@ SEEDS = int(os.environ.get("ODRADEK_MATRIX_SEEDS", "3"))
 CHOSEN = [each for each in (*POINTS, MOMENT) if fnmatch(each, os.environ.get("ODRADEK_MATRIX_POINTS", "*"))]
 SIDE_BY_SIDE = 16
 """Stories in one company: each is a driver's thread and up to five Python processes."""
-FEW, MANY = 12, 48
+FEW, MANY = 12, 32
 
 
 @pytest.mark.timeout(900)

@@ -1,0 +1,37 @@
+"""What Spark's connector asks a broker, by the broker's own trace."""
+
+import pytest
+
+from odradek import Broker
+from odradek.spark.testing.kafka import Kafka
+
+pytestmark = pytest.mark.spark
+
+# As measured against Apache Kafka 4.3.1: the newest that the connector's client (3.9.2) and the broker both know. Metadata
+# is asked for by the admin client too, and DescribeTopicPartitions is how the driver lists partitions.
+VERSIONS = {
+    "ApiVersions": {4},
+    "DescribeCluster": {1},
+    "DescribeTopicPartitions": {0},
+    "Fetch": {17},
+    "InitProducerId": {5},
+    "ListOffsets": {9},
+    "Metadata": {12},
+    "Produce": {11},
+}
+
+
+def test_it_speaks_as_it_does_to_kafka(spark):
+    # A broker of its own: Spark keeps a producer for each address, and begins with a new one only once.
+    with Broker() as broker, broker.trace as trace:
+        kafka = Kafka(broker.bootstrap_servers, broker, prefix="requests")
+        topic = kafka.topic()
+        frame = spark.range(3).selectExpr("cast(id as string) value")
+        frame.write.format("kafka").options(**kafka.options, topic=topic).save()
+        read = spark.read.format("kafka").options(**kafka.options, subscribe=topic, minPartitions=2).load()
+        assert read.count() == 3
+        seen: dict[str, set[int]] = {}
+        for each in trace.entries(limit=10_000):
+            if each["client_id"] != "rdkafka":
+                seen.setdefault(each["api"], set()).add(each["version"])
+    assert seen == VERSIONS
