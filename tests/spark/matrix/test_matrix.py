@@ -30,14 +30,14 @@ def test_each_record_is_there_once_whoever_dies_in_whatever_phase():
     print(summary(run(sample(1, POINTS)[:FEW], "sample")))
 
 
-@pytest.mark.more
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_each_record_is_there_once_also_when_a_second_death_and_a_bad_network_are_added():
     plans = [*sample(1, POINTS)[FEW:], *pairwise(100, POINTS)]
     print(summary([each for some in companies(plans[:MANY], SIDE_BY_SIDE) for each in run(some, "more")]))
 
 
-@pytest.mark.more
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("node", ["leader", "coordinator"])
 def test_each_record_is_there_once_when_a_node_dies_with_the_victim(node: str):
