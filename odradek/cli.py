@@ -16,7 +16,7 @@ import click
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 # What is loaded when it is called: where it is, and its line in the list of commands.
-_SPEAKING = {
+_LATE = {
     "audit": ("odradek.commands.audit", "Ask every rule of exactly once of a broker's files; a page says."),
     "clock": ("odradek.commands.clock", "Show the broker's time, and move it on."),
     "fault": ("odradek.commands.fault", "Stage failures: rules that lose, delay, hold, refuse, cut."),
@@ -35,18 +35,18 @@ class _Commands(click.Group):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        for name, (_, sentence) in _SPEAKING.items():
+        for name, (_, sentence) in _LATE.items():
             self.add_command(click.Command(name, help=sentence))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        if name not in _SPEAKING:
+        if name not in _LATE:
             return name, command, rest
         from importlib import import_module
 
-        return name, getattr(import_module(_SPEAKING[name][0]), name), rest
+        return name, getattr(import_module(_LATE[name][0]), name), rest
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -105,11 +105,8 @@ def health(bootstrap: str | None, timeout: float) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def demo(arguments: tuple[str, ...]) -> None:
     """Move a real data set exactly once while workers and broker are killed (needs odradek[demo])."""
-    try:
+    from odradek.commands.common import needing
+
+    with needing("demo", "demo"):
         from odradek.demo.run import main as demo_main
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("odradek"):
-            raise
-        message = f"The demo needs {error.name}, which is not installed: pip install 'odradek[demo]'"
-        raise click.ClickException(message) from None
     sys.exit(demo_main(list(arguments)))

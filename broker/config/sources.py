@@ -39,8 +39,9 @@ _NOT_SETTINGS = re.compile(
 )
 
 
-# Where the `odradek` commands find a broker, where Spark's jars lie, when its sink dies: of no concern to one that starts.
-_OF_OTHERS = frozenset({"ODRADEK_CONTROL", "ODRADEK_CACHE", "ODRADEK_SINK_KILL"})
+# Where the `odradek` commands find a broker, where Spark's jars lie and come from, when its sink dies: of no concern to one
+# that starts. A test looks for these names in what `odradek` reads.
+OF_OTHERS = frozenset({"ODRADEK_CONTROL", "ODRADEK_CACHE", "ODRADEK_IVY_SETTINGS", "ODRADEK_SINK_KILL"})
 _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
@@ -69,7 +70,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
         if environ.get(variable):
             yield _variable(f"{OWN_PREFIX}cluster.id", environ, variable)
     for variable in sorted(environ):
-        if variable in _OF_OTHERS:
+        if variable in OF_OTHERS:
             continue
         if variable.startswith("ODRADEK_"):
             yield _variable(property_name(variable), environ, variable)

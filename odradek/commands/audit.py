@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from odradek.commands.common import HELP_NAMES
+from odradek.commands.common import HELP_NAMES, needing
 from odradek.errors import OdradekError
 
 if TYPE_CHECKING:
@@ -53,15 +53,11 @@ def audit(data_dir: str, out: Path, unique: tuple[str, ...], producer_id_expirat
     """
     keys = dict(_key(text) for text in unique)
     try:
-        from odradek.spark.audit.progress import shown
+        with needing("spark", "audit", _Unusable):
+            from odradek.spark.audit.progress import shown
 
-        with shown() as say:
-            report = _audit(data_dir, out, keys, producer_id_expiration_ms, say)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("odradek"):
-            raise
-        message = f"The audit needs {error.name}, which is not installed: pip install 'odradek[spark]'"
-        raise _Unusable(message) from None
+            with shown() as say:
+                report = _audit(data_dir, out, keys, producer_id_expiration_ms, say)
     except OdradekError as error:
         raise _Unusable(str(error)) from None
     _say(report, out)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -19,6 +20,20 @@ UNREACHABLE: Final = 3
 NOT_FOUND: Final = 4
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@contextmanager
+def needing(
+    extra: str, what: str, failure: type[click.ClickException] = click.ClickException
+) -> Iterator[None]:
+    """A package of somebody else's that is missing becomes a sentence: ``what`` needs it, ``odradek[extra]`` brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("odradek"):
+            raise
+        message = f"The {what} needs {error.name}, which is not installed: pip install 'odradek[{extra}]'"
+        raise failure(message) from None
 
 
 class _Refused(click.ClickException):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from odradek.commands.common import HELP_NAMES
+from odradek.commands.common import HELP_NAMES, needing
 from odradek.errors import OdradekError
 
 
@@ -76,15 +76,10 @@ def demo(
     result is compared with what plain Python computes, and the broker's files are audited. Exit code 1: something is
     wrong; 2: it came to no end. Needs Java and odradek[demo,spark].
     """
-    try:
+    with needing("demo,spark", "demo"):
         from odradek.spark.pipeline.main import new_directory, run
         from odradek.spark.pipeline.plan import Kills
         from odradek.spark.pipeline.run import Settings
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("odradek"):
-            raise
-        message = f"The demo needs {error.name}, which is not installed: pip install 'odradek[demo,spark]'"
-        raise click.ClickException(message) from None
     said = {name.removesuffix("_kills"): count for name, count in kills.items()}
     if bootstrap is not None:
         said["broker"] = 0

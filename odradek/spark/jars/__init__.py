@@ -43,7 +43,7 @@ def connector_jars(java: Path, cache: Path) -> list[Path]:
     spark, scala, ivy = _pyspark()
     folder = cache / f"spark-kafka-{spark}_{scala}"
     if not (folder / _COMPLETE).exists():
-        with _locked(folder.with_name(f"{folder.name}.lock")):
+        with locked(folder.with_name(f"{folder.name}.lock")):
             # Another process may have fetched them while this one waited for the lock.
             if not (folder / _COMPLETE).exists():
                 _fetch(java, ivy, spark, scala, folder)
@@ -65,7 +65,8 @@ def _pyspark() -> tuple[str, str, Path]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time; the others wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

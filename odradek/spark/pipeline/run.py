@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from odradek.demo import flights
+from odradek.demo.doomed import restart_doomed
 from odradek.errors import OdradekError
 from odradek.process import BrokerFailed, BrokerProcess
 from odradek.spark.pipeline import clients, expected
@@ -19,6 +19,7 @@ from odradek.spark.pipeline.programs import Program, kill_process, spark_workers
 from odradek.spark.pipeline.proof import audited
 from odradek.spark.pipeline.show import Show
 from odradek.spark.pipeline.verdict import Verdict, compare, sees_planted_errors
+from odradek.spark.sink import points
 
 if TYPE_CHECKING:
     from odradek.spark.audit import Report
@@ -198,22 +199,14 @@ class Pipeline:
         environment = {}
         if self.plan.sink_points:
             point, times = self.plan.sink_points[0]
-            environment["ODRADEK_SINK_KILL"] = f"{point}:nth={times}=driver"
+            environment[points.VARIABLE] = f"{point}:nth={times}=driver"
         self.job.start(environment)
 
     def _arm_and_start(self) -> None:
         """Start the broker, doomed to die at the next point of a transaction that has not been tried."""
         assert self.broker is not None
-        environment = {}
-        if self.plan.broker_points:
-            point, passage = self.plan.broker_points[0]
-            environment["ODRADEK_CRASH_POINTS"] = f"{point}:{passage}"
-        try:
-            self.broker.restart(environment=environment)
-        except BrokerFailed:
-            # It may reach its point before it is ready: while it finishes what was decided before its last death.
-            if not environment or self.broker.exit_code != -signal.SIGKILL:
-                raise
+        tried_next = self.plan.broker_points[:1]
+        restart_doomed(self.broker, ":".join(map(str, tried_next[0])) if tried_next else None)
 
     def _work(self) -> None:
         assert self.job is not None

@@ -141,11 +141,10 @@ def _reend(cluster: Coordination, name: str, found: Record | None) -> Decided | 
     committed can tell the two apart, and that is the task, by its batch."""
     if found is None or found.decided is None or found.phase is Phase.PLANNING:
         return found.decided if found is not None else None
-    outcomes = cluster.end_transactions(found.decided.transactions(name), commit=True)
+    transactions = found.decided.transactions(name)
+    outcomes = cluster.end_transactions(transactions, commit=True)
     refused = []
-    for entry, (transactional_id, _) in zip(
-        found.decided.entries, found.decided.transactions(name), strict=True
-    ):
+    for entry, (transactional_id, _) in zip(found.decided.entries, transactions, strict=True):
         error = outcomes[transactional_id]
         if isinstance(error, Fenced | InvalidTransaction):
             log.error("%s of the decided batch %d: %s", transactional_id, found.next_batch - 1, error)

@@ -8,7 +8,7 @@ from typing import Self
 
 from odradek.spark.wire import transactions
 from odradek.spark.wire.errors import Retriable, WireError
-from odradek.spark.wire.exchange import Exchanges
+from odradek.spark.wire.exchange import Exchange, Exchanges
 from odradek.spark.wire.metadata import Metadata
 from odradek.spark.wire.network import Network
 from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId
@@ -67,8 +67,7 @@ class Cluster:
             transactional_id: transactions.add_partitions(transactional_id, producer, partitions)
             for transactional_id, producer, partitions in open_ones
         }
-        self._exchanges.run(list(exchanges.values()))
-        return {transactional_id: exchange.error for transactional_id, exchange in exchanges.items()}
+        return self._outcomes(exchanges)
 
     def ongoing_transactions(self, prefix: str) -> list[str]:
         """The transactional ids that begin so and have open transactions, as far as this client may describe them.
@@ -92,6 +91,9 @@ class Cluster:
             transactional_id: transactions.end_transaction(transactional_id, producer, commit)
             for transactional_id, producer in open_ones
         }
+        return self._outcomes(exchanges)
+
+    def _outcomes(self, exchanges: Mapping[str, Exchange]) -> dict[str, WireError | None]:
         self._exchanges.run(list(exchanges.values()))
         return {transactional_id: exchange.error for transactional_id, exchange in exchanges.items()}
 

@@ -47,19 +47,18 @@ class Metadata:
 
     def refresh(self, topics: Iterable[str]) -> None:
         """One attempt to learn who leads. ``Retriable`` if nobody answered; what is not known yet stays as it was."""
-        wanted = sorted(topics)
-        answer, _ = self._exchanges.ask_once(
-            self._network.anyone(), METADATA, lambda version: _request(wanted, version)
-        )
-        self._learn(answer)
+        self._ask(sorted(topics))
 
     def nodes(self) -> list[int]:
         """The node ids of all brokers; one attempt to learn them. ``Retriable`` if nobody answered."""
+        return [broker.node_id for broker in self._ask([]).brokers]
+
+    def _ask(self, topics: list[str]) -> Any:
         answer, _ = self._exchanges.ask_once(
-            self._network.anyone(), METADATA, lambda version: _request([], version)
+            self._network.anyone(), METADATA, lambda version: _request(topics, version)
         )
         self._learn(answer)
-        return [broker.node_id for broker in answer.brokers]
+        return answer
 
     def _read_topic(self, answer: Any, version: int) -> None:
         self._learn(answer)

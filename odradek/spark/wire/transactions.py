@@ -73,11 +73,8 @@ def end_transaction(transactional_id: str, producer: ProducerId, commit: bool) -
             committed=commit,
         )
 
-    def read(answer: Any, version: int) -> None:
-        raise_for([answer.error_code])
-
     subject = f"the {'commit' if commit else 'abort'} of transactional id {transactional_id!r}"
-    return Exchange(END_TXN, subject, (TRANSACTION, transactional_id), body, read)
+    return Exchange(END_TXN, subject, (TRANSACTION, transactional_id), body, _accepted)
 
 
 def fetch_offsets(group: str, partitions: Iterable[Partition]) -> Exchange:
@@ -123,11 +120,8 @@ def add_offsets(transactional_id: str, producer: ProducerId, group: str) -> Exch
             group_id=group,
         )
 
-    def read(answer: Any, version: int) -> None:
-        raise_for([answer.error_code])
-
     subject = f"adding the offsets of group {group!r} to the transaction of {transactional_id!r}"
-    return Exchange(ADD_OFFSETS_TO_TXN, subject, (TRANSACTION, transactional_id), body, read)
+    return Exchange(ADD_OFFSETS_TO_TXN, subject, (TRANSACTION, transactional_id), body, _accepted)
 
 
 def commit_offsets(
@@ -176,6 +170,11 @@ def list_ongoing(exchanges: Exchanges, node_id: int) -> list[str]:
     if answer.error_code:
         raise refused(int(answer.error_code), "the list of open transactions")
     return [each.transactional_id for each in answer.transaction_states]
+
+
+def _accepted(answer: Any, version: int) -> None:
+    """Reads an answer that has an error code and nothing else."""
+    raise_for([answer.error_code])
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:

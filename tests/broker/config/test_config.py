@@ -9,7 +9,7 @@ import pytest
 from broker.config import BrokerConfig, ConfigError, ConfigSynonym, Endpoint, broker_config, load_config
 from broker.config.definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, broker_configs, kafka_configs
 from broker.config.effects import EFFECTIVE
-from broker.config.sources import property_name, variable_name
+from broker.config.sources import OF_OTHERS, property_name, variable_name
 from storage.config import TOPIC_CONFIGS
 from storage.config_def import ConfigType
 
@@ -208,13 +208,19 @@ def test_variables_that_are_no_settings_are_passed_over_in_silence():
             "KAFKA_BOOTSTRAP_SERVERS",
             "KAFKA_PORT_9092_TCP_ADDR",
             "KAFKA_SERVICE_HOST",
-            "ODRADEK_CACHE",
-            "ODRADEK_SINK_KILL",
+            *OF_OTHERS,
             "PATH",
         ),
         "anything",
     )
     assert warnings_of(environ) == []
+
+
+def test_every_variable_that_odradek_reads_is_a_setting_or_passed_over():
+    sources = ROOT.joinpath("odradek").rglob("*.py")
+    read = {name for each in sources for name in re.findall(r'"(ODRADEK_[A-Z_]+)"', each.read_text("utf-8"))}
+    assert read >= OF_OTHERS
+    assert {property_name(name) for name in read - OF_OTHERS} <= set(OWN_CONFIGS)
 
 
 @pytest.mark.parametrize("variable", ["CLUSTER_ID", "KAFKA_CLUSTER_ID", "ODRADEK_CLUSTER_ID"])

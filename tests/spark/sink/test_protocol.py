@@ -105,17 +105,22 @@ class TestCrashes:
         for at in range(STEPS + 1):
             world = World(BATCHES)
             world.start_driver("first", TASKS)
-
-            def strike(step: int, at=at, world=world) -> None:
-                if step == at:
-                    for process in world.processes:
-                        process.kill()
-
-            world.run(before_step=strike)
+            all_die(world, at)
             settle(world)
             world.check()
             assert world.kafka.ongoing() == [], at
             world.close()
+
+
+def all_die(world: World, at: int) -> None:
+    """Runs the world; before its step ``at`` everybody who lives is killed."""
+
+    def strike(step: int) -> None:
+        if step == at:
+            for process in world.processes:
+                process.kill()
+
+    world.run(before_step=strike)
 
 
 def sleepers(world: World, kind: str) -> list[Process]:
@@ -521,13 +526,7 @@ class TestRefusals:
             world = World(BATCHES)
             with_first_batch(world, 0)
             world.start_driver("first", TASKS)
-
-            def strike(step: int, at=at, world=world) -> None:
-                if step == at:
-                    for process in world.processes:
-                        process.kill()
-
-            world.run(before_step=strike)
+            all_die(world, at)
             settle(world)
             world.check()
             world.close()

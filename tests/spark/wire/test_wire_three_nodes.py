@@ -1,6 +1,6 @@
 """Three nodes of which some die, move their leaders or lose their links while a transaction is written and ended."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pytest
@@ -89,7 +89,18 @@ def coordinator_of(broker: odradek.Broker, transactional_id: str) -> int:
     return int(broker.transactions[transactional_id].coordinator)
 
 
-def write_with(broker: odradek.Broker, topic: str, between: Callable[[Cluster, int], None]) -> None:
+def nothing(cluster: Cluster, step: int) -> None:
+    pass
+
+
+def write_with(
+    broker: odradek.Broker,
+    topic: str,
+    between: Callable[[Cluster, int], None] = nothing,
+    rules: Sequence[str] = (),
+) -> list[int]:
+    """Writes and commits under these rules, and calls ``between`` after each step. How often each rule was hit."""
+    added = [broker.faults.add(rule) for rule in rules]
     with connect(broker) as cluster:
         [producer] = cluster.init_producer_ids([topic], 60_000).values()
         numbers = Numbers(cluster, topic, producer)
@@ -100,9 +111,11 @@ def write_with(broker: odradek.Broker, topic: str, between: Callable[[Cluster, i
         cluster.add_partitions(topic, producer, numbers.writer.partitions)
         assert cluster.end_transactions([(topic, producer)], commit=True) == {topic: None}
         assert cluster.end_transactions([(topic, producer)], commit=True) == {topic: None}
+    hits = [rule.hits for rule in added]
     # The judge is another client, with less patience.
     broker.faults.clear()
     assert_once_and_in_order(broker, topic, numbers.next)
+    return hits
 
 
 def test_the_leader_of_some_partitions_dies_and_comes_back(three_nodes: odradek.Broker, topic: str) -> None:
@@ -126,16 +139,13 @@ def test_the_coordinator_dies_while_rows_are_written(three_nodes: odradek.Broker
 
 
 def test_a_node_dies_in_the_middle_of_a_request(three_nodes: odradek.Broker, topic: str) -> None:
-    rules = [f"Produce topic={topic} nth=6 -> kill", f"EndTxn transactional_id={topic} nth=1 -> kill"]
-    hits = [three_nodes.faults.add(rule) for rule in rules]
-
     def between(cluster: Cluster, step: int) -> None:
         for node in three_nodes.nodes.values():
             if step == 4 and node.state == "killed":
                 node.start()
 
-    write_with(three_nodes, topic, between)
-    assert [rule.hits for rule in hits] == [1, 1]
+    rules = [f"Produce topic={topic} nth=6 -> kill", f"EndTxn transactional_id={topic} nth=1 -> kill"]
+    assert write_with(three_nodes, topic, between, rules) == [1, 1]
 
 
 def test_leaders_move_one_after_the_other(three_nodes: odradek.Broker, topic: str) -> None:
@@ -150,16 +160,15 @@ def test_leaders_move_one_after_the_other(three_nodes: odradek.Broker, topic: st
 
 
 def test_answers_are_lost_everywhere(three_nodes: odradek.Broker, topic: str) -> None:
-    for rule in (
+    rules = (
         f"Produce topic={topic} p=0.1 seed=5 -> lose-answer",
         f"Produce topic={topic} p=0.1 seed=6 -> error NOT_LEADER_OR_FOLLOWER",
         f"Produce topic={topic} p=0.1 seed=7 -> drop",
         f"*Txn* transactional_id={topic} p=0.3 seed=8 -> lose-answer",
         "Metadata p=0.3 seed=9 -> drop",
         "FindCoordinator p=0.3 seed=10 -> lose-answer",
-    ):
-        three_nodes.faults.add(rule)
-    write_with(three_nodes, topic, lambda cluster, step: None)
+    )
+    write_with(three_nodes, topic, rules=rules)
 
 
 def test_a_new_driver_ends_what_another_wrote_after_the_coordinator_died(
