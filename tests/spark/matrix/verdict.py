@@ -7,13 +7,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.support.clients import PATIENCE, eventually
 
 Row = tuple[bytes, bytes]
 READ_S = 30.0
+ATTEMPT_S = 2.0
+"""A leader that has died is waited for no longer."""
+MOVED = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError.REQUEST_TIMED_OUT,
+)
 
 
 @dataclass(frozen=True)
@@ -114,8 +125,19 @@ def look(bootstrap_servers: str, topic: str) -> Found:
 
 def _ends(admin: AdminClient, topic: str, partitions: Iterable[int], level: IsolationLevel) -> dict[int, int]:
     asked = {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions}
-    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=READ_S)
-    return {asked.partition: int(future.result().offset) for asked, future in answers.items()}
+
+    def answers() -> dict[int, int] | None:
+        try:
+            found = admin.list_offsets(asked, isolation_level=level, request_timeout=ATTEMPT_S)
+            return {asked.partition: int(future.result().offset) for asked, future in found.items()}
+        except KafkaException as error:
+            if error.args[0].code() not in MOVED:
+                raise
+            # It asks the leaders that it knows of, and learns of others by this.
+            admin.list_topics(topic, timeout=READ_S)
+            return None
+
+    return eventually(answers, f"the ends of {topic} are known", within_s=READ_S) or {}
 
 
 def written(admin: AdminClient, topic: str, partitions: int) -> int:
