@@ -105,8 +105,9 @@ def health(bootstrap: str | None, timeout: float) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def demo(arguments: tuple[str, ...]) -> None:
     """Move a real data set exactly once while workers and broker are killed (needs odradek[demo])."""
-    from odradek.commands.common import needing
+    from odradek.commands.common import end_at_sigterm, needing
 
     with needing("demo", "demo"):
         from odradek.demo.run import main as demo_main
+    end_at_sigterm()
     sys.exit(demo_main(list(arguments)))

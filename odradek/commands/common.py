@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -34,6 +36,11 @@ def needing(
             raise
         message = f"The {what} needs {error.name}, which is not installed: pip install 'odradek[{extra}]'"
         raise failure(message) from None
+
+
+def end_at_sigterm() -> None:
+    """``kill``, ``docker stop``: the program ends as at its end, with what it has started, and not where it stands."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 class _Refused(click.ClickException):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from odradek.commands.common import HELP_NAMES, needing
+from odradek.commands.common import HELP_NAMES, end_at_sigterm, needing
 from odradek.errors import OdradekError
 
 
@@ -57,7 +57,11 @@ def jars() -> None:
     show_default=True,
     help="Offsets per micro-batch.",
 )
-@click.option("--stock-sink", is_flag=True, help="Spark's own Kafka sink instead: what it doubles is shown.")
+@click.option(
+    "--stock-sink",
+    is_flag=True,
+    help="Spark's own Kafka sink instead: what it doubles, if it is hit writing, is shown.",
+)
 @click.option("--keep", is_flag=True, help="Leave all files where they are.")
 def demo(
     flights: int | None,
@@ -80,6 +84,7 @@ def demo(
         from odradek.spark.pipeline.main import new_directory, run
         from odradek.spark.pipeline.plan import Kills
         from odradek.spark.pipeline.run import Settings
+    end_at_sigterm()
     said = {name.removesuffix("_kills"): count for name, count in kills.items()}
     if bootstrap is not None:
         said["broker"] = 0

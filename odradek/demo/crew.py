@@ -36,7 +36,7 @@ class Crew:
         with (self._directory / f"worker-{number}.log").open("a") as complaints:
             process = subprocess.Popen(
                 [*command, self._source, self._sink],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=complaints,
                 text=True,
@@ -65,6 +65,7 @@ class Crew:
         for hand in self._hands.values():
             hand.process.kill()
             hand.process.wait()
-            if hand.process.stdout is not None:
-                hand.process.stdout.close()
+            for pipe in (hand.process.stdin, hand.process.stdout):
+                if pipe is not None:
+                    pipe.close()
         self._hands.clear()

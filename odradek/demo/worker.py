@@ -6,7 +6,9 @@ output, a word and a number a line; it may be killed at any moment.
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -130,8 +132,16 @@ class Worker:
             self.consumer.seek(position)
 
 
+def _end_with_parent() -> None:
+    """Nobody is there any more whom it works for: its standard input ends, however the other did."""
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    os._exit(1)
+
+
 def main() -> int:
     bootstrap, name, source, sink = sys.argv[1:]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         Worker(bootstrap, name, source, sink).run()
     except KafkaException as failure:

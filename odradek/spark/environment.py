@@ -35,6 +35,7 @@ JAVA_VERSION_TIMEOUT_S: Final = 30.0
 CACHE_VARIABLE: Final = "ODRADEK_CACHE"
 # As many tasks at a time as there are cores, and three more attempts for a task that failed, as on a cluster.
 EMBEDDED_MASTER: Final = "local[*, 4]"
+_REGISTERED: Final = "spark.odradek.registered"
 
 
 class JavaMissing(OdradekError):
@@ -137,10 +138,14 @@ def register(spark: SparkSession) -> SparkSession:
     from odradek.spark.segments import Segments
     from odradek.spark.sink import ExactlyOnce
 
+    if spark.conf.get(_REGISTERED, "") == "true":
+        # Spark warns of formats that are replaced, by themselves too.
+        return spark
     # Off by default, and Spark then refuses a source that takes filters.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(ExactlyOnce)
     spark.dataSource.register(Segments)
+    spark.conf.set(_REGISTERED, "true")
     return spark
 
 

@@ -1,5 +1,6 @@
 """The `odradek` command, as people type it."""
 
+import signal
 import socket
 import struct
 import subprocess
@@ -152,3 +153,24 @@ def test_the_exit_code_tells_the_health_of_a_running_broker(broker):
 )
 def test_the_health_check_of_a_container_finds_its_broker(environ: dict[str, str], bootstrap: str):
     assert local_bootstrap(environ) == bootstrap
+
+
+ENDED = """
+import time
+from odradek.commands.common import end_at_sigterm
+end_at_sigterm()
+try:
+    print("at work", flush=True)
+    time.sleep(60)
+finally:
+    print("tidied up", flush=True)
+"""
+
+
+def test_a_program_that_is_told_to_end_takes_along_what_it_has_started() -> None:
+    with subprocess.Popen([sys.executable, "-c", ENDED], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "at work\n"
+        program.terminate()
+        assert program.stdout.readline() == "tidied up\n"
+        assert program.wait(30) == 128 + signal.SIGTERM

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -66,3 +68,20 @@ def test_a_worker_never_leaves_a_position_to_librdkafka(start_broker: StartBroke
         finally:
             crew.close()
         assert not relay.seen("list_offsets")
+
+
+PARENT = """
+import os, pathlib
+from odradek.demo.crew import Crew
+crew = Crew("flights", "results", pathlib.Path({directory!r}))
+crew.start(0, "127.0.0.1:1")
+print(crew._hands[0].process.pid, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_worker_does_not_outlive_whom_it_works_for(tmp_path: Path):
+    parent = [sys.executable, "-c", PARENT.format(directory=str(tmp_path))]
+    pid = subprocess.run(parent, capture_output=True, text=True, check=True).stdout.strip()
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), "the worker has ended")

@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -200,6 +201,31 @@ def test_a_program_that_is_submitted_has_the_master_of_its_command_line_and_all_
     }
     ended = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=200)
     assert "seen: local[3] 5\n" in ended.stdout, ended.stderr[-4000:]
+
+
+class Registry:
+    """A session, as far as it knows formats."""
+
+    def __init__(self) -> None:
+        self.conf = self
+        self.dataSource = self
+        self.set_: dict[str, str] = {}
+        self.formats: list[str] = []
+
+    def get(self, name: str, default: str) -> str:
+        return self.set_.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        self.set_[name] = value
+
+    def register(self, source: Any) -> None:
+        self.formats.append(source.name())
+
+
+def test_a_session_is_told_of_the_formats_once():
+    session = cast(Any, Registry())
+    assert environment.register(environment.register(session)) is session
+    assert session.formats == ["odradek.exactly_once", "odradek.segments"]
 
 
 @pytest.mark.spark

@@ -18,7 +18,7 @@ from odradek.spark.pipeline.plan import BROKER_POINTS, SINK_POINTS, Kills, Plan,
 from odradek.spark.pipeline.programs import Program, kill_process, spark_workers
 from odradek.spark.pipeline.proof import audited
 from odradek.spark.pipeline.show import Show
-from odradek.spark.pipeline.verdict import Verdict, compare, sees_planted_errors
+from odradek.spark.pipeline.verdict import Outcome, compare, sees_planted_errors
 from odradek.spark.sink import points
 
 if TYPE_CHECKING:
@@ -92,18 +92,6 @@ class Toll:
     @property
     def total(self) -> int:
         return len(self.driver) + len(self.broker) + self.worker + len(self.producer)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a reader of the result says, and what the files say (None: there were none to read)."""
-
-    verdict: Verdict
-    report: Report | None
-
-    @property
-    def is_clean(self) -> bool:
-        return self.verdict.is_clean and (self.report is None or not self.report.violations)
 
 
 class Pipeline:

@@ -16,7 +16,7 @@ from rich.table import Table
 from odradek.spark.pipeline.proof import evidence
 
 if TYPE_CHECKING:
-    from odradek.spark.pipeline.run import Outcome
+    from odradek.spark.pipeline.verdict import Outcome
 
 PLAIN_EVERY_S = 5.0
 PLAIN_WIDTH = 160

@@ -6,8 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from odradek.spark.pipeline.expected import Row, key_of
+
+if TYPE_CHECKING:
+    from odradek.spark.audit import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,18 @@ class Verdict:
     @property
     def is_clean(self) -> bool:
         return not (self.missing or self.doubled or self.different or self.foreign)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a reader of the result says, and what the files say (None: there were none to read)."""
+
+    verdict: Verdict
+    report: Report | None
+
+    @property
+    def is_clean(self) -> bool:
+        return self.verdict.is_clean and (self.report is None or not self.report.violations)
 
 
 def compare(expected: Mapping[str, Row], observed: Sequence[tuple[str, str]]) -> Verdict:
@@ -57,4 +73,4 @@ def sees_planted_errors(expected: Mapping[str, Row], observed: Sequence[tuple[st
     return (twice.doubled, less.missing, changed.different) == (1, 1, 1)
 
 
-__all__ = ["Verdict", "compare", "key_of", "sees_planted_errors"]
+__all__ = ["Outcome", "Verdict", "compare", "key_of", "sees_planted_errors"]

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from odradek.spark.pipeline.plan import Kills
-from odradek.spark.pipeline.run import Outcome, Pipeline, Settings
+from odradek.spark.pipeline.run import Pipeline, Settings
 from odradek.spark.pipeline.show import Show
+from odradek.spark.pipeline.verdict import Outcome
 from tests.support import kafka_oracle
 
 # A minute each where nothing else runs; Spark starts three times.
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.more, pytest.mark.timeout(900)]
 
 FLIGHTS = 12_000
 PER_BATCH = 4_000

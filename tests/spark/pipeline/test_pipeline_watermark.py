@@ -66,7 +66,7 @@ def test_a_partition_that_is_behind_loses_nothing(
     assert run(told, tmp_path) == (AHEAD + BEHIND, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_what_the_page_says_loses_nothing(spark: SparkSession, kafka: Kafka, skewed: str, tmp_path: Path):
     from pyspark.sql import functions
 
