@@ -15,6 +15,13 @@ from tests.support.broker import Broker, StartBroker
 from tests.support.clients import ConfluentProducer, committed_offset, eventually, read
 from tests.support.javaprog import worker_command
 
+# Eighty seconds for all four: two of them are for the longer run.
+SOME = [
+    "aiokafka",
+    "confluent",
+    pytest.param("kafka-python", marks=pytest.mark.more),
+    pytest.param("java", marks=[pytest.mark.java, pytest.mark.more]),
+]
 PARTITIONS = 2
 STEPS = ("init:1", "poll:2", "begin:1", "send:2", "offsets:1", "commit:2")
 NEVER = "never:1"
@@ -114,6 +121,7 @@ def assert_each_result_is_there_once(broker: Broker, count: int) -> None:
         assert found == [f"<{partition}-{number}>" for number in range(count)]
 
 
+@pytest.mark.parametrize("client", SOME, indirect=True)
 def test_a_worker_killed_at_any_step_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
@@ -134,6 +142,7 @@ def test_a_worker_killed_at_any_step_leaves_each_result_once(
     assert_each_result_is_there_once(broker, count)
 
 
+@pytest.mark.parametrize("client", SOME, indirect=True)
 def test_a_broker_killed_at_any_point_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):

@@ -102,6 +102,15 @@ def lost_offsets(segment: Segment) -> list[Place]:
     return [Place("missing_offsets", segment.topic, segment.partition, offset, lost.start)]
 
 
+def overlap(segment: Segment) -> list[Place]:
+    """A batch of somebody else's begins at the last offset that is taken."""
+    content, last = segment.path.read_bytes(), segment.batches[-1].last_offset
+    stranger = _batch(0, 0)
+    body = bytes(stranger.buffer)[stranger.start : stranger.start + stranger.size]
+    segment.path.write_bytes(content + patched_header(body, last, 0) + body[16:])
+    return [Place("overlapping_offsets", segment.topic, segment.partition, last, len(content))]
+
+
 def missing_marker(segment: Segment) -> list[Place]:
     first, *_ = segment.data(of_transaction=1)
     del segment.batches[segment.markers()[1]]
@@ -159,6 +168,7 @@ DEFECTS: dict[str, Callable[[Segment], list[Place]]] = {
         duplicate,
         gap,
         lost_offsets,
+        overlap,
         missing_marker,
         missing_last_marker,
         mixed_outcome,

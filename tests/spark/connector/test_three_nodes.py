@@ -13,7 +13,7 @@ from tests.support.three_nodes import ThreeNodes
 # by default (ConstantNodeIdProvider); Spark then asks again.
 SOON = {"kafka.default.api.timeout.ms": 6_000, "kafka.request.timeout.ms": 5_000}
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 
 @pytest.fixture

@@ -182,7 +182,7 @@ def sample(seed: int, points: Iterable[str]) -> list[Plan]:
     for number, row in enumerate(rows):
         turns = phases[row.pop("phase")]
         turns.append(turns.pop(0))
-        plans.append(draw(seed + number, turns[-1], calm=True, batches=3, records=240, **row))
+        plans.append(draw(seed + number, turns[-1], calm=True, batches=2, records=160, **row))
     return plans
 
 

@@ -18,7 +18,7 @@ test_tax_is_added_and_rounded = _suite.test_tax_is_added_and_rounded
 test_an_order_that_was_aborted_has_no_invoice = _suite.test_an_order_that_was_aborted_has_no_invoice
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_the_suite_passes_by_itself():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE)]
     ended = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=280, check=False)
