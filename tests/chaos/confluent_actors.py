@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -292,6 +293,15 @@ class _Worker:
                 if self.stage.given_up.is_set():
                     raise GivenUp from failure
 
+    def leave(self) -> None:
+        """Partitions are given back before it is closed: librdkafka 2.16 may lose the request to give them back when it is
+        closing already, and waits for it for ever, with the interpreter's lock in its hand."""
+        self.consumer.unsubscribe()
+        deadline = time.monotonic() + CALL_S
+        while self.consumer.assignment() and time.monotonic() < deadline:
+            self.consumer.poll(0.05)
+        self.consumer.close()
+
     def work(self) -> None:
         self.consumer.subscribe([SOURCE], on_assign=self.start)
         while not self.stage.ending.is_set():
@@ -338,7 +348,7 @@ def worker(stage: Stage, who: str) -> None:
             member.client.producer()
     finally:
         member.client.drop()
-        member.consumer.close()
+        member.leave()
 
 
 def reader(stage: Stage, who: str, topics: list[str], *, committed_only: bool) -> None:

@@ -195,9 +195,14 @@ class Company:
             if story.victim != WORKER:
                 continue
             if story.its_moment_has_come:
+                # Who stands somewhere is kept for the death that is planned there.
+                standing = {each.standing for each in self.stories} | {
+                    self.stage.standing(each.name) for each in self.stories
+                }
                 workers = self.driver.workers() if self.driver else []
-                if workers:
-                    self._worker_dies(story, self._chance.choice(workers).pid)
+                free = [each.pid for each in workers if each.pid not in standing]
+                if free:
+                    self._worker_dies(story, self._chance.choice(free))
             elif story.standing is not None:
                 self._worker_dies(story, story.standing)
 

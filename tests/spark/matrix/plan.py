@@ -172,10 +172,12 @@ def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> 
 
 
 def sample(seed: int, points: Iterable[str]) -> list[Plan]:
-    """Fewer: any two values of phase, victim and features meet, and the points of a phase take turns. All are calm."""
+    """Fewer: any two values of phase, victim and features meet, and the points of a phase take turns. All are calm.
+
+    Deaths at a moment are not among them: whoever is caught by a death of others has one."""
     chance = Random(seed)
     phases: dict[str, list[str]] = {}
-    for point in chance.sample([*points, MOMENT], k=len([*points, MOMENT])):
+    for point in chance.sample([*points], k=len([*points])):
         phases.setdefault(point.partition(".")[0], []).append(point)
     rows = covering({"phase": sorted(phases), "victim": VICTIMS, **FEATURES}, chance)
     plans = []
