@@ -234,6 +234,7 @@ def assert_same(expected: Mapping[str, Any], seen: Mapping[str, Any], *, but: Co
 
 
 @pytest.mark.java
+@pytest.mark.more
 @pytest.mark.xdist_group("jvm")
 def test_kafka_goes_on_where_we_stopped_and_we_where_kafka_stopped(start_broker: StartBroker, tmp_path: Path):
     ours = start_broker()
@@ -286,6 +287,7 @@ def finish_and_go_on(kafka: Oracle, filled: Filled) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.more
 @pytest.mark.xdist_group("jvm")
 @pytest.mark.parametrize("name", [pytest.param("clean", marks=pytest.mark.slow), "killed"])
 def test_what_kafka_wrote_comes_back_to_kafka(name: str, start_broker: StartBroker, tmp_path: Path):

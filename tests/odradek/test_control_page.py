@@ -70,6 +70,7 @@ def test_tests_pass_as_they_stand_there(
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.more
 def test_the_example_passes(
     run_pytest: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
