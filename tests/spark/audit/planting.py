@@ -103,12 +103,12 @@ def lost_offsets(segment: Segment) -> list[Place]:
 
 
 def overlap(segment: Segment) -> list[Place]:
-    """A batch of somebody else's begins at the last offset that is taken."""
+    """A batch of somebody else's begins at the last offset that is taken: whose the offsets are cannot be believed."""
     content, last = segment.path.read_bytes(), segment.batches[-1].last_offset
     stranger = _batch(0, 0)
     body = bytes(stranger.buffer)[stranger.start : stranger.start + stranger.size]
     segment.path.write_bytes(content + patched_header(body, last, 0) + body[16:])
-    return [Place("overlapping_offsets", segment.topic, segment.partition, last, len(content))]
+    return [Place("damage", segment.topic, segment.partition, None, len(content))]
 
 
 def missing_marker(segment: Segment) -> list[Place]:
