@@ -241,7 +241,8 @@ class Company:
             if each in due:
                 self._dead(each)
             elif not each.finished:
-                each.caught += 1
+                if each.caught_by_others():
+                    self.stage.clear(each.name)
                 # Who stood there for another death stands there no more.
                 if each.standing is not None:
                     signal_to(each.standing, signal.SIGKILL)

@@ -111,6 +111,17 @@ class Story:
         self.standing = None
         return kill
 
+    def caught_by_others(self) -> bool:
+        """It dies where it is, of a death that was meant for others; whether its stage has to be set anew.
+
+        What is to happen while a batch is given up does not come by any more: the reason to give it up has to come again."""
+        self.caught += 1
+        kill = self.next_kill
+        if kill is None or not kill.point.startswith("abort.") or not self.killed:
+            return False
+        self.killed.pop()
+        return True
+
     # ---- zombies
 
     def put_to_sleep(self, pid: int, kill: Kill) -> None:
