@@ -133,7 +133,8 @@ def _unsecured_token(settings: ClientSettings) -> str:
         raise BadSettings(
             "INVALID_CONFIG", "OAUTHBEARER needs kafka.sasl.oauthbearer.token, a token that does not change"
         )
-    now = time.time()
+    # Whole milliseconds: Kafka rounds, and would take what is issued later in its own millisecond for the future's.
+    now = time.time_ns() // 1_000_000 / 1000
     claims = {"sub": subject, "iat": now, "exp": now + 3600}
     parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."

@@ -4,9 +4,12 @@ The certificates lie beside this file; ``certificates/make.sh`` made them.
 """
 
 import asyncio
+import base64
 import contextlib
+import json
 import ssl
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -234,6 +237,18 @@ def test_plain_and_a_token_are_said_at_once():
     assert next(conversation(sasl("PLAIN", jaas(username="ä", password="p w")))) == "\0ä\0p w".encode()
     token = next(conversation(sasl("OAUTHBEARER", **{"kafka.sasl.oauthbearer.token": "abc"})))
     assert token == b"n,,\x01auth=Bearer abc\x01\x01"
+
+
+def test_a_token_that_is_made_up_is_not_issued_later_in_its_millisecond(monkeypatch: pytest.MonkeyPatch):
+    """Kafka rounds to milliseconds, and refuses what seems to be of the future."""
+    monkeypatch.setattr(time, "time_ns", lambda: 1_795_000_000_123_999_999)
+    said = next(conversation(sasl("OAUTHBEARER", jaas(unsecuredLoginStringClaim_sub="alice"))))
+    claims = said.split(b".")[1]
+    assert json.loads(base64.urlsafe_b64decode(claims + b"=" * (-len(claims) % 4))) == {
+        "sub": "alice",
+        "iat": 1_795_000_000.123,
+        "exp": 1_795_003_600.123,
+    }
 
 
 @pytest.mark.parametrize(
