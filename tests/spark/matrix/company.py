@@ -196,9 +196,7 @@ class Company:
                 continue
             if story.its_moment_has_come:
                 # Who stands somewhere is kept for the death that is planned there.
-                standing = {each.standing for each in self.stories} | {
-                    self.stage.standing(each.name) for each in self.stories
-                }
+                standing = {self.stage.standing(each.name) for each in self.stories}
                 workers = self.driver.workers() if self.driver else []
                 free = [each.pid for each in workers if each.pid not in standing]
                 if free:

@@ -45,17 +45,22 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
         raise MatrixFailed("\n".join([*wrong, f"All of it is kept in {directory}; again: {again}"]))
     if not os.environ.get("ODRADEK_MATRIX_KEEP"):
         shutil.rmtree(directory)
-    return outcomes
+    # A death of others may do away with the step that was to come: alone, a story has none.
+    return [
+        run([each.plan], f"{name}-alone", audited=audited)[0] if each.caught and _unseen(each) else each
+        for each in outcomes
+    ]
 
 
 def complaints(outcomes: Iterable[Outcome]) -> list[str]:
-    """What must not be with an exactly-once sink; and kills that were planned where nobody came by. (A moment may pass while
-    others are waited for; and a death of others may do away with the step that was to come.)"""
-    return [
-        str(each)
-        for each in outcomes
-        if each.verdict.complaints or (not each.caught and any(kill.point != MOMENT for kill in each.missed))
-    ]
+    """What must not be with an exactly-once sink; and kills that were planned where nobody came by. (Whom a death of others
+    has caught is played again.)"""
+    return [str(each) for each in outcomes if each.verdict.complaints or (_unseen(each) and not each.caught)]
+
+
+def _unseen(outcome: Outcome) -> bool:
+    """A kill was not carried out. (A moment may pass while others are waited for.)"""
+    return any(kill.point != MOMENT for kill in outcome.missed)
 
 
 def kept() -> list[Plan]:
