@@ -193,8 +193,11 @@ class Pipeline:
     def _arm_and_start(self) -> None:
         """Start the broker, doomed to die at the next point of a transaction that has not been tried."""
         assert self.broker is not None
-        tried_next = self.plan.broker_points[:1]
-        restart_doomed(self.broker, ":".join(map(str, tried_next[0])) if tried_next else None)
+        point = None
+        if self.plan.broker_points:
+            name, passage = self.plan.broker_points[0]
+            point = f"{name}:{passage}"
+        restart_doomed(self.broker, point)
 
     def _work(self) -> None:
         assert self.job is not None

@@ -9,7 +9,7 @@ import pytest
 import odradek
 from odradek.spark.wire import ClientSettings, Cluster, RecordTooLarge, Retriable, TransactionalWriter
 from odradek.spark.wire.producer import ProducerId
-from tests.support.clients import read_messages
+from tests.spark.wire.numbers_in_order import assert_once_and_in_order, write_numbers
 
 TIMEOUT_MS = 60_000
 # Small batches and a short patience: many requests, and silence is soon taken for a loss.
@@ -60,21 +60,9 @@ def write(
 ) -> TransactionalWriter:
     writer = TransactionalWriter(cluster, transactional_id, producer)
     for start in range(0, rows, 100):
-        numbers = range(start, start + 100)
-        writer.write(
-            pa.array([b"%0100d" % number for number in numbers]),
-            topic=topic,
-            partitions=pa.array([number % PARTITIONS for number in numbers]),
-        )
+        write_numbers(writer, topic, range(start, start + 100), PARTITIONS)
     writer.flush()
     return writer
-
-
-def assert_once_and_in_order(broker, topic: str, rows: int = ROWS) -> None:
-    found = read_messages(broker.bootstrap_servers, topic)
-    for partition in range(PARTITIONS):
-        numbers = [int(each.value()) for each in found if each.partition() == partition]
-        assert numbers == list(range(partition, rows, PARTITIONS)), f"partition {partition}"
 
 
 PRODUCE = [
@@ -105,7 +93,7 @@ def test_what_is_written_under_a_fault_is_there_once_and_in_order(one_node, topi
             writer = write(cluster, topic, producer, topic)
             assert fault.hits or "slow-disk" in rule
         assert cluster.end_transactions([writer.transaction], commit=True) == {topic: None}
-    assert_once_and_in_order(one_node, topic)
+    assert_once_and_in_order(one_node.bootstrap_servers, topic, ROWS, PARTITIONS)
 
 
 END = [
@@ -129,7 +117,7 @@ def test_an_end_under_a_fault_is_an_end(one_node, topic, rule):
             assert cluster.end_transactions([writer.transaction], commit=True) == {topic: None}
             fault.wait()
         assert cluster.end_transactions([writer.transaction], commit=True) == {topic: None}
-    assert_once_and_in_order(one_node, topic)
+    assert_once_and_in_order(one_node.bootstrap_servers, topic, ROWS, PARTITIONS)
 
 
 INIT = {
@@ -155,7 +143,7 @@ def test_an_id_whose_answer_was_lost_is_named(one_node, topic, rule):
         assert producers.uncertain - {other} == ({topic} if INIT[rule] else set())
         writer = write(cluster, topic, producers[topic], topic)
         assert cluster.end_transactions([writer.transaction], commit=True) == {topic: None}
-    assert_once_and_in_order(one_node, topic)
+    assert_once_and_in_order(one_node.bootstrap_servers, topic, ROWS, PARTITIONS)
 
 
 OFFSETS = [
@@ -210,7 +198,7 @@ def test_batches_that_a_topic_does_not_take_are_written_as_smaller_ones(one_node
         [producer] = cluster.init_producer_ids([small], TIMEOUT_MS).values()
         writer = write(cluster, small, producer, small)
         assert cluster.end_transactions([writer.transaction], commit=True) == {small: None}
-        assert_once_and_in_order(one_node, small)
+        assert_once_and_in_order(one_node.bootstrap_servers, small, ROWS, PARTITIONS)
         [producer] = cluster.init_producer_ids([small], TIMEOUT_MS).values()
         writer = TransactionalWriter(cluster, small, producer)
 
@@ -231,15 +219,10 @@ def test_a_broker_that_is_restarted_meanwhile_is_found_again(tmp_path):
             broker.kill()
             broker.restart()
             for start in (200, 300):
-                numbers = range(start, start + 100)
-                writer.write(
-                    pa.array([b"%0100d" % number for number in numbers]),
-                    topic="t",
-                    partitions=pa.array([number % PARTITIONS for number in numbers]),
-                )
+                write_numbers(writer, "t", range(start, start + 100), PARTITIONS)
             writer.flush()
             assert cluster.end_transactions([writer.transaction], commit=True) == {"id": None}
-        assert_once_and_in_order(broker, "t")
+        assert_once_and_in_order(broker.bootstrap_servers, "t", ROWS, PARTITIONS)
 
 
 def test_nobody_at_the_address_is_said_in_time():

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.spark.wire import ClientSettings, Cluster, TransactionalWriter
-from tests.support.clients import read_messages
+from tests.spark.wire.numbers_in_order import assert_once_and_in_order, write_numbers
 from tests.support.kafka_oracle import Oracle, format_directory, started
 from tests.support.relay import Relay
 
@@ -72,19 +71,7 @@ def connect(kafka: MortalKafka) -> Cluster:
 
 def write(writer: TransactionalWriter, topic: str, first: int, end: int) -> None:
     for start in range(first, end, 100):
-        numbers = range(start, start + 100)
-        writer.write(
-            pa.array([b"%0100d" % number for number in numbers]),
-            topic=topic,
-            partitions=pa.array([number % PARTITIONS for number in numbers]),
-        )
-
-
-def assert_once_and_in_order(kafka: MortalKafka, topic: str, rows: int) -> None:
-    found = read_messages(kafka.relay.bootstrap, topic, expected=rows)
-    for partition in range(PARTITIONS):
-        numbers = [int(each.value()) for each in found if each.partition() == partition]
-        assert numbers == list(range(partition, rows, PARTITIONS)), f"partition {partition}"
+        write_numbers(writer, topic, range(start, start + 100), PARTITIONS)
 
 
 def test_answers_that_nobody_heard(kafka: MortalKafka) -> None:
@@ -114,7 +101,7 @@ def test_answers_that_nobody_heard(kafka: MortalKafka) -> None:
             assert cluster.end_transactions([writer.transaction], commit=True) == {"unheard": None}
         assert cluster.fetch_offsets("unheard", [("unheard", 0)]) == {("unheard", 0): (1, "one")}
         assert [each.api for each in lost if not each.happened.wait(10)] == []
-    assert_once_and_in_order(kafka, "unheard", 600)
+    assert_once_and_in_order(kafka.relay.bootstrap, "unheard", 600, PARTITIONS, wait=True)
 
 
 def test_a_kafka_that_is_killed_and_comes_back(kafka: MortalKafka) -> None:
@@ -130,4 +117,4 @@ def test_a_kafka_that_is_killed_and_comes_back(kafka: MortalKafka) -> None:
         write(writer, "killed", 500, 600)
         writer.flush()
         assert cluster.end_transactions([writer.transaction], commit=True) == {"killed": None}
-    assert_once_and_in_order(kafka, "killed", 600)
+    assert_once_and_in_order(kafka.relay.bootstrap, "killed", 600, PARTITIONS, wait=True)

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import odradek
 from odradek.spark.wire import ClientSettings, Cluster, TransactionalWriter
 from odradek.spark.wire.producer import ProducerId
+from tests.spark.wire.numbers_in_order import assert_once_and_in_order, write_numbers
 from tests.support.clients import eventually, read_messages
 
 PARTITIONS = 6
@@ -66,19 +67,8 @@ class Numbers:
 
     def write(self) -> None:
         numbers = range(self.next, self.next + CHUNK)
-        self.writer.write(
-            pa.array([b"%0100d" % number for number in numbers]),
-            topic=self.topic,
-            partitions=pa.array([number % PARTITIONS for number in numbers]),
-        )
+        write_numbers(self.writer, self.topic, numbers, PARTITIONS)
         self.next += CHUNK
-
-
-def assert_once_and_in_order(broker: odradek.Broker, topic: str, count: int) -> None:
-    found = read_messages(broker.bootstrap_servers, topic, expected=count)
-    for partition in range(PARTITIONS):
-        numbers = [int(each.value()) for each in found if each.partition() == partition]
-        assert numbers == list(range(partition, count, PARTITIONS)), f"partition {partition}"
 
 
 def leader_of(broker: odradek.Broker, topic: str, partition: int = 0) -> int:
@@ -114,7 +104,7 @@ def write_with(
     hits = [rule.hits for rule in added]
     # The judge is another client, with less patience.
     broker.faults.clear()
-    assert_once_and_in_order(broker, topic, numbers.next)
+    assert_once_and_in_order(broker.bootstrap_servers, topic, numbers.next, PARTITIONS, wait=True)
     return hits
 
 
