@@ -31,7 +31,7 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/odradek demo $(ARGS)
 
-# All that tests need: Spark and its companions, the demo's client, a Java where the machine has none.
+# Spark and its companions, the demo's client, a Java where the machine has none: all that tests need too.
 pipeline: $(VENV)/.dev $(VENV)/.java
 	$(BIN)/odradek spark demo $(ARGS)
 

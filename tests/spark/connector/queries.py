@@ -12,6 +12,9 @@ from odradek.spark.testing.streams import process_all
 
 AVAILABLE_NOW = {"availableNow": True}
 TIMEOUT_S = 60.0
+# Java's admin client goes on asking for what has left the cluster, a node or a topic, until its time is over, a minute by
+# default; then Spark asks again, and sees what is.
+SOON = {"kafka.default.api.timeout.ms": 6_000, "kafka.request.timeout.ms": 5_000}
 
 
 def values(rows: list[Any]) -> list[str]:

@@ -1,13 +1,18 @@
 """What Spark's connector reads and writes in a stream."""
 
 import json
+from contextlib import ExitStack, closing
 
 import pytest
 
-from tests.spark.connector.queries import AVAILABLE_NOW
+from odradek.spark.testing.kafka import Kafka
+from tests.spark.connector.queries import AVAILABLE_NOW, SOON, Queries
 from tests.spark.connector.test_batch_reads import at, delete_records, numbered
 
 pytestmark = pytest.mark.spark
+
+# Of a topic that is gone; which of the two depends on what the connector had asked by then.
+LOST = r"Some data may have been lost|UnknownTopicOrPartition"
 
 
 def test_a_stream_follows_what_is_written(kafka, queries):
@@ -178,12 +183,26 @@ def test_a_batch_read_finds_a_topic_made_anew(kafka, load):
 
 def test_a_running_stream_loses_its_topic(kafka, queries):
     topic = kafka.topic()
-    query = queries.start(subscribe=topic)
+    query = queries.start(subscribe=topic, **SOON)
     kafka.produce(topic, ["a"])
     query.process_all()
     kafka.admin.delete_topics([topic])[topic].result(30)
-    with pytest.raises(Exception, match=r"Some data may have been lost|UnknownTopicOrPartition"):
+    with pytest.raises(Exception, match=LOST):
         query.ended()
+
+
+@pytest.mark.more
+def test_a_topic_goes_between_the_look_at_its_partitions_and_at_their_ends(kafka_broker, spark, tmp_path):
+    kafka = Kafka(kafka_broker.bootstrap_servers, kafka_broker, prefix="between")
+    topic = kafka.topic()
+    with closing(kafka), ExitStack() as leaving:
+        query = Queries(spark, kafka, tmp_path, leaving).start(subscribe=topic, **SOON)
+        kafka.produce(topic, ["a"])
+        query.process_all()
+        with kafka_broker.faults.add(f"ListOffsets topic={topic} -> hold").wait():
+            kafka.admin.delete_topics([topic])[topic].result(30)
+        with pytest.raises(Exception, match=LOST):
+            query.ended()
 
 
 def test_continuous_mode(kafka, queries):

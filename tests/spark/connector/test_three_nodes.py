@@ -6,12 +6,8 @@ from pathlib import Path
 import pytest
 
 from odradek.spark.testing.kafka import Kafka, Record
-from tests.spark.connector.queries import AVAILABLE_NOW
+from tests.spark.connector.queries import AVAILABLE_NOW, SOON
 from tests.support.three_nodes import ThreeNodes
-
-# Java's admin client waits for a node that it was sent to and that has left the cluster until its time is over, a minute
-# by default (ConstantNodeIdProvider); Spark then asks again.
-SOON = {"kafka.default.api.timeout.ms": 6_000, "kafka.request.timeout.ms": 5_000}
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
