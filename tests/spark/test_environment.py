@@ -1,11 +1,9 @@
 """What Spark needs before it starts, by stand-ins for Java: none of this starts a JVM but the last."""
 
 import json
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -161,46 +159,6 @@ def test_a_cluster_that_is_named_elsewhere_is_left_alone(
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, value)
     assert environment._is_named_elsewhere() is elsewhere
-
-
-SUBMITTED = """
-import sys
-from odradek.spark import session
-spark = session("submitted")
-bootstrap_servers, data_dir = sys.argv[1:]
-kafka = {"kafka.bootstrap.servers": bootstrap_servers}
-spark.range(5).selectExpr("cast(id as string) value").write.format("kafka").options(**kafka, topic="orders").save()
-segments = spark.read.format("odradek.segments").load(data_dir).where("topic = 'orders' and not control")
-print("seen:", spark.sparkContext.master, segments.count())
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.more
-def test_a_program_that_is_submitted_has_the_master_of_its_command_line_and_all_formats(
-    tmp_path: Path, start_broker
-):
-    broker = start_broker(topics=["orders:1"])
-    program(tmp_path / "job.py", SUBMITTED)
-    submit = Path(find_spec("pyspark").origin).parent / "bin" / "spark-submit"
-    jars_said = ",".join(map(str, environment.connector_jars()))
-    command = [
-        submit,
-        "--master",
-        "local[3]",
-        "--jars",
-        jars_said,
-        tmp_path / "job.py",
-        broker.bootstrap,
-        broker.data_dir,
-    ]
-    variables = {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "JAVA_HOME": str(environment.java().parents[1]),
-    }
-    ended = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=200)
-    assert "seen: local[3] 5\n" in ended.stdout, ended.stderr[-4000:]
 
 
 class Registry:

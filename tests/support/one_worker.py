@@ -1,5 +1,7 @@
-"""Spark's tests go to one worker of xdist, so that there is one JVM with one session, and begin first: together they take
-longest. All others are distributed by file, as `--dist loadfile` does it.
+"""Spark's tests go to two workers of xdist, and begin first: together they take longest.
+
+One has the tests that share a session, so that there is one JVM for them; one has the tests that start Spark in processes
+of their own, one after the other. All others are distributed by file, as `--dist loadfile` does it.
 """
 
 import re
@@ -9,19 +11,22 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-SCOPE = "spark"
+MARKS = ("spark", "spark_apart")
+_LAST = len(MARKS)
 
 
 @cache
-def shares_the_session(module: Path) -> bool:
-    """Whether any test of a module is marked so. Schedulers know tests by name only, so it is the text that tells."""
-    return re.search(r"\bmark\.spark\b", module.read_text("utf-8")) is not None
+def rank(module: Path) -> int:
+    """Which of the marks a module has. Schedulers know tests by name only, so it is the text that tells."""
+    text = module.read_text("utf-8")
+    return next((at for at, mark in enumerate(MARKS) if re.search(rf"\bmark\.{mark}\b", text)), _LAST)
 
 
 class OneWorkerForSpark(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         module = super()._split_scope(nodeid)
-        return SCOPE if shares_the_session(self.config.rootpath / module) else module
+        at = rank(self.config.rootpath / module)
+        return module if at == _LAST else MARKS[at]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -37,14 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ]
     if unmarked:
         raise pytest.UsageError(f"these take a Spark session, but are not marked so: {', '.join(unmarked)}")
-    items.sort(key=lambda item: not shares_the_session(item.path))
+    items.sort(key=lambda item: rank(item.path))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Not all that is marked takes the session: some start drivers of their own."""
-    if item.get_closest_marker("spark"):
-        from odradek.spark.testing.fixtures import (
-            require_spark,
-        )  # a plugin, which pytest has to import itself
+    if any(item.get_closest_marker(mark) for mark in MARKS):
+        # A plugin, which pytest has to import itself.
+        from odradek.spark.testing.fixtures import require_spark
 
         require_spark()

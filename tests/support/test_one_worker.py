@@ -1,4 +1,4 @@
-"""Tests with a Spark session share a worker, and begin first."""
+"""Tests that share a Spark session have a worker, those with Sparks of their own another; both begin first."""
 
 import re
 import subprocess
@@ -13,34 +13,41 @@ WHO = "def test_{}(worker_id): print('{} on', worker_id)\n"
 
 
 def run(folder: Path, *arguments: str) -> str:
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = spark\n")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  spark\n  spark_apart\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.one_worker", "-rA", *arguments]
     command += ["--rootdir", str(folder), "-c", str(folder / "pytest.ini"), str(folder)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return ended.stdout + ended.stderr
 
 
-def test_one_worker_has_them_all_and_begins_with_them(tmp_path: Path):
-    for name in "abcdef":
-        marked = MARKED.format("spark") if name in "cf" else ""
+def test_each_kind_has_one_worker_which_begins_with_it(tmp_path: Path):
+    marks = {"c": "spark", "e": "spark_apart", "f": "spark", "h": "spark_apart"}
+    for name in "abcdefgh":
+        marked = MARKED.format(marks[name]) if name in marks else ""
         (tmp_path / f"test_{name}.py").write_text(
             marked + "".join(WHO.format(f"{name}{n}", f"{name}{n}") for n in range(4))
         )
-    said = run(tmp_path, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    said = run(tmp_path, "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
     ran = re.findall(r"(\w)\d on (gw\d)", said)
-    assert len(ran) == 24, said
-    workers = {name: {worker for each, worker in ran if each == name} for name in "abcdef"}
+    assert len(ran) == 32, said
+    workers = {name: {worker for each, worker in ran if each == name} for name in "abcdefgh"}
     assert all(len(each) == 1 for each in workers.values())
-    assert workers["c"] == workers["f"]
-    [of_spark] = workers["c"]
-    assert [name for name, worker in ran if worker == of_spark][:8] == ["c"] * 4 + ["f"] * 4
+    for first, second in ("cf", "eh"):
+        [worker] = workers[first] | workers[second]
+        assert [name for name, its in ran if its == worker][:8] == [first] * 4 + [second] * 4
+    assert workers["c"] != workers["e"]
 
 
 @pytest.mark.parametrize(
-    ("marked", "said"), [(True, "1 passed"), (False, "not marked so: test_it.py::test_it")]
+    ("marked", "said"),
+    [
+        ("spark", "1 passed"),
+        ("spark_apart", "not marked so: test_it.py::test_it"),
+        ("", "not marked so: test_it.py::test_it"),
+    ],
 )
-def test_a_test_that_takes_a_session_has_to_say_so(marked: bool, said: str, tmp_path: Path):
+def test_a_test_that_takes_a_session_has_to_say_so(marked: str, said: str, tmp_path: Path):
     fixture = "import pytest\n@pytest.fixture\ndef spark(): pass\n"
-    mark = MARKED.format("spark") if marked else ""
+    mark = MARKED.format(marked) if marked else ""
     (tmp_path / "test_it.py").write_text(f"{mark}{fixture}def test_it(spark): pass\n")
     assert said in run(tmp_path)

@@ -16,7 +16,7 @@ from odradek.spark.sink.points import POINTS
 from tests.spark.matrix.plan import MOMENT, VICTIMS, column, draw, pairwise, sample
 from tests.spark.matrix.run import PLANS_VARIABLE, companies, kept, run, summary
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark_apart
 SEEDS = int(os.environ.get("ODRADEK_MATRIX_SEEDS", "3"))
 CHOSEN = [each for each in (*POINTS, MOMENT) if fnmatch(each, os.environ.get("ODRADEK_MATRIX_POINTS", "*"))]
 SIDE_BY_SIDE = 16

@@ -10,7 +10,7 @@ from tests.spark.matrix.company import Company
 from tests.spark.matrix.plan import Plan
 from tests.spark.matrix.sinks import STOCK
 
-pytestmark = [pytest.mark.spark, pytest.mark.more, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark_apart, pytest.mark.more, pytest.mark.timeout(900)]
 
 
 def test_spark_s_own_sink_doubles_what_was_written_when_its_driver_died(tmp_path: Path):

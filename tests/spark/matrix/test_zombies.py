@@ -13,7 +13,7 @@ from tests.spark.matrix.processes import signal_to
 from tests.spark.matrix.run import run
 from tests.support.clients import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.more]
+pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
 SMALL = {"batches": 3, "records": 120, "partitions": 2}
 
 

@@ -1,7 +1,6 @@
-"""The suite to copy, examples/spark: in this session what is quick of it, and all of it as a person runs it."""
+"""The suite to copy, examples/spark: in this session what is quick of it."""
 
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,14 +15,6 @@ pytestmark = pytest.mark.spark
 
 test_tax_is_added_and_rounded = _suite.test_tax_is_added_and_rounded
 test_an_order_that_was_aborted_has_no_invoice = _suite.test_an_order_that_was_aborted_has_no_invoice
-
-
-@pytest.mark.more
-def test_the_suite_passes_by_itself():
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE)]
-    ended = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=280, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "4 passed" in ended.stdout
 
 
 def test_every_file_is_listed():

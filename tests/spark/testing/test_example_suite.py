@@ -1,0 +1,18 @@
+"""The suite to copy, examples/spark, as a person runs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "spark"
+
+pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
+
+
+def test_the_suite_passes_by_itself():
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE)]
+    ended = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=280, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "4 passed" in ended.stdout
