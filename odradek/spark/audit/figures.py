@@ -119,7 +119,9 @@ def stable_offset_lag(spoken: DataFrame, span: Span) -> DataFrame:
 
 
 def assigned(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
-    """Each ended transaction on a partition with the last decision of its producer before its marker, by time."""
+    """Each ended transaction on a partition with the last decision of its producer before its marker, by time.
+
+    ``bumped``: its marker has an epoch above that of its data, which is its own."""
     decided = decisions.select(
         "producer_id",
         F.col("prepare_ms").alias("ms"),
@@ -143,6 +145,7 @@ def assigned(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
         "marker_epoch",
         "marker_ms",
         "outcome",
+        F.coalesce(F.col("last_epoch") < F.col("marker_epoch"), F.lit(False)).alias("bumped"),
     )
     before = (
         Window.partitionBy("producer_id").orderBy("ms", "order").rowsBetween(Window.unboundedPreceding, 0)

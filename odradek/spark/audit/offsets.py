@@ -6,6 +6,8 @@ The consume-transform-produce loop. Each group's offsets in one transaction, the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,10 +19,11 @@ def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFram
     """One row per transaction and group: ``offsets`` (partitions committed), ``outcome``, ``output_partitions``, ``agrees``.
 
     ``assigned`` has the ended transactions with their decisions; one whose decision is gone (compaction) is known by its
-    epoch. An open transaction is in neither.
+    epoch, if that is its own. Else nothing tells which outputs were its: ``output_partitions`` is null then. An open
+    transaction is in neither.
     """
-    key = F.coalesce(F.col("its.offset"), F.lit(-1) - F.col("marker_epoch"))
-    ended = assigned.withColumn("transaction", key)
+    decided, of_its_own = F.col("its.offset"), F.lit(-1) - F.col("marker_epoch")
+    ended = assigned.withColumn("transaction", F.coalesce(decided, F.when(F.col("bumped"), of_its_own)))
     committed = (
         offsets.where("error is null and transactional and not control and kind = 'offset'")
         .withColumn("replica", replica_of(F.col("log_dir"), F.lit(CONSUMER_OFFSETS), F.col("log_partition")))
@@ -66,11 +69,10 @@ def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFram
     )
 
 
-def offset_findings(in_transactions: DataFrame, blamed: DataFrame | None) -> DataFrame:
-    """Offsets whose outputs had another outcome, where no decision says who is right (``blamed``: those where one does)."""
-    apart = in_transactions.where("not agrees")
-    if blamed is not None:
-        apart = apart.join(F.broadcast(blamed.select("producer_id").distinct()), "producer_id", "left_anti")
+def offset_findings(apart: DataFrame, blamed: Sequence[DataFrame]) -> DataFrame:
+    """Offsets whose outputs had another outcome; of producers that are ``blamed`` for mixed outcomes it is said already."""
+    for known in blamed:
+        apart = apart.join(F.broadcast(known.select("producer_id").distinct()), "producer_id", "left_anti")
     return apart.select(
         finding(
             "offsets_apart",

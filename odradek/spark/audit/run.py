@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
@@ -182,7 +182,8 @@ class Audit:
 
     def _of_transactions(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:
         yield coordinator.transition_findings(self.steps)
-        yield atomicity.undecided_findings(self.spoken, self.decisions)
+        undecided = atomicity.undecided_findings(self.spoken, self.decisions)
+        yield undecided
         overtaken = unfinished.overtaken_findings(self.spoken, self.replicas, self.fallen)
         blamed = self._lacking()
         if blamed is not None:
@@ -191,7 +192,7 @@ class Audit:
             overtaken = overtaken.join(F.broadcast(blamed), ["replica", "producer_id"], "left_anti")
         yield overtaken
         yield from self._of_open(blamed)
-        yield from self._of_offsets(blamed)
+        yield from self._of_offsets([undecided] if blamed is None else [undecided, blamed])
 
     def _lacking(self) -> DataFrame | None:
         """Decisions that partitions do not follow; None if there are none."""
@@ -220,10 +221,12 @@ class Audit:
         )
         yield unfinished.hanging_findings(self.out.keep("open_transactions", classified))
 
-    def _of_offsets(self, blamed: DataFrame | None) -> Iterator[DataFrame]:
+    def _of_offsets(self, blamed: Sequence[DataFrame]) -> Iterator[DataFrame]:
         committed = tables.load(self.spark, self.source, "offsets")
         together = offsets.offsets_in_transactions(committed, self.assigned)
-        yield offsets.offset_findings(self.out.keep("offsets_in_transactions", together), blamed)
+        apart = self.out.keep("offsets_in_transactions", together).where("not agrees")
+        if not apart.isEmpty():
+            yield offsets.offset_findings(apart, blamed)
 
     def _of_keys(self, topic: str, key: str) -> DataFrame:
         records = tables.load(self.spark, self.source, "records", topics=topic)

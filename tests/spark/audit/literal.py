@@ -239,6 +239,9 @@ class World:
         end_epoch = epoch + 1 if version >= 2 else epoch
         self.state(name, producer, epoch, "Ongoing", partitions, version)
         data = {log: log.data(producer, epoch, sequence, 2) for log in logs}
+        for log in logs:
+            if log.topic == "__consumer_offsets":
+                self.commits(log, data[log], producer, epoch)
         if stop_after == "Ongoing":
             return {log: (offset, None) for log, offset in data.items()}
         kind = outcome.capitalize()
@@ -251,6 +254,27 @@ class World:
         if stop_after == "Complete":
             self.state(name, producer, end_epoch, f"Complete{kind}", [], version)
         return {log: (data[log], markers[log]) for log in logs}
+
+    def commits(self, log: Log, offset: int, producer: int, epoch: int) -> None:
+        """The record at this offset is one of a group's, in a transaction."""
+        self.offsets.append(
+            row(
+                schemas.OFFSETS,
+                log_dir=log.log_dir,
+                log_partition=log.partition,
+                offset=offset,
+                kind="offset",
+                group="group",
+                topic="input",
+                partition=0,
+                committed_offset=1,
+                producer_id=producer,
+                producer_epoch=epoch,
+                transactional=True,
+                control=False,
+                tombstone=False,
+            )
+        )
 
     def begin(self, name: str, version: int = 2) -> int:
         """A transactional id that has just been initialised; its producer id."""

@@ -111,6 +111,16 @@ def overlap(segment: Segment) -> list[Place]:
     return [Place("damage", segment.topic, segment.partition, None, len(content))]
 
 
+def overlapping_files(segment: Segment) -> list[Place]:
+    """The same in a file that was rolled for it: what it claims is what the file before it reaches to."""
+    last = segment.batches[-1]
+    stranger = _batch(0, 0)
+    body = bytes(stranger.buffer)[stranger.start : stranger.start + stranger.size]
+    rolled = segment.path.with_name(f"{last.last_offset:020d}.log")
+    rolled.write_bytes(patched_header(body, last.last_offset, 0) + body[16:])
+    return [Place("damage", segment.topic, segment.partition, None, last.start)]
+
+
 def missing_marker(segment: Segment) -> list[Place]:
     first, *_ = segment.data(of_transaction=1)
     del segment.batches[segment.markers()[1]]
@@ -169,6 +179,7 @@ DEFECTS: dict[str, Callable[[Segment], list[Place]]] = {
         gap,
         lost_offsets,
         overlap,
+        overlapping_files,
         missing_marker,
         missing_last_marker,
         mixed_outcome,

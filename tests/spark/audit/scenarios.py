@@ -100,6 +100,15 @@ def offsets_lost(world: World) -> Expected:
 
 
 @broken
+def overlapping(world: World) -> Expected:
+    log = world.log("overlapping")
+    log.plain(3)
+    log.skip(-1)
+    log.roll()
+    return {("overlapping_offsets", "overlapping", 0, log.plain(2))}
+
+
+@broken
 def epoch_fell(world: World) -> Expected:
     log, producer = world.log("epoch_fell"), world.producer()
     log.data(producer, epoch=0, sequence=0, transactional=False)
@@ -199,6 +208,34 @@ def mixed_without_a_coordinator(world: World) -> Expected:
         log.data(producer)
         offsets.append(log.marker(producer, 1, "abort" if log is logs[1] else "commit"))
     return {("mixed_outcome", logs[1].topic, 1, offsets[1])}
+
+
+@broken
+def mixed_offsets_without_a_coordinator(world: World) -> Expected:
+    """A group's offsets are one of the partitions, and said once."""
+    output, group = world.log("mixed_offsets_without_a_coordinator"), world.log("__consumer_offsets", 4)
+    other, producer = world.log("mixed_offsets_without_a_coordinator", 1), world.producer()
+    for log in (output, other, group):
+        log.data(producer)
+    world.commits(group, 0, producer, 0)
+    output.marker(producer, 1)
+    group.marker(producer, 1)
+    return {("mixed_outcome", other.topic, 1, other.marker(producer, 1, "abort"))}
+
+
+@broken
+def apart_from_offsets(world: World) -> Expected:
+    """The decision does not list the output: nothing else tells."""
+    output, group = world.log("apart_from_offsets"), world.log("__consumer_offsets", 5)
+    producer = world.begin("apart")
+    world.state("apart", producer, 0, "Ongoing", [(group.topic, 5)])
+    output.data(producer)
+    world.commits(group, group.data(producer), producer, 0)
+    world.state("apart", producer, 1, "PrepareCommit", [(group.topic, 5)])
+    output.marker(producer, 1, "abort")
+    offset = group.marker(producer, 1)
+    world.state("apart", producer, 1, "CompleteCommit", [])
+    return {("offsets_apart", group.topic, 5, offset)}
 
 
 @broken
@@ -490,6 +527,18 @@ def offsets_with_output(world: World) -> None:
     producer = world.begin("loop")
     world.transaction("loop", producer, 0, [output, group])
     world.transaction("loop", producer, 1, [output, group], "abort")
+
+
+@legal
+def offsets_with_forgotten_decisions(world: World) -> None:
+    """Version 1: all transactions have one epoch, and nothing is left that tells which markers belong together."""
+    output, group = world.log("offsets_with_forgotten_decisions"), world.log("__consumer_offsets", 6)
+    producer = world.producer()
+    for number, outcome in enumerate(("commit", "abort", "commit")):
+        output.data(producer, 0, number)
+        world.commits(group, group.data(producer, 0, number), producer, 0)
+        for log in (output, group):
+            log.marker(producer, 0, outcome)
 
 
 @broken
