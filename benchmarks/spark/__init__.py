@@ -16,7 +16,7 @@ from benchmarks.figures import Figure
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NAMES: Final = ("sink", "encode", "batch_read", "small_read", "segments", "audit")
+NAMES: Final = ("sink", "spread", "encode", "batch_read", "small_read", "segments", "audit")
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from odradek.spark.audit.heads import CONSUMER_OFFSETS, replica_of
 def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFrame:
     """One row per transaction and group: ``offsets`` (partitions committed), ``outcome``, ``output_partitions``, ``agrees``.
 
-    ``assigned`` has the ended transactions with their decisions; one whose decision is gone (compaction) is known by its
-    epoch, if that is its own. Else nothing tells which outputs were its: ``output_partitions`` is null then. An open
-    transaction is in neither.
+    An epoch of its own (``bumped`` in ``assigned``) is what all markers of a transaction have in common; where epochs are
+    shared, it is the decision before them. If that is gone too (compaction), nothing tells which outputs were its:
+    ``output_partitions`` is null then. An open transaction is in neither.
     """
-    decided, of_its_own = F.col("its.offset"), F.lit(-1) - F.col("marker_epoch")
-    ended = assigned.withColumn("transaction", F.coalesce(decided, F.when(F.col("bumped"), of_its_own)))
+    of_its_own, decided = F.lit(-1) - F.col("marker_epoch"), F.col("its.offset")
+    ended = assigned.withColumn("transaction", F.when(F.col("bumped"), of_its_own).otherwise(decided))
     committed = (
         offsets.where("error is null and transactional and not control and kind = 'offset'")
         .withColumn("replica", replica_of(F.col("log_dir"), F.lit(CONSUMER_OFFSETS), F.col("log_partition")))

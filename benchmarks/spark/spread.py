@@ -1,0 +1,91 @@
+"""How long a reader may see a part of a decided batch: from its first commit marker to its last, by the markers' own times.
+
+One query writes to both brokers in turns, with 8 tasks of which each has a partition of its own. So the nth marker of each
+partition is that of the nth batch. Markers have milliseconds.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from benchmarks.figures import Figure
+from benchmarks.process import others_at_rest
+from benchmarks.spark import SparkRun
+from benchmarks.spark.brokers import KAFKA, ODRADEK, Address, both, create, fill
+
+TASKS: Final = 8
+BATCHES: Final = 40
+RECORDS_PER_TASK: Final = 100
+"""In each batch."""
+RECORD_BYTES: Final = 100
+TIMEOUT_S: Final = 600
+INPUT, OUTPUT = "input", "spread"
+
+
+def measure(run: SparkRun) -> Iterator[Figure]:
+    batches, rest = run.scaled(BATCHES), others_at_rest()
+    scratch = run.scratch / "spread"
+    with both(scratch) as brokers:
+        for name, address in brokers.items():
+            fill(address.bootstrap, INPUT, TASKS, batches * TASKS * RECORDS_PER_TASK, RECORD_BYTES)
+            create(address.bootstrap, OUTPUT, TASKS)
+            run.say(f"writing to {name}")
+            _write(run, address, run.scratch / "checkpoints" / f"spread-{name}")
+        homes = {ODRADEK: scratch / "odradek" / "data", KAFKA: scratch / "kafka" / "data"}
+        spreads_ms = {name: sorted(_spreads_ms(run, home, batches)) for name, home in homes.items()}
+    ours, theirs = spreads_ms[ODRADEK], spreads_ms[KAFKA]
+    yield Figure(
+        "exactly-once sink: milliseconds in which a part of a decided batch is seen",
+        statistics.median(ours),
+        "ms",
+        baseline=f"{KAFKA} {statistics.median(theirs):.0f} ms (at most {theirs[-1]:.0f})",
+        note=f"at most {ours[-1]:.0f}; {len(ours)} batches of {TASKS} tasks, a transaction each",
+        other_cpu=rest,
+    )
+
+
+def _write(run: SparkRun, address: Address, checkpoint: Path) -> None:
+    """Each task's rows go to the partition that it reads."""
+    rows = (
+        run.spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", address.bootstrap)
+        .option("subscribe", INPUT)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", TASKS * RECORDS_PER_TASK)
+        .load()
+        .select("partition", "value")
+    )
+    query = (
+        rows.writeStream.format("odradek.exactly_once")
+        .option("kafka.bootstrap.servers", address.bootstrap)
+        .option("topic", OUTPUT)
+        .option("name", OUTPUT)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    if not query.awaitTermination(TIMEOUT_S):
+        raise RuntimeError(f"{address.bootstrap} did not come to its end")
+
+
+def _spreads_ms(run: SparkRun, data: Path, batches: int) -> list[float]:
+    """Of each batch but the first, for which workers had to be started."""
+    markers = (
+        run.spark.read.format("odradek.segments")
+        .option("table", "batches")
+        .load(str(data))
+        .where(f"topic = '{OUTPUT}' and control and marker = 'commit'")
+        .selectExpr("partition", "base_offset", "unix_millis(max_timestamp) as ms")
+        .orderBy("partition", "base_offset")
+        .collect()
+    )
+    of_partitions: dict[int, list[int]] = defaultdict(list)
+    for each in markers:
+        of_partitions[each.partition].append(each.ms)
+    if {len(each) for each in of_partitions.values()} != {batches} or len(of_partitions) != TASKS:
+        raise RuntimeError(f"{data}: not one marker for each batch and partition")
+    return [float(max(each) - min(each)) for each in zip(*of_partitions.values(), strict=True)][1:]
