@@ -41,6 +41,7 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
     (directory / "outcomes.txt").write_text("\n".join(map(str, outcomes)) + "\n")
     wrong += complaints(outcomes)
     if wrong:
+        (directory / "wrong.txt").write_text("\n".join(wrong) + "\n")
         again = f"{PLANS_VARIABLE}={directory / 'plans.json'} pytest -m slow tests/spark/matrix"
         raise MatrixFailed("\n".join([*wrong, f"All of it is kept in {directory}; again: {again}"]))
     if not os.environ.get("ODRADEK_MATRIX_KEEP"):

@@ -17,6 +17,9 @@ READ_S = 30.0
 ATTEMPT_S = 2.0
 """A leader that has died is waited for no longer."""
 MOVED = (
+    # librdkafka's word for: at this moment nobody leads any of them.
+    KafkaError._NOENT,
+    KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.FENCED_LEADER_EPOCH,
