@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyspark
 import pytest
@@ -91,7 +90,7 @@ def is_open(port: int) -> bool:
     return True
 
 
-def run(command: list[str | Path], **more: str) -> Any:
+def run(command: list[str | Path], **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=variables(**more), capture_output=True, text=True, timeout=240)
 
 
