@@ -13,7 +13,7 @@ from odradek.spark.pipeline.verdict import Outcome
 from tests.support import kafka_oracle
 
 # A minute each where nothing else runs; Spark starts three times.
-pytestmark = [pytest.mark.spark_apart, pytest.mark.more, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.more, pytest.mark.timeout(900)]
 
 FLIGHTS = 12_000
 PER_BATCH = 4_000
