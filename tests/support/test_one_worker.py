@@ -20,6 +20,7 @@ def run(folder: Path, *arguments: str) -> str:
     return ended.stdout + ended.stderr
 
 
+@pytest.mark.more
 def test_each_kind_has_one_worker_which_begins_with_it(tmp_path: Path):
     marks = {"c": "spark", "e": "spark_apart", "f": "spark", "h": "spark_apart"}
     for name in "abcdefgh":
