@@ -55,12 +55,16 @@ class Segment:
             length = each.last_offset - each.base_offset + 1
             if number == index:
                 place = Place(kind, self.topic, self.partition, offset, position)
-            body = bytes(each.buffer)[each.start : each.start + each.size]
-            content += patched_header(body, offset, each.partition_leader_epoch) + body[16:]
+            content += _at(offset, each)
             offset, position = offset + length, position + each.size
         self.path.write_bytes(content)
         assert place is not None
         return place
+
+
+def _at(offset: int, batch: RecordBatch) -> bytes:
+    body = bytes(batch.buffer)[batch.start : batch.start + batch.size]
+    return patched_header(body, offset, batch.partition_leader_epoch) + body[16:]
 
 
 def _batch(epoch: int, sequence: int, *, transactional: bool = False) -> RecordBatch:
@@ -105,19 +109,15 @@ def lost_offsets(segment: Segment) -> list[Place]:
 def overlap(segment: Segment) -> list[Place]:
     """A batch of somebody else's begins at the last offset that is taken: whose the offsets are cannot be believed."""
     content, last = segment.path.read_bytes(), segment.batches[-1].last_offset
-    stranger = _batch(0, 0)
-    body = bytes(stranger.buffer)[stranger.start : stranger.start + stranger.size]
-    segment.path.write_bytes(content + patched_header(body, last, 0) + body[16:])
+    segment.path.write_bytes(content + _at(last, _batch(0, 0)))
     return [Place("damage", segment.topic, segment.partition, None, len(content))]
 
 
 def overlapping_files(segment: Segment) -> list[Place]:
     """The same in a file that was rolled for it: what it claims is what the file before it reaches to."""
     last = segment.batches[-1]
-    stranger = _batch(0, 0)
-    body = bytes(stranger.buffer)[stranger.start : stranger.start + stranger.size]
     rolled = segment.path.with_name(f"{last.last_offset:020d}.log")
-    rolled.write_bytes(patched_header(body, last.last_offset, 0) + body[16:])
+    rolled.write_bytes(_at(last.last_offset, _batch(0, 0)))
     return [Place("damage", segment.topic, segment.partition, None, last.start)]
 
 
