@@ -20,13 +20,16 @@ TIMEOUT_S: Final = 120
 class Address:
     bootstrap: str
     pid: int
+    data: Path
+    """Its partitions' directories."""
 
 
 @contextmanager
 def odradek(scratch: Path) -> Iterator[Address]:
-    with Odradek().running(scratch / "odradek") as target:
+    home = scratch / "odradek"
+    with Odradek().running(home) as target:
         target.connect().close()
-        yield Address(target.bootstrap, target.pid)
+        yield Address(target.bootstrap, target.pid, home / "data")
 
 
 @contextmanager
@@ -40,7 +43,10 @@ def both(scratch: Path) -> Iterator[Mapping[str, Address]]:
     with ExitStack() as stack:
         ours = stack.enter_context(odradek(scratch))
         theirs = stack.enter_context(kafka(directory=home))
-        yield {ODRADEK: ours, KAFKA: Address(f"{theirs.host}:{theirs.port}", theirs.process.pid)}
+        yield {
+            ODRADEK: ours,
+            KAFKA: Address(f"{theirs.host}:{theirs.port}", theirs.process.pid, home / "data"),
+        }
 
 
 def fill(bootstrap: str, topic: str, partitions: int, records: int, size_bytes: int) -> None:

@@ -10,13 +10,13 @@ from benchmarks.figures import Figure
 from benchmarks.process import others_at_rest
 from benchmarks.spark import SparkRun
 from benchmarks.spark.brokers import create, fill, odradek
+from benchmarks.spark.copying import INPUT, copy
 
 RECORDS: Final = 1_000_000
 RECORD_BYTES: Final = 100
 PARTITIONS: Final = 4
 BATCHES: Final = 8
 ROUNDS: Final = 3
-TIMEOUT_S: Final = 600
 NOOP, STOCK, OURS = "noop", "kafka", "odradek.exactly_once"
 
 
@@ -24,7 +24,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
     records, rest = run.scaled(RECORDS), others_at_rest()
     took: dict[str, list[float]] = {NOOP: [], STOCK: [], OURS: []}
     with odradek(run.scratch / "sink") as broker:
-        fill(broker.bootstrap, "input", PARTITIONS, records, RECORD_BYTES)
+        fill(broker.bootstrap, INPUT, PARTITIONS, records, RECORD_BYTES)
         for number in range(run.rounds or ROUNDS):
             # Who goes first changes: the second of a pair finds the machine warmer.
             for sink in (NOOP, STOCK, OURS) if number % 2 == 0 else (OURS, STOCK, NOOP):
@@ -51,26 +51,8 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 def _stream(run: SparkRun, bootstrap: str, sink: str, name: str, records: int) -> list[float]:
     """The milliseconds of each micro-batch of a query that reads everything there is."""
     create(bootstrap, name, PARTITIONS)
-    rows = (
-        run.spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", "input")
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", max(records // BATCHES, 1))
-        .load()
-        .select("key", "value")
-    )
-    query = (
-        rows.writeStream.format(sink)
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", name)
-        .option("queryName", name)
-        .option("checkpointLocation", str(run.scratch / "checkpoints" / name))
-        .trigger(availableNow=True)
-        .start()
-    )
-    if not query.awaitTermination(TIMEOUT_S):
-        raise RuntimeError(f"{sink} did not come to its end")
+    per_batch = max(records // BATCHES, 1)
+    query = copy(run, bootstrap, sink, name, name, per_batch, ("key", "value"))
     done = [each for each in query.recentProgress if each["numInputRows"]]
     if sum(each["numInputRows"] for each in done) != records:
         raise RuntimeError(f"{sink} has not read everything")

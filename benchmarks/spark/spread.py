@@ -15,28 +15,32 @@ from typing import Final
 from benchmarks.figures import Figure
 from benchmarks.process import others_at_rest
 from benchmarks.spark import SparkRun
-from benchmarks.spark.brokers import KAFKA, ODRADEK, Address, both, create, fill
+from benchmarks.spark.brokers import KAFKA, ODRADEK, both, create, fill
+from benchmarks.spark.copying import INPUT, copy
 
 TASKS: Final = 8
 BATCHES: Final = 40
 RECORDS_PER_TASK: Final = 100
 """In each batch."""
 RECORD_BYTES: Final = 100
-TIMEOUT_S: Final = 600
-INPUT, OUTPUT = "input", "spread"
+OUTPUT: Final = "spread"
 
 
 def measure(run: SparkRun) -> Iterator[Figure]:
     batches, rest = run.scaled(BATCHES), others_at_rest()
-    scratch = run.scratch / "spread"
-    with both(scratch) as brokers:
+    with both(run.scratch / "spread") as brokers:
         for name, address in brokers.items():
             fill(address.bootstrap, INPUT, TASKS, batches * TASKS * RECORDS_PER_TASK, RECORD_BYTES)
             create(address.bootstrap, OUTPUT, TASKS)
             run.say(f"writing to {name}")
-            _write(run, address, run.scratch / "checkpoints" / f"spread-{name}")
-        homes = {ODRADEK: scratch / "odradek" / "data", KAFKA: scratch / "kafka" / "data"}
-        spreads_ms = {name: sorted(_spreads_ms(run, home, batches)) for name, home in homes.items()}
+            # Each task's rows go to the partition that it reads.
+            sink, query = "odradek.exactly_once", f"{OUTPUT}-{address.pid}"
+            copy(
+                run, address.bootstrap, sink, OUTPUT, query, TASKS * RECORDS_PER_TASK, ("partition", "value")
+            )
+        spreads_ms = {
+            name: sorted(_spreads_ms(run, address.data, batches)) for name, address in brokers.items()
+        }
     ours, theirs = spreads_ms[ODRADEK], spreads_ms[KAFKA]
     yield Figure(
         "exactly-once sink: milliseconds in which a part of a decided batch is seen",
@@ -46,30 +50,6 @@ def measure(run: SparkRun) -> Iterator[Figure]:
         note=f"at most {ours[-1]:.0f}; {len(ours)} batches of {TASKS} tasks, a transaction each",
         other_cpu=rest,
     )
-
-
-def _write(run: SparkRun, address: Address, checkpoint: Path) -> None:
-    """Each task's rows go to the partition that it reads."""
-    rows = (
-        run.spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", address.bootstrap)
-        .option("subscribe", INPUT)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", TASKS * RECORDS_PER_TASK)
-        .load()
-        .select("partition", "value")
-    )
-    query = (
-        rows.writeStream.format("odradek.exactly_once")
-        .option("kafka.bootstrap.servers", address.bootstrap)
-        .option("topic", OUTPUT)
-        .option("name", OUTPUT)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    if not query.awaitTermination(TIMEOUT_S):
-        raise RuntimeError(f"{address.bootstrap} did not come to its end")
 
 
 def _spreads_ms(run: SparkRun, data: Path, batches: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""One program on Sparks that somebody else has started: by spark-submit, and on a Spark Connect server."""
+"""Programs on Sparks that somebody else has started: by spark-submit, and on a Spark Connect server."""
 
 import os
 import socket
@@ -12,6 +12,8 @@ import pytest
 
 from odradek import Broker
 from odradek.spark import environment
+from tests.spark.audit.planting import Segment, bit_flip
+from tests.spark.audit.test_audit_planted import write
 from tests.support.clients import eventually
 from tests.support.raw import free_port
 
@@ -46,9 +48,11 @@ def variables(**more: str) -> dict[str, str]:
 
 
 def submit(master: str, *more: str | Path) -> list[str | Path]:
-    """The command; Spark is told nothing else of us than the connector's jars."""
-    jars = ",".join(map(str, environment.connector_jars()))
-    return [Path(pyspark.__path__[0]) / "bin" / "spark-submit", "--master", master, "--jars", jars, *more]
+    return [Path(pyspark.__path__[0]) / "bin" / "spark-submit", "--master", master, *more]
+
+
+def with_connector() -> list[str | Path]:
+    return ["--jars", ",".join(map(str, environment.connector_jars()))]
 
 
 @pytest.fixture
@@ -72,7 +76,11 @@ def connect_server(tmp_path: Path) -> Iterator[str]:
     main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     with (tmp_path / "server.log").open("wb") as log:
         server = subprocess.Popen(
-            submit("local[2]", *settings, *main), env=variables(), cwd=tmp_path, stdout=log, stderr=log
+            submit("local[2]", *with_connector(), *settings, *main),
+            env=variables(),
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
         )
     try:
         eventually(lambda: is_open(port), f"{tmp_path}/server.log", within_s=STARTS_WITHIN_S)
@@ -95,7 +103,7 @@ def run(command: list[str | Path], **more: str) -> subprocess.CompletedProcess[s
 
 
 def test_by_spark_submit_it_has_the_master_of_its_command_line(program):
-    ended = run(submit("local[3]", *program))
+    ended = run(submit("local[3]", *with_connector(), *program))
     assert ended.stdout == "pyspark.sql.session local[3]\n[0, 1, 2, 3, 4] 0\n", ended.stderr[-4000:]
 
 
@@ -106,4 +114,16 @@ def test_on_a_spark_connect_server_named_by_a_variable(program, connect_server, 
     proven = run(audit, SPARK_REMOTE=connect_server)
     assert proven.returncode == 0, proven.stderr[-4000:]
     assert "Nothing is broken" in proven.stdout
+    assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_an_audit_that_is_submitted_says_it_by_its_exit_code(tmp_path: Path):
+    data = tmp_path / "data"
+    with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
+        write(broker.bootstrap_servers, "orders")
+    bit_flip(Segment(data / "orders-1"))
+    job = Path(sys.modules["odradek"].__path__[0]) / "spark" / "audit" / "__main__.py"
+    done = run(submit("local[2]", job, data, "--out", tmp_path / "report"))
+    assert done.returncode == 1, done.stderr
+    assert "Broken in 1 place: damaged batches (1)." in done.stdout
     assert (tmp_path / "report" / "report.html").exists()

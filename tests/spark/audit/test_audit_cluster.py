@@ -1,21 +1,15 @@
-"""What brokers legally leave behind when nodes die under transactions is no finding; and the audit as a submitted job."""
+"""What brokers legally leave behind when nodes die under transactions is no finding."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from odradek import Broker
 from odradek.spark.audit import audit
-from odradek.spark.environment import java
-from tests.spark.audit.planting import Segment, bit_flip
 from tests.spark.audit.test_audit_planted import write
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
@@ -96,22 +90,3 @@ def test_a_broker_at_work_is_seen_at_one_moment(spark: Any, tmp_path: Path) -> N
     assert report.live
     assert report.violations == 0
     assert report.figures["committed_transactions"] == 9
-
-
-def test_a_submitted_job_says_it_by_its_exit_code(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
-        write(broker.bootstrap_servers, "orders")
-    bit_flip(Segment(data / "orders-1"))
-    program = Path(sys.modules["odradek"].__path__[0]) / "spark" / "audit" / "__main__.py"
-    submit = Path(pyspark.__path__[0]) / "bin" / "spark-submit"
-    done = subprocess.run(
-        [submit, "--master", "local[2]", program, data, "--out", tmp_path / "report"],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java().resolve().parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 1, done.stderr
-    assert "Broken in 1 place: damaged batches (1)." in done.stdout
-    assert (tmp_path / "report" / "report.html").exists()

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import socket
 import ssl
 import threading
 import time
@@ -41,31 +42,68 @@ def jaas(**options: str) -> str:
     return f"org.apache.kafka.common.security.plain.PlainLoginModule required {said};"
 
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+async def streams_of(client: socket.socket, context: ssl.SSLContext | None) -> Streams:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, client, ssl=context)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def connected(client: socket.socket, target: tuple[str, int], context: ssl.SSLContext | None) -> None:
+    """One connection, from its handshake on; whether it ends or is cancelled, nothing of it stays open."""
+    # A refused certificate is what the tests want to see, and not news.
+    with contextlib.suppress(OSError):
+        reader, writer = await streams_of(client, context)
+        writers = [writer]
+        try:
+            broker_reader, broker_writer = await asyncio.open_connection(*target)
+            writers.append(broker_writer)
+            await asyncio.gather(pump(reader, broker_writer), pump(broker_reader, writer))
+        finally:
+            for each in writers:
+                each.transport.abort()
+                with contextlib.suppress(OSError):
+                    await each.wait_closed()
+
+
 @contextlib.contextmanager
 def relay(port: int, target: tuple[str, int], context: ssl.SSLContext | None = None):
     """What comes to a port is passed on; TLS, if there is any, ends there."""
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        broker_reader, broker_writer = await asyncio.open_connection(*target)
-        await asyncio.gather(pump(reader, broker_writer), pump(broker_reader, writer))
+    async def accept(listener: socket.socket, connections: asyncio.TaskGroup) -> None:
+        while True:
+            client, _ = await asyncio.get_running_loop().sock_accept(listener)
+            connections.create_task(connected(client, target, context))
 
     async def serve() -> None:
-        async with await asyncio.start_server(connected, "127.0.0.1", port, ssl=context):
-            ready.set()
-            await ended
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            listener.setblocking(False)
+            async with asyncio.TaskGroup() as connections:
+                connections.create_task(accept(listener, connections))
+                ready.set()
+
+    async def until_ended() -> None:
+        # Who was here last may have hung up so lately that the loop has not heard of it: it waits for all to close.
+        serving = asyncio.create_task(serve())
+        await ended
+        serving.cancel()
+        await asyncio.wait([serving])
 
     loop = asyncio.new_event_loop()
-    # A refused certificate is what the tests want to see, and not news.
-    loop.set_exception_handler(lambda *_: None)
     ready, ended = threading.Event(), loop.create_future()
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread = threading.Thread(target=loop.run_until_complete, args=(until_ended(),))
     thread.start()
     try:
         assert ready.wait(10)

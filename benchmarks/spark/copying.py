@@ -1,0 +1,41 @@
+"""A stream that reads all of one topic and writes it to another: what measures of the sink have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.spark import SparkRun
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+INPUT: Final = "input"
+TIMEOUT_S: Final = 600
+
+
+def copy(
+    run: SparkRun, bootstrap: str, sink: str, topic: str, name: str, per_batch: int, columns: Sequence[str]
+) -> StreamingQuery:
+    """Columns of everything in ``INPUT``, so many records at a time; the query, which has come to its end."""
+    rows = (
+        run.spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", INPUT)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", per_batch)
+        .load()
+        .select(*columns)
+    )
+    query = (
+        rows.writeStream.format(sink)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", topic)
+        .option("queryName", name)
+        .option("checkpointLocation", str(run.scratch / "checkpoints" / name))
+        .trigger(availableNow=True)
+        .start()
+    )
+    if not query.awaitTermination(TIMEOUT_S):
+        raise RuntimeError(f"{name} did not come to its end")
+    return query
