@@ -31,8 +31,8 @@ HOST: Final = "127.0.0.1"
 # Below the range from which the system gives clients their own ports: a client that asks again and again for a
 # broker that is down could otherwise be given just that port, and connect to itself.
 PORTS: Final = range(15_000, 32_000)
-START_TIMEOUT_S: Final = 30.0
-STOP_TIMEOUT_S: Final = 10.0
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.005
 TRACEBACK: Final = "Traceback (most recent call last)"
 

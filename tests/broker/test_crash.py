@@ -93,7 +93,7 @@ finally:
     print("finally", flush=True)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "one\n")
 

@@ -88,7 +88,7 @@ async def test_what_is_on_the_disk_is_acknowledged_though_more_has_come_meanwhil
     begun = iter(turns)
 
     def waits(self: Segment) -> None:
-        assert next(begun).wait(10)
+        assert next(begun).wait(60)
 
     with opened(tmp_path) as world:
         world.create("synced", 1, **{"flush.messages": "1"})

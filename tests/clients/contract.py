@@ -157,7 +157,7 @@ class Contract:
         broker = start_broker(topics=["orders:1", "done:1"], environment={"ODRADEK_CRASH_POINTS": point})
         self.fill(broker)
         with program.start("loop", broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS) as loop:
-            assert broker.wait(30) == -signal.SIGKILL
+            assert broker.wait(60) == -signal.SIGKILL
             broker.restart(environment={})
             assert loop.finish()[-1]["done"] >= LOOP_RECORDS
         self.check_loop(broker)

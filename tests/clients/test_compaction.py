@@ -35,7 +35,7 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, **PATIENCE})
         for future in admin.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIGS)]).values():
-            future.result(10)
+            future.result(60)
         left = write(broker, 0)
         compact(broker, 1)
         left |= write(broker, 100)
@@ -83,7 +83,7 @@ def send(producer: Producer, key: str, value: str | None, hour: int) -> None:
         timestamp=LATER_MS + hour * 3_600_000,
         on_delivery=lambda error, _: failures.append(error) if error else None,
     )
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert failures == []
 
 
@@ -121,7 +121,7 @@ def by_confluent(broker: Broker, isolation: str) -> list[tuple[int, str, str | N
     found: list[tuple[int, str, str | None]] = []
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        while (message := consumer.poll(10)) is not None and message.error() is None:
+        while (message := consumer.poll(60)) is not None and message.error() is None:
             value = message.value()
             found.append((message.offset(), message.key().decode(), value and value.decode()))
         assert message is not None

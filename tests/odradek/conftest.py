@@ -27,6 +27,8 @@ def run_pytest() -> Callable[..., subprocess.CompletedProcess[str]]:
             "odradek.pytest_plugin",
             "-p",
             "no:cacheprovider",
+            # Where it keeps its directories by itself it takes time to clear away those of others.
+            f"--basetemp={folder / 'temporary'}",
             *arguments,
         ]
         environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}

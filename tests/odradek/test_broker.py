@@ -34,14 +34,14 @@ def producer_of(broker: odradek.Broker, transactional_id: str) -> Producer:
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id, **PATIENCE}
     )
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     return producer
 
 
 def commit(producer: Producer, partition: int = 0) -> None:
     producer.begin_transaction()
     producer.produce("orders", b"value", partition=partition)
-    producer.commit_transaction(10)
+    producer.commit_transaction(60)
 
 
 # -- coming and going
@@ -151,7 +151,7 @@ def test_what_is_held_goes_on_when_released(broker: odradek.Broker) -> None:
         assert [each["at"] for each in rule.held] == ["EndTxn"]
         assert broker.transactions["held"].state == "Ongoing"
         assert rule.release() == 1
-        committing.join(10)
+        committing.join(60)
         assert (rule.hits, rule.held, rule.spent) == (1, [], True)
     assert broker.transactions["held"].state == "CompleteCommit"
     rule.remove()  # once more is no error
@@ -199,11 +199,11 @@ def test_a_transaction_that_is_left_open_is_aborted_in_no_time() -> None:
         producer = producer_of(broker, "left")
         producer.begin_transaction()
         producer.produce("orders", b"value")
-        producer.flush(10)
+        producer.flush(60)
         broker.clock.advance("2m")
         assert broker.transactions["left"].state == "CompleteAbort"
         with pytest.raises(KafkaException, match=r"fenced|epoch"):
-            producer.commit_transaction(10)
+            producer.commit_transaction(60)
 
 
 # -- what happens

@@ -173,4 +173,4 @@ def test_a_program_that_is_told_to_end_takes_along_what_it_has_started() -> None
         assert program.stdout.readline() == "at work\n"
         program.terminate()
         assert program.stdout.readline() == "tidied up\n"
-        assert program.wait(30) == 128 + signal.SIGTERM
+        assert program.wait(60) == 128 + signal.SIGTERM

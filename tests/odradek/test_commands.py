@@ -59,10 +59,10 @@ def commit(broker: package.Broker, transactional_id: str) -> None:
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id, **PATIENCE}
     )
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce("orders", b"value", partition=0)
-    producer.commit_transaction(10)
+    producer.commit_transaction(60)
 
 
 def test_help_comes_at_once() -> None:
@@ -157,17 +157,17 @@ def test_what_is_held_is_shown_and_released(broker: package.Broker) -> None:
     assert shown[1] == "hits 1 of 1 matches, spent"
     assert shown[3].split()[0] == "EndTxn"
     assert said(broker, "fault", "release", str(rule.id), "--count", "1") == "1 released\n"
-    assert committing.wait(30) == 0
+    assert committing.wait(60) == 0
 
 
 COMMIT = """
 import sys
 from confluent_kafka import Producer
 producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": sys.argv[2]})
-producer.init_transactions(10)
+producer.init_transactions(60)
 producer.begin_transaction()
 producer.produce("orders", b"value")
-producer.commit_transaction(10)
+producer.commit_transaction(60)
 """
 
 
@@ -232,7 +232,7 @@ def test_the_trace_is_followed_until_ctrl_c_and_left_as_it_was(broker: package.B
     commit(broker, "followed")
     assert "tx=followed" in follower.stdout.readline()
     follower.send_signal(signal.SIGINT)
-    _, errors = follower.communicate(timeout=10)
+    _, errors = follower.communicate(timeout=60)
     assert (follower.returncode, errors) == (0, "")
     assert not broker.trace.status["running"]
 

@@ -30,12 +30,12 @@ def broker() -> Iterator[odradek.Broker]:
 def story(bootstrap: str, transactional_id: str, hits: Hits) -> None:
     """Two commits, of which the second one's answer is lost; a reader finds each record once."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     for number in range(2):
         assert hits() == 0
         producer.begin_transaction()
         producer.produce("orders", f"{transactional_id}-{number}")
-        producer.commit_transaction(10)
+        producer.commit_transaction(60)
     assert hits() == 1
     assert read(bootstrap, transactional_id) == [f"{transactional_id}-0", f"{transactional_id}-1"]
 
@@ -51,7 +51,7 @@ def read(bootstrap: str, transactional_id: str) -> list[str]:
     )
     consumer.subscribe(["orders"])
     found = []
-    while (message := consumer.poll(10)) is not None and not message.error():
+    while (message := consumer.poll(60)) is not None and not message.error():
         found.append(message.value().decode())
     consumer.close()
     return [value for value in found if value.startswith(transactional_id)]
@@ -68,7 +68,7 @@ def test_by_http(broker: odradek.Broker) -> None:
         request = urllib.request.Request(
             broker.control_url + path, data, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return dict(json.load(answer))
 
     rule = call("/v1/faults", {"rule": RULE.format(id="http")})

@@ -104,7 +104,7 @@ from confluent_kafka import Producer
 def committing(odradek_broker, odradek_faults):
     odradek_faults.add("EndTxn", transactional_id="payments", do="hold")
     producer = Producer({"bootstrap.servers": odradek_broker.bootstrap_servers, "transactional.id": "payments"})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce("orders", b"value")
     yield threading.Thread(target=producer.commit_transaction, args=(10,))

@@ -80,7 +80,7 @@ class Workers:
     def kill(self) -> int:
         assert self._process is not None
         self._process.kill()
-        return self._process.wait(10)
+        return self._process.wait(60)
 
     def complaints(self) -> str:
         return self._log.read_text()[-3000:]
@@ -133,7 +133,7 @@ def test_a_worker_killed_at_any_step_leaves_each_result_once(
     steps = STEPS[1::2] if client == "java" else STEPS  # each JVM takes its seconds
     for step in steps:
         crew.start(step)
-        assert crew.reached.wait(30), f"{step} was not reached\n{crew.complaints()}"
+        assert crew.reached.wait(60), f"{step} was not reached\n{crew.complaints()}"
         assert crew.is_alive, f"{step}\n{crew.complaints()}"
         assert crew.kill() == -signal.SIGKILL
     crew.start()
@@ -161,7 +161,7 @@ def test_a_broker_killed_at_any_point_leaves_each_result_once(
                 crew.start()
             return not broker.is_running
 
-        eventually(dead, f"the broker dies at {death}\n{crew.complaints()}", within_s=30)
+        eventually(dead, f"the broker dies at {death}\n{crew.complaints()}", within_s=60)
         assert broker.wait() == -signal.SIGKILL
     broker.restart(environment={})
 

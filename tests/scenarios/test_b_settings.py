@@ -92,7 +92,7 @@ def test_a_longer_timeout_than_allowed_is_refused(
 def topic_settings(broker: Broker, topic: str) -> dict[str, str]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
-    return {name: entry.value for name, entry in future.result(10).items()}
+    return {name: entry.value for name, entry in future.result(60).items()}
 
 
 def test_the_transaction_log_is_made_as_the_settings_say(start_broker: StartBroker):

@@ -29,7 +29,7 @@ class Peer:
     """A connection that is allowed to misbehave."""
 
     def __init__(self, broker: Broker) -> None:
-        self.wire = raw.Wire("127.0.0.1", broker.port, timeout=10)
+        self.wire = raw.Wire("127.0.0.1", broker.port, timeout=60)
 
     def ask(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         self.wire.send_frame(raw.encode_request(api, version, body, 7))

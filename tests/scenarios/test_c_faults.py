@@ -216,7 +216,7 @@ def test_one_who_stands_still_holds_up_nobody_else(new_producer: NewProducer, br
     new_producer(broker.bootstrap).send("orders", ["quick"])
     assert sent == []
     broker.release(rule)
-    slow._producer.flush(20)
+    slow._producer.flush(60)
     assert sent == [None]
     assert written(broker) == ["quick", "slow"]
 

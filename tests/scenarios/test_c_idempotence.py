@@ -135,7 +135,7 @@ def test_a_producer_goes_on_after_kill_9_without_a_duplicate(
     loss = relay.lose("answer", "produce")
 
     def die() -> None:
-        loss.happened.wait(20)
+        loss.happened.wait(60)
         broker.kill()
         broker.start()
 

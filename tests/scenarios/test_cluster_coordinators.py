@@ -106,7 +106,7 @@ def await_stable(cluster: ThreeNodes, members: list[Member]) -> None:
             assert each.poll() == []
         admin = AdminClient({**PATIENCE, "bootstrap.servers": cluster.bootstrap_servers})
         (described,) = admin.describe_consumer_groups(["readers"]).values()
-        group = described.result(10)
+        group = described.result(60)
         shares = [len(each.assignment.topic_partitions) for each in group.members]
         return group.state is ConsumerGroupState.STABLE and shares == [2, 2]
 

@@ -37,7 +37,7 @@ def writing(cluster: ThreeNodes) -> Iterator[list[str]]:
         yield sent
     finally:
         over.set()
-        writer.join(30)
+        writer.join(60)
 
 
 def elected(cluster: ThreeNodes) -> None:
@@ -45,7 +45,7 @@ def elected(cluster: ThreeNodes) -> None:
     admin = AdminClient({**PATIENCE, "bootstrap.servers": cluster.bootstrap_servers})
     places = [TopicPartition("orders", partition) for partition in PARTITIONS]
     # With a time-out the binding fails (confluent-kafka 2.16.1).
-    admin.elect_leaders(ElectionType.PREFERRED, places).result(10)
+    admin.elect_leaders(ElectionType.PREFERRED, places).result(60)
 
 
 def balanced(cluster: ThreeNodes) -> None:

@@ -95,7 +95,7 @@ def test_with_acks_all_nothing_is_acknowledged_that_could_be_lost(
         eventually(lambda: len(cluster.batches(leader, "orders")) == 2)
         assert values(cluster.bootstrap_servers, "orders", expected=1) == ["everywhere"]
         cluster.nodes[leader].kill()
-    sending.join(30)
+    sending.join(60)
     assert places == [(0, 1)]
 
     cluster.nodes[leader].start()
@@ -157,7 +157,7 @@ def test_with_too_few_in_sync_a_client_is_refused_and_nothing_is_written(
     sending.start()
     eventually(lambda: cluster.heard("NOT_ENOUGH_REPLICAS", api="Produce") >= 2)
     cluster.start_all()
-    sending.join(30)
+    sending.join(60)
     assert values(cluster.bootstrap_servers, "orders") == ["first", "in the end"]
 
 

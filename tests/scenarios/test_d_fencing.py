@@ -157,4 +157,4 @@ def commit_while_the_broker_comes_back(producer: TransactionalProducer, broker: 
         commit = pool.submit(producer.commit)
         assert broker.wait() == -signal.SIGKILL
         broker.restart(environment={})
-        commit.result(30)
+        commit.result(60)

@@ -29,7 +29,7 @@ def limit_files(broker: Broker, size: int) -> None:
 
 class Peer:
     def __init__(self, broker: Broker) -> None:
-        self.wire = raw.Wire(broker.host, broker.port, timeout=10)
+        self.wire = raw.Wire(broker.host, broker.port, timeout=60)
 
     def __enter__(self) -> Peer:
         return self

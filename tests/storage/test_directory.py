@@ -51,7 +51,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path):
         with pytest.raises(DirectoryInUse, match=str(tmp_path)):
             LogDirectory(tmp_path)
         other.stdin.close()
-        other.wait(20)
+        other.wait(60)
     LogDirectory(tmp_path).close(clean=True)
     assert (tmp_path / ".lock").read_bytes() == b""
 

@@ -43,7 +43,7 @@ NEW = Versions(produce=12, end_txn=5, txn_offset_commit=5)
 
 def ask(host: str, port: int, api: str, version: int, body: Body) -> Body:
     """One exchange on a connection of its own."""
-    wire = raw.Wire(host, port, timeout=20)
+    wire = raw.Wire(host, port, timeout=60)
     try:
         wire.send_frame(raw.encode_request(api, version, body, 7))
         return raw.decode_response(api, version, wire.receive_frame())[1]

@@ -40,7 +40,7 @@ with warnings.catch_warnings():
     import kafka.structs
 
 T = TypeVar("T")
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 POLL_S = 0.01
 
 # A broker that is killed in a test is back in a moment. librdkafka 2.16 drops every address when the last one refuses

@@ -355,7 +355,7 @@ class Wire:
 
     def __init__(self, host: str, port: int, timeout: float = 30.0) -> None:
         self.timeout = timeout
-        self.socket = socket.create_connection((host, port), timeout=10)
+        self.socket = socket.create_connection((host, port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
 

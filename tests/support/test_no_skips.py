@@ -24,6 +24,8 @@ def run_pytest(folder: Path, cases: dict[str, str], *arguments: str) -> subproce
     for name, source in cases.items():
         (folder / f"test_{name}.py").write_text(f"{source}\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.no_skips", "-m", "not slow", *arguments]
+    # A directory of its own: else it clears away those of earlier runs, which may take minutes.
+    command += ["--basetemp", str(folder / "temporary")]
     return subprocess.run(
         [*command, "--rootdir", str(folder), "-c", str(folder / "pytest.ini"), str(folder)],
         cwd=ROOT,

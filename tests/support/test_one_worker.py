@@ -16,6 +16,7 @@ def run(folder: Path, *arguments: str) -> str:
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  spark\n  spark_apart\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.one_worker", "-rA", *arguments]
     command += ["--rootdir", str(folder), "-c", str(folder / "pytest.ini"), str(folder)]
+    command += ["--basetemp", str(folder / "temporary")]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return ended.stdout + ended.stderr
 

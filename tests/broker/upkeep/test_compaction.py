@@ -297,7 +297,7 @@ class Held:
 
         def rewrite(work: Pass, group: Any) -> Any:
             self.reached.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(60)
             return original(work, group)
 
         monkeypatch.setattr(Pass, "rewrite", rewrite)

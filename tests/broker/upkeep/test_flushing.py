@@ -84,7 +84,7 @@ class Syncs:
                 self.at_once += 1
                 self.at_once_max = max(self.at_once, self.at_once_max)
                 self.names.append(name)
-            assert self.may_end.wait(10)
+            assert self.may_end.wait(60)
             with self._lock:
                 self.at_once -= 1
             if self.fails and name.startswith(self.fails):

@@ -102,7 +102,7 @@ def test_every_codec_is_read(kafka, load):
         producer = kafka.producer({"compression.type": codec, "linger.ms": 50})
         for number in range(20):
             producer.produce(topic, f"{codec} {number} " + "x" * 500)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     assert [each[:8].split()[0] for each in values(load(subscribe=topic).collect())] == [
         codec for codec in CODECS for _ in range(20)
     ]
@@ -130,7 +130,7 @@ def delete_records(kafka: Any, topic: str, before: int) -> None:
     from confluent_kafka import TopicPartition
 
     for done in kafka.admin.delete_records([TopicPartition(topic, 0, before)]).values():
-        assert done.result(30).low_watermark == before
+        assert done.result(60).low_watermark == before
 
 
 def test_what_was_deleted_is_missed_or_not(kafka, load):

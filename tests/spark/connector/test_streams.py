@@ -67,7 +67,7 @@ def test_a_new_partition_is_read_from_its_beginning(kafka, queries):
     query = queries.start(subscribe=topic)
     kafka.produce(topic, ["a"])
     query.process_all()
-    kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(60)
     kafka.eventually(lambda: kafka.partitions(topic) == [0, 1], "the second partition")
     kafka.produce(topic, numbered(7, 8, partition=1))
     kafka.eventually(lambda: query.process_all().values == ["a", "7"], "what is in it")
@@ -143,7 +143,7 @@ def test_what_was_deleted_while_nobody_looked(kafka, queries, strict: bool):
 
 
 def recreate(kafka, topic: str) -> None:
-    kafka.admin.delete_topics([topic])[topic].result(30)
+    kafka.admin.delete_topics([topic])[topic].result(60)
     kafka.eventually(lambda: topic not in kafka.admin.list_topics(timeout=30).topics, "its end")
     kafka.topic(name=topic)
 
@@ -186,7 +186,7 @@ def test_a_running_stream_loses_its_topic(kafka, queries):
     query = queries.start(subscribe=topic, **SOON)
     kafka.produce(topic, ["a"])
     query.process_all()
-    kafka.admin.delete_topics([topic])[topic].result(30)
+    kafka.admin.delete_topics([topic])[topic].result(60)
     with pytest.raises(Exception, match=LOST):
         query.ended()
 
@@ -200,7 +200,7 @@ def test_a_topic_goes_between_the_look_at_its_partitions_and_at_their_ends(kafka
         kafka.produce(topic, ["a"])
         query.process_all()
         with kafka_broker.faults.add(f"ListOffsets topic={topic} -> hold").wait():
-            kafka.admin.delete_topics([topic])[topic].result(30)
+            kafka.admin.delete_topics([topic])[topic].result(60)
         with pytest.raises(Exception, match=LOST):
             query.ended()
 

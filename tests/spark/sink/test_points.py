@@ -34,7 +34,7 @@ def come_to(point: str, kill: str, times: int, batch: int, tmp_path) -> int:
         f"for _ in range({times}): reached({point!r}, {batch})\n"
     )
     environment = {**os.environ, VARIABLE: kill, "TMPDIR": str(tmp_path)}
-    return subprocess.run([sys.executable, "-c", program], env=environment, timeout=30).returncode
+    return subprocess.run([sys.executable, "-c", program], env=environment, timeout=120).returncode
 
 
 @pytest.mark.parametrize("point", ["plan.pooled", "end.some"])

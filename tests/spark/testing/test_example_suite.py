@@ -11,8 +11,9 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "spark"
 pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
 
 
-def test_the_suite_passes_by_itself():
+def test_the_suite_passes_by_itself(tmp_path: Path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE)]
+    command += ["--basetemp", str(tmp_path / "temporary")]
     ended = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=280, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "4 passed" in ended.stdout

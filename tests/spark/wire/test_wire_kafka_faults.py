@@ -42,7 +42,7 @@ class MortalKafka:
     def kill(self) -> None:
         assert self._oracle is not None
         self._oracle.process.kill()
-        self._oracle.process.wait(10)
+        self._oracle.process.wait(60)
         self.close()
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ def test_answers_that_nobody_heard(kafka: MortalKafka) -> None:
         for _ in range(2):
             assert cluster.end_transactions([writer.transaction], commit=True) == {"unheard": None}
         assert cluster.fetch_offsets("unheard", [("unheard", 0)]) == {("unheard", 0): (1, "one")}
-        assert [each.api for each in lost if not each.happened.wait(10)] == []
+        assert [each.api for each in lost if not each.happened.wait(60)] == []
     assert_once_and_in_order(kafka.relay.bootstrap, "unheard", 600, PARTITIONS, wait=True)
 
 

@@ -106,11 +106,11 @@ def relay(port: int, target: tuple[str, int], context: ssl.SSLContext | None = N
     thread = threading.Thread(target=loop.run_until_complete, args=(until_ended(),))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(60)
         yield
     finally:
         loop.call_soon_threadsafe(ended.set_result, None)
-        thread.join(10)
+        thread.join(60)
         loop.close()
 
 

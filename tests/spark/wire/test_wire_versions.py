@@ -102,7 +102,7 @@ def listener(answers: list[bytes]) -> Iterator[str]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.mark.parametrize(
