@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 
-from storage.files import AppendFile, remove, rename
+from storage.files import AppendFile, StorageError, remove, rename
 from storage.segment import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, Segment, file_name
 
 OFFSET_DIGITS = 20
@@ -32,7 +33,7 @@ class Folder:
         return self.by_suffix.get(suffix, set())
 
     def look(self) -> None:
-        """Raises FileNotFoundError where there is no directory."""
+        """Raises FileNotFoundError where there is no directory, StorageError where a log is none."""
         self.sizes.clear()
         self.by_suffix.clear()
         self.temporary.clear()
@@ -47,7 +48,11 @@ class Folder:
                 offset = int(digits)
                 self.by_suffix.setdefault(suffix, set()).add(offset)
                 if suffix == "log":
-                    self.sizes[offset] = entry.stat().st_size
+                    status = entry.stat()
+                    # What a directory's size is differs by file system: small enough, it would pass for a torn tail.
+                    if not S_ISREG(status.st_mode):
+                        raise StorageError(entry.path, "is no file")
+                    self.sizes[offset] = status.st_size
 
     def names(self, ending: str) -> Iterator[tuple[int, str]]:
         """(offset, suffix) of the files whose names end like this."""
