@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from odradek import Broker
 from odradek.spark.audit import audit
 from tests.spark.audit.test_audit_planted import write
+from tests.support.clients import FINDS_COORDINATORS, PATIENCE
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
@@ -30,8 +31,15 @@ class Worker:
     """A loop of transactions on all partitions of ``output``, every third aborted, with offsets of ``input``."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
-        patience = {"bootstrap.servers": bootstrap, "transactional.id": name, "retry.backoff.ms": 20}
-        self.producer = Producer(patience)
+        self.producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": name,
+                "retry.backoff.ms": 20,
+                **PATIENCE,
+                **FINDS_COORDINATORS,
+            }
+        )
         self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name})
         self.producer.init_transactions(WAIT_S)
 
