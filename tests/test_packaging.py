@@ -21,7 +21,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-INSTALL_TIMEOUT_S, START_TIMEOUT_S, STOP_TIMEOUT_S = 300, 60, 30.0
+INSTALL_TIMEOUT_S, START_TIMEOUT_S = 300, 60
+# So long does `docker stop` wait before it kills.
+STOP_TIMEOUT_S = 10.0
 # The folders of the image that the Dockerfile fills; here they lie in a temporary one.
 IMAGE_FOLDERS = ("/opt/odradek", "/etc/odradek", "/var/lib/kafka/data")
 
