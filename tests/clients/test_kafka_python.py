@@ -80,9 +80,7 @@ def test_two_members_share_the_partitions(start_broker: StartBroker):
 
         polling = [threads.submit(keep_polling, member) for member in (first, second)]
         try:
-            eventually(
-                lambda: len(first.assignment()) == len(second.assignment()) == 2, "each has two", within_s=60
-            )
+            eventually(lambda: len(first.assignment()) == len(second.assignment()) == 2, "each has two")
         finally:
             done.set()
         for each in polling:

@@ -94,22 +94,16 @@ def relay(port: int, target: tuple[str, int], context: ssl.SSLContext | None = N
                 connections.create_task(accept(listener, connections))
                 ready.set()
 
-    async def until_ended() -> None:
-        # Who was here last may have hung up so lately that the loop has not heard of it: it waits for all to close.
-        serving = asyncio.create_task(serve())
-        await ended
-        serving.cancel()
-        await asyncio.wait([serving])
-
     loop = asyncio.new_event_loop()
-    ready, ended = threading.Event(), loop.create_future()
-    thread = threading.Thread(target=loop.run_until_complete, args=(until_ended(),))
+    ready, serving = threading.Event(), loop.create_task(serve())
+    # Who was here last may have hung up so lately that the loop has not heard of it: it waits for all to close.
+    thread = threading.Thread(target=loop.run_until_complete, args=(asyncio.wait([serving]),))
     thread.start()
     try:
         assert ready.wait(60)
         yield
     finally:
-        loop.call_soon_threadsafe(ended.set_result, None)
+        loop.call_soon_threadsafe(serving.cancel)
         thread.join(60)
         loop.close()
 
