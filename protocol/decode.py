@@ -20,6 +20,7 @@ from uuid import UUID
 
 from protocol.source import FIXED, Source
 from protocol.versions import WireField
+from protocol.wire_types import STRING_BYTES_MAX
 
 Decoder = Callable[[bytes | memoryview, int], Any]
 
@@ -87,6 +88,10 @@ def _too_many(name: str, count: int, remaining: int) -> MalformedRequest:
     return MalformedRequest(f"{name} claims {count} elements in {remaining} bytes")
 
 
+def _too_long(name: str, length: int) -> MalformedRequest:
+    return MalformedRequest(f"{name} is a string of {length} bytes, {STRING_BYTES_MAX} may be")
+
+
 def _cut() -> MalformedRequest:
     return MalformedRequest("the message ends too early")
 
@@ -107,6 +112,7 @@ NAMESPACE = {
     "skip_tags": _skip_tags,
     "null": _null,
     "too_many": _too_many,
+    "too_long": _too_long,
     "cut": _cut,
     "text": _text,
     "unpack_many": _unpack_many,
@@ -236,6 +242,9 @@ class _Reader:
         """A string, bytes or records."""
         length = self._length("h" if field.kind == "string" else "i")
         self._if_null(field, length, target)
+        if self._flexible and field.kind == "string":
+            refusal = f"raise too_long({field.name!r}, {length})"
+            self._source.line(f"elif {length} > {STRING_BYTES_MAX}: {refusal}")
         data = f"b[p : p + {length}]"
         # Records of a frame in a memoryview stay a view of it; all else is small and becomes an object.
         wrap = {"string": f"text({data})", "bytes": f"bytes({data})", "records": data}[field.kind]

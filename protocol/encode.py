@@ -27,6 +27,7 @@ from protocol.messages import Chunk
 from protocol.source import FIXED, Source
 from protocol.varint import unsigned_varint
 from protocol.versions import WireField
+from protocol.wire_types import STRING_BYTES_MAX
 
 Encoder = Callable[[Any], list[Chunk]]
 
@@ -46,6 +47,10 @@ def _records_size(records: Any) -> int:
     return sum(map(len, records)) if isinstance(records, list | tuple) else len(records)
 
 
+def _too_long(name: str, length: int) -> ValueError:
+    return ValueError(f"{name} is a string of {length} bytes, {STRING_BYTES_MAX} may be")
+
+
 def _push_records(chunks: list[Chunk], out: list[Chunk], records: Any) -> None:
     """What was written so far becomes a chunk, then come the records as they are."""
     chunks.append(b"".join(out))
@@ -62,6 +67,7 @@ NAMESPACE = {
     "join": b"".join,
     "uuid_bytes": _uuid_bytes,
     "pack_many": _pack_many,
+    "too_long": _too_long,
     "records_size": _records_size,
     "push_records": _push_records,
 }
@@ -159,6 +165,10 @@ class _Writer:
             self._source.line(f"if {text} is not None: {text} = {text}.encode()")
         else:
             self._source.line(f"{text} = {value}.encode()")
+        if self._flexible:
+            guard = f"{text} is not None and " if field.nullable else ""
+            refusal = f"raise too_long({field.name!r}, len({text}))"
+            self._source.line(f"if {guard}len({text}) > {STRING_BYTES_MAX}: {refusal}")
         self._length("h", text, f"len({text})", field.nullable)
         self._source.line(f"{f'if {text}: ' if field.nullable else ''}{self._push}({text})")
 

@@ -20,6 +20,10 @@ _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _ZERO_UUID = bytes(16)
 
+STRING_BYTES_MAX = 32_767
+"""Of every string of the protocol, in UTF-8. A compact length could say more; Kafka's generated classes neither
+read nor write that (``MessageDataGenerator``)."""
+
 
 class WireType:
     """How a value stands in bytes; `flexible` selects the compact form of lengths."""
@@ -97,6 +101,8 @@ class Bytes(WireType):
                 push(write_length(-1))
                 return
             raw = value.encode() if text else value
+            if text:
+                _refuse_long(len(raw))
             push(write_length(len(raw)))
             push(raw)
 
@@ -111,6 +117,8 @@ class Bytes(WireType):
             if length < 0:
                 _refuse_null(nullable)
                 return None, position
+            if text:
+                _refuse_long(length)
             raw, position = _cut(data, position, length)
             return (raw.decode() if text else raw), position
 
@@ -191,6 +199,11 @@ def _cut(data: bytes, position: int, length: int) -> tuple[bytes, int]:
 def _refuse_null(nullable: bool) -> None:
     if not nullable:
         raise ValueError("a field that cannot be null is null")
+
+
+def _refuse_long(length: int) -> None:
+    if length > STRING_BYTES_MAX:
+        raise ValueError(f"a string of {length} bytes, {STRING_BYTES_MAX} may be")
 
 
 def _length_writer(flexible: bool, plain: Struct) -> Callable[[int], bytes]:

@@ -5,11 +5,9 @@ v1 finds what has run for long (KIP-994), v2 what is called by a pattern (KIP-11
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-
 from broker.api import api
 from broker.context import RequestContext
+from broker.patterns import InvalidPattern, Matches, full_match
 from broker.transactions.state import NAMED_STATES, Transaction
 from protocol.errors import ErrorCode
 from protocol.messages.list_transactions import (
@@ -17,11 +15,6 @@ from protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-
-PATTERN_MEMORY_BYTES_MAX: Final = 8 << 20
-"""How large a compiled pattern may become, and what a match may remember: RE2's own default."""
-
-Matches = Callable[[str], bool]
 
 
 @api(key=66, versions=range(3))
@@ -58,21 +51,10 @@ def _is_wanted(txn: Transaction, request: ListTransactionsRequest, now_ms: int) 
 
 
 def _matcher(pattern: str | None) -> Matches | None:
-    """Does the whole id match? None for a pattern that is none. Null and the empty one match everything.
-
-    The syntax is RE2's, as in Kafka, and so is the engine: no pattern of a client can keep the loop busy for longer than its
-    length times that of the ids.
-    """
+    """Does the whole id match? None for a pattern that is none. Null and the empty one match everything."""
     if not pattern:
         return lambda transactional_id: True
-    # Loaded with the first pattern: it takes 20 ms, and hardly anybody sends one.
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = PATTERN_MEMORY_BYTES_MAX
     try:
-        compiled = re2.compile(pattern, options)
-    except re2.error:
+        return full_match(pattern)
+    except InvalidPattern:
         return None
-    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None

@@ -19,6 +19,7 @@ from kio.serial import entity_reader, entity_writer
 from protocol.codec import MalformedRequest, client_codec, request_codec
 from protocol.messages.generate import PLAIN, field_name, kio_classes, shape_of
 from protocol.versions import at_version, versions_of
+from protocol.wire_types import STRING_BYTES_MAX
 
 MESSAGES_EACH = 4
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
@@ -185,3 +186,49 @@ def test_garbage_is_malformed_or_some_message_and_never_anything_else(key, side)
                     )
             with suppress(MalformedRequest):
                 decoder.decode(bytes(damaged))
+
+
+def paths_to_strings(message_class, path=()):
+    """Each string of a message, as the fields that lead to it."""
+    for field in message_class.__wire__:
+        if field.kind == "string":
+            yield (*path, field)
+        elif field.kind == "struct":
+            yield from paths_to_strings(field.nested, (*path, field))
+
+
+def message_with_string(message_class, path, text):
+    field, *rest = path
+    value = message_with_string(field.nested, rest, text) if rest else text
+    # A default of null that this version has no null for.
+    others = {
+        each.name: ""
+        for each in message_class.__wire__
+        if each.kind == "string" and each.default is None and not each.nullable
+    }
+    return message_class.__union__(**(others | {field.name: (value,) if field.is_array else value}))
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_no_compact_string_is_longer_than_32767_bytes(side):
+    """Kafka's generated classes refuse longer ones on both sides, each field in each version."""
+    longest, checked = "x" * STRING_BYTES_MAX, 0
+    written = b"\x80\x80\x02" + longest.encode()
+    longer = b"\x81\x80\x02" + b"x" + longest.encode()
+    for key in api_key_map:
+        for version in versions_of(key):
+            message_class = at_version(key, version, side)
+            if not message_class.__flexible__:
+                continue
+            theirs = client_codec(key, version) if side == "request" else request_codec(key, version)
+            ours = request_codec(key, version) if side == "request" else client_codec(key, version)
+            for path in paths_to_strings(message_class):
+                data = b"".join(theirs.encode(message_with_string(message_class, path, longest)))
+                assert written in data
+                ours.decode(data)
+                with pytest.raises(MalformedRequest, match=rf"{path[-1].name} is a string of 32768 bytes"):
+                    ours.decode(data.replace(written, longer))
+                with pytest.raises(ValueError, match=rf"{path[-1].name} is a string of 32768 bytes"):
+                    theirs.encode(message_with_string(message_class, path, longest + "x"))
+                checked += 1
+    assert checked > 300

@@ -28,7 +28,19 @@ from protocol.records.consumer_protocol import Assignment, Subscription, TopicPa
 from protocol.records.producer_snapshot import MalformedSnapshot, ProducerSnapshotEntry
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue, TransactionPartitions
 from protocol.schema import Key, MalformedRecord, Record, Structure, UnsupportedRecordVersion
-from protocol.wire_types import BOOLEAN, FLOAT64, INT8, INT16, INT32, INT64, UINT16, Array, Bytes, Uuid
+from protocol.wire_types import (
+    BOOLEAN,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING_BYTES_MAX,
+    UINT16,
+    Array,
+    Bytes,
+    Uuid,
+)
 
 MODULES = (transaction_log, group_log, cluster_metadata, kraft, consumer_protocol)
 
@@ -155,6 +167,17 @@ def test_a_version_that_does_not_exist_cannot_be_written() -> None:
 def test_a_number_that_does_not_fit_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="cannot be written as version 1"):
         TransactionLogValue(producer_epoch=2**15).encode(1)
+
+
+def test_no_string_is_longer_than_32767_bytes() -> None:
+    longest = "x" * STRING_BYTES_MAX
+    data = RegisterBrokerRecord(rack=longest).encode_body(1)
+    longer = data.replace(b"\x80\x80\x02x", b"\x81\x80\x02xx")
+    assert RegisterBrokerRecord.decode_body(data, 1)[0].rack == longest
+    with pytest.raises(MalformedRecord, match="a string of 32768 bytes"):
+        RegisterBrokerRecord.decode_body(longer, 1)
+    with pytest.raises(ValueError, match="a string of 32768 bytes"):
+        RegisterBrokerRecord(rack=longest + "x").encode_body(1)
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:

@@ -1,0 +1,53 @@
+"""Patterns of clients: what is bounded before RE2 parses, and what costs little all the same."""
+
+from __future__ import annotations
+
+import resource
+import time
+
+import pytest
+
+from broker.patterns import (
+    PATTERN_CHARACTERS_MAX,
+    UNICODE_CLASSES_MAX,
+    InvalidPattern,
+    full_match,
+)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\pL" * 60_000,
+        r"\PL" * (UNICODE_CLASSES_MAX + 1),
+        r"[\p{Lu}\p{Ll}\pN\pP\pS\pZ\pC\pM\p{Greek}]",
+        "a" * (PATTERN_CHARACTERS_MAX + 1),
+        r"\pL{1000}",
+    ],
+)
+def test_beyond_the_bounds(pattern):
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.process_time()
+    with pytest.raises(InvalidPattern):
+        full_match(pattern)
+    # CPU time, and with room: the first of these took 12 s and 1.8 GB.
+    assert time.process_time() - began < 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100_000
+
+
+def test_at_the_bounds():
+    assert full_match(r"\pL" * UNICODE_CLASSES_MAX)("a" * UNICODE_CLASSES_MAX)
+    assert full_match("a" * PATTERN_CHARACTERS_MAX)("a" * PATTERN_CHARACTERS_MAX)
+
+
+def test_groups_cost_nothing():
+    began = time.process_time()
+    assert full_match("(.*)" * 200)("é" * 16_000)
+    assert time.process_time() - began < 1, "it takes two seconds and more if RE2 reports the groups"
+
+
+def test_no_pattern_is_kept():
+    import re2
+
+    full_match("order-[0-9]+")
+    assert re2._Regexp._make.cache_info().currsize == 0
