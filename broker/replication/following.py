@@ -158,6 +158,7 @@ class Following:
             log.log_start_offset,
             partition.high_watermark,
             max(self._share, 0),
+            around.broker_epoch(around.node_id),
         )
         return leader.leading.fetch(question, self._woken)
 

@@ -38,6 +38,8 @@ class Question(NamedTuple):
     high_watermark: int
     max_bytes: int
     """0: it only tells how far it has come."""
+    broker_epoch: int | None
+    """Of the follower's present registration (KIP-903); None: its node may not be in sync."""
 
 
 class Fetched(NamedTuple):
@@ -158,8 +160,9 @@ class Leading:
         """Whoever asks for an offset has all before it."""
         moved = asked.fetch_offset != progress.log_end_offset
         shortened = asked.log_start_offset != progress.log_start_offset
-        end_offset = self._partition.log_end_offset
+        end_offset = self._partition.written_end_offset
         progress.note_fetch(asked.fetch_offset, asked.log_start_offset, end_offset, self._now_ms())
+        progress.broker_epoch = asked.broker_epoch
         if asked.follower not in self.maximal_isr:
             self._expand(asked.follower, progress)
         if shortened:
@@ -228,12 +231,15 @@ class Leading:
         partition = self._partition
         if not partition.has_enough_replicas():
             return partition.high_watermark
-        isr, leader_end, now_ms = self.maximal_isr, partition.log_end_offset, self._now_ms()
+        isr, leader_end, now_ms = self.maximal_isr, partition.written_end_offset, self._now_ms()
         lag_max_ms = self._around.lag_max_ms()
         for node_id, progress in self.followers.items():
             if progress.log_end_offset < end_offset and (
                 node_id in isr
-                or (progress.is_caught_up(leader_end, now_ms, lag_max_ms) and self._around.may_join(node_id))
+                or (
+                    progress.is_caught_up(leader_end, now_ms, lag_max_ms)
+                    and self._may_join(node_id, progress)
+                )
             ):
                 end_offset = progress.log_end_offset
         return end_offset
@@ -259,19 +265,28 @@ class Leading:
         starts = [
             progress.log_start_offset
             for node_id, progress in self.followers.items()
-            if self._around.may_join(node_id)
+            if self._around.broker_epoch(node_id) is not None
         ]
         return min([self._partition.log_start_offset, *starts])
 
     # -- who is in sync -----------------------------------------------------------------------------------------
 
+    def _may_join(self, node_id: int, progress: Progress) -> bool:
+        """``Partition.isReplicaIsrEligible``: its broker is registered, not fenced, not about to stop, and in the life
+        in which it has fetched."""
+        broker_epoch = self._around.broker_epoch(node_id)
+        return broker_epoch is not None and broker_epoch == progress.broker_epoch
+
     def _expand(self, node_id: int, progress: Progress) -> None:
-        """Let a follower join that has all that is committed, also of what this leader's epoch began with."""
+        """``Partition.maybeExpandIsr``: let a follower join that has all that is committed, also of what this leader's
+        epoch began with. Only for a follower that has just fetched, or whose Fetch waits here: the offsets alone
+        do not tell whether it fetches, and while the high watermark stands still they fit for ever.
+        """
         partition = self._partition
         if (
             self._proposed is None
             and progress.log_end_offset >= max(partition.high_watermark, self.epoch_start_offset)
-            and self._around.may_join(node_id)
+            and self._may_join(node_id, progress)
         ):
             self._propose((*partition.isr, node_id))
 
@@ -283,7 +298,8 @@ class Leading:
         if self._ended:
             return False
         partition = self._partition
-        end_offset, now_ms, lag_max_ms = partition.log_end_offset, self._now_ms(), self._around.lag_max_ms()
+        end_offset, now_ms = partition.written_end_offset, self._now_ms()
+        lag_max_ms = self._around.lag_max_ms()
         slow = [
             node_id
             for node_id, progress in self.followers.items()
@@ -339,8 +355,9 @@ class Leading:
         self._look_again()
 
     def _look_again(self) -> None:
+        """A change of the in-sync replicas is over: followers whose Fetch waits here would have sent it again by now."""
         self._retry = None
-        for node_id, progress in self.followers.items():
+        for node_id in self._waiting:
             if node_id not in self.maximal_isr:
-                self._expand(node_id, progress)
+                self._expand(node_id, self.followers[node_id])
         self._partition.advance_high_watermark()

@@ -18,6 +18,8 @@ class Progress:
     """When it last had all that the leader had."""
     last_fetch_ms: int = 0
     leader_end_at_last_fetch: int = UNKNOWN
+    broker_epoch: int | None = None
+    """Of the registration in which it last fetched; None: it has not, or could not be in sync then."""
 
     def note_fetch(
         self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int
@@ -46,6 +48,7 @@ class Progress:
         if new_leader:
             self.log_end_offset = self.log_start_offset = self.leader_end_at_last_fetch = UNKNOWN
             self.last_fetch_ms = 0
+            self.broker_epoch = None
         else:
             self.leader_end_at_last_fetch = leader_end_offset
             self.last_fetch_ms = now_ms if in_sync else 0

@@ -44,7 +44,7 @@ class Roles:
             peers,
             is_here,
             lambda topic, index, epoch, isr: metadata.alter_partition(topic, index, epoch, isr),
-            self._may_join,
+            self._broker_epoch,
             lambda: config.replica_lag_time_max_ms,
             self._watch_lag,
         )
@@ -135,9 +135,11 @@ class Roles:
 
     # -- neighbours, links and time -----------------------------------------------------------------------------
 
-    def _may_join(self, node_id: int) -> bool:
+    def _broker_epoch(self, node_id: int) -> int | None:
         broker = self._metadata.brokers.get(node_id)
-        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+        if broker is None or broker.fenced or broker.in_controlled_shutdown:
+            return None
+        return broker.epoch
 
     def _links_changed(self) -> None:
         links, me = self._hooks.links, self.node_id

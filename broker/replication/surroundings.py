@@ -30,8 +30,8 @@ class Surroundings:
     is_here: Callable[[], bool]
     """Whether this node runs: what a killed one has left behind does nothing any more."""
     alter_isr: AlterIsr
-    may_join: Callable[[int], bool]
-    """Whether a node may be in sync at all: it is registered, and neither fenced nor about to stop."""
+    broker_epoch: Callable[[int], int | None]
+    """Of a node's registration; None if it may not be in sync: not registered, fenced, or about to stop."""
     lag_max_ms: Callable[[], int]
     """``replica.lag.time.max.ms``"""
     watch_lag: Callable[[Partition], None]

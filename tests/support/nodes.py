@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,8 @@ class Controller:
         self.listeners: list[MetadataListener] = []
         self.refuses_isr = False
         """AlterPartition fails, as if the controller could not be reached."""
+        self.watch_isr: Callable[[tuple[int, ...]], object] = lambda isr: None
+        """Hears of the in-sync replicas that a leader asks for."""
 
     @property
     def topics(self) -> dict[str, Topic]:
@@ -87,6 +89,7 @@ class Controller:
         return self.image.topics[name].partitions[index]
 
     async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
+        self.watch_isr(tuple(isr))
         await asyncio.sleep(0)
         if self.refuses_isr:
             raise ConnectionError("no controller")
@@ -161,7 +164,8 @@ class Nodes:
     def start(self, node_id: int) -> None:
         self._open(node_id)
         controller = self.controller
-        controller.brokers[node_id] = replace(controller.brokers[node_id], fenced=False)
+        before = controller.brokers[node_id]
+        controller.brokers[node_id] = replace(before, epoch=before.epoch + 1, fenced=False)
         controller.commit(records_for_return(controller.image, node_id, controller.allows_unclean))
         self.running[node_id].start_timers()
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
+
+from broker.replication.leading import Fetched, Question
 from protocol.errors import ErrorCode
 from tests.support.nodes import Nodes
+from tests.support.points import Gate
 
 OK = ErrorCode.none
 LAG_MS = 30_000
@@ -29,6 +33,100 @@ async def test_with_too_few_left_nothing_more_is_committed(nodes: Nodes):
     nodes.hooks.links.resume(2)
     await nodes.settle()
     assert (nodes.isr, nodes.leader.high_watermark, outcome.error) == ((1, 2), 1, OK)
+
+
+async def test_followers_that_do_not_fetch_stay_out_and_nothing_more_is_written(nodes: Nodes):
+    nodes.create(min_isr=2)
+    nodes.append(b"a")
+    nodes.hooks.links.cut(1, 2)
+    nodes.hooks.links.pause(3)
+    outcome = nodes.outcome(nodes.append(b"b"))
+    changes: list[tuple[int, ...]] = []
+    nodes.controller.watch_isr = changes.append
+    for _ in range(10):
+        await nodes.pass_time(LAG_MS)
+    assert (nodes.isr, changes) == ((1,), [(1,)])
+    assert (outcome.error, nodes.ends()[1]) == (None, (1, 2)), "the high watermark stands still"
+    assert nodes.append(b"c").error is ErrorCode.not_enough_replicas
+    assert nodes.ends()[1] == (1, 2)
+    nodes.hooks.links.resume(3)
+    await nodes.settle()
+    assert (nodes.isr, outcome.error, nodes.ends()[1]) == ((1, 3), OK, (2, 2))
+
+
+async def test_followers_of_a_leader_whose_disk_is_slow_are_in_sync(nodes: Nodes):
+    """They have all that the leader's disk has confirmed; nothing that they could fetch is missing."""
+    nodes.create(min_isr=2)
+    nodes.append(b"a")
+    gate = Gate("log.write", lambda passage: passage.node_id == 1)
+    nodes.hooks.points = gate
+    outcome = nodes.outcome(nodes.append(b"b"))
+    changes: list[tuple[int, ...]] = []
+    nodes.controller.watch_isr = changes.append
+    await nodes.pass_time(2 * LAG_MS)
+    assert (nodes.isr, changes) == ((1, 2, 3), [])
+    gate.release()
+    await nodes.settle()
+    assert outcome.error is OK
+
+
+async def test_an_earlier_life_of_a_follower_is_not_let_in(nodes: Nodes):
+    """KIP-903: what a broker had fetched before it died says nothing about the disk with which it comes back."""
+    nodes.create()
+    nodes.append(b"a")
+    nodes.hooks.links.pause(3)
+    nodes.kill(3)
+    nodes.start(3)
+    leading, epoch = nodes.leader.leading, nodes.controller.brokers[3].epoch
+    assert leading is not None
+    for broker_epoch, isr in ((None, (1, 2)), (epoch - 1, (1, 2)), (epoch, (1, 2, 3))):
+        leading.fetch(Question(3, 0, 1, 0, 0, 0, 1024, broker_epoch), lambda: None)
+        await nodes.settle()
+        assert nodes.isr == isr
+
+
+async def test_a_follower_below_the_start_of_the_leaders_epoch_does_not_join(nodes: Nodes):
+    """The new leader does not know yet what its predecessor committed; all of its own log may be."""
+    nodes.create(min_isr=2)
+    nodes.append(b"a")
+    nodes.kill(3)
+    nodes.hooks.links.pause(3)
+    nodes.start(3)
+    nodes.hooks.links.slow(1, 2, 100)
+    outcome = nodes.outcome(nodes.append(b"b"))
+    while outcome.error is None:
+        await nodes.pass_time(10)
+    assert (outcome.error, nodes.ends()) == (OK, {1: (2, 2), 2: (1, 2), 3: (0, 1)})
+    nodes.kill(1)
+    nodes.hooks.links.slow(2, 3, 100)
+    nodes.hooks.links.resume(3)
+    await nodes.pass_time(50)
+    leading = nodes.leader.leading
+    assert leading is not None
+    assert leading.followers[3].log_end_offset == 1, "it has asked"
+    assert nodes.isr == (2,)
+    for _ in range(10):
+        await nodes.pass_time(100)
+    assert (nodes.isr, nodes.ends()) == ((2, 3), {2: (2, 2), 3: (2, 2)})
+
+
+async def test_a_fetch_of_another_leader_epoch_is_refused_and_tells_nothing(nodes: Nodes):
+    nodes.create()
+    nodes.append(b"a")
+    await nodes.settle()
+    nodes.lead(2)
+    await nodes.settle()
+    leading = nodes.leader.leading
+    assert leading is not None
+    before = copy(leading.followers[3])
+    nodes.clock.advance(10)
+    for epoch, error in (
+        (nodes.leader.leader_epoch - 1, ErrorCode.fenced_leader_epoch),
+        (nodes.leader.leader_epoch + 1, ErrorCode.unknown_leader_epoch),
+    ):
+        question = Question(3, epoch, 0, -1, 0, 0, 1024, 1)
+        assert leading.fetch(question, lambda: None) == Fetched(error)
+    assert leading.followers[3] == before
 
 
 async def test_when_fewer_must_be_in_sync_what_waited_is_committed(nodes: Nodes):

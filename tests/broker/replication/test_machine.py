@@ -43,9 +43,12 @@ class Replication(RuleBasedStateMachine):
         self.open: set[int] = set()
         self.count = 0
         self.watermark = (0, 0)
+        self.joined_unheard: list[tuple[int, ...]] = []
+        """In-sync replicas that a leader asked for with a follower that could not fetch from it at that moment."""
 
         async def open_nodes() -> None:
             self.nodes = Nodes(self.home)
+            self.nodes.controller.watch_isr = self._check_join
             self.nodes.create(min_isr=2)
 
         self._run(open_nodes())
@@ -84,6 +87,17 @@ class Replication(RuleBasedStateMachine):
         self._check_acknowledged(leader)
         for node_id in (1, 2, 3):
             self._check_producers(nodes.on(node_id))
+
+    def _check_join(self, isr: tuple[int, ...]) -> None:
+        links, state = self.nodes.hooks.links, self.nodes.controller.state()
+        for node_id in set(isr) - set(state.isr):
+            if (
+                node_id not in self.nodes.running
+                or links.is_paused(node_id, "t", 0)
+                or links.is_cut(node_id, state.leader)
+                or links.is_cut(state.leader, node_id)
+            ):
+                self.joined_unheard.append(isr)
 
     # -- clients ------------------------------------------------------------------------------------------------
 
@@ -233,6 +247,21 @@ class Replication(RuleBasedStateMachine):
 
         self._run(work())
 
+    @precondition(lambda self: self.led)
+    @rule()
+    def too_few_are_left(self) -> None:
+        """No follower fetches for longer than ``replica.lag.time.max.ms`` after an append."""
+
+        async def work() -> None:
+            nodes, leader_id = self.nodes, self.nodes.controller.state().leader
+            for node_id in {1, 2, 3} - {leader_id}:
+                if not nodes.hooks.links.is_paused(node_id, "t", 0):
+                    nodes.hooks.links.pause(node_id)
+            nodes.append(self._value(), acks=1)
+            await nodes.pass_time(50_000)
+
+        self._run(work())
+
     @rule(node_id=NODE_IDS)
     def stop(self, node_id: int) -> None:
         async def work() -> None:
@@ -296,6 +325,11 @@ class Replication(RuleBasedStateMachine):
             epoch, high_watermark = self.watermark
             assert leader.leader_epoch != epoch or leader.high_watermark >= high_watermark
             self.watermark = (leader.leader_epoch, leader.high_watermark)
+
+    @invariant()
+    def only_a_follower_that_fetches_joins(self) -> None:
+        if hasattr(self, "nodes"):
+            assert not self.joined_unheard
 
     @invariant()
     def replicas_agree_on_what_is_committed(self) -> None:
