@@ -317,11 +317,11 @@ def encode_header(
     out = struct.pack(">hhih", key, version, correlation, -1 if client is None else len(client)) + (
         client or b""
     )
-    if flexible:
-        out += uvarint(len(tags)) + b"".join(
-            uvarint(t) + uvarint(len(c)) + c for t, c in sorted(tags.items())
-        )
-    return out
+    return out + encode_tags(tags) if flexible else out
+
+
+def encode_tags(tags: Mapping[int, bytes]) -> bytes:
+    return uvarint(len(tags)) + b"".join(uvarint(t) + uvarint(len(c)) + c for t, c in sorted(tags.items()))
 
 
 def encode_request(
@@ -348,6 +348,43 @@ def decode_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str
     body = reader.struct(_shape(entity))
     reader.finish()
     return correlation, body
+
+
+def encode_response(
+    api: str, version: int, correlation: int, body: Mapping[str, Any], header_tags: Mapping[int, bytes] = {}
+) -> bytes:
+    entity = _entity(api, version, EntityType.response)
+    shape = _shape(entity)
+    writer = _Writer(shape.flexible, frozenset())
+    writer.out += struct.pack(">i", correlation)
+    if entity.__header_schema__.__version__ == 1:
+        writer.out += encode_tags(header_tags)
+    writer.struct(shape, body)
+    return bytes(writer.out)
+
+
+def with_unknown_tags(api: str, version: int, frame: bytes, tags: Mapping[int, bytes]) -> bytes:
+    """An answer as a later release may send it in the same version: these tagged fields in its header and in each of its
+    structs (KIP-482). One that is not flexible stays as it is."""
+    correlation, body = decode_response(api, version, frame)
+    shape = _shape(_entity(api, version, EntityType.response))
+    if not shape.flexible:
+        return frame
+    return encode_response(api, version, correlation, _tagged(shape, body, tags), tags)
+
+
+def _tagged(shape: Shape, body: Mapping[str, Any], tags: Mapping[int, bytes]) -> dict[str, Any]:
+    tagged = {"_tags": tags, **body}
+    for field in (*shape.plain, *shape.tagged):
+        if field.nested and body.get(field.name) is not None:
+            value = body[field.name]
+            nested = field.nested
+            tagged[field.name] = (
+                [_tagged(nested, each, tags) for each in value]
+                if field.array
+                else _tagged(nested, value, tags)
+            )
+    return tagged
 
 
 class Wire:

@@ -1,4 +1,4 @@
-"""A TCP relay between clients and a broker: it writes down every exchange, and loses what it is told to lose.
+"""A TCP relay between clients and a broker: it writes down every exchange, and loses or rewrites what it is told to.
 
     with Relay() as relay:
         broker = start_broker(settings=relay.advertised)
@@ -16,7 +16,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -77,6 +77,8 @@ class Relay:
         self.exchanges: list[Exchange] = []
         self._target: tuple[str, int] | None = None
         self._losses: list[Loss] = []
+        # What clients get instead of a broker's answer: a frame for an exchange that has its response.
+        self.rewrite: Callable[[Exchange], bytes] = _as_it_is
         self._connections: list[_Connection] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -228,7 +230,13 @@ class _Connection:
                     self.close()
                 loss.happened.set()
             if not self._is_mute:
+                frame = self._relay.rewrite(exchange)
                 self._client.sendall(struct.pack(">i", len(frame)) + frame)
+
+
+def _as_it_is(exchange: Exchange) -> bytes:
+    assert exchange.response is not None
+    return exchange.response
 
 
 def error_codes(answer: Any) -> Iterator[int]:

@@ -9,7 +9,7 @@ from collections import deque
 from struct import Struct
 from typing import Any
 
-from odradek.spark.wire.errors import ConnectionLost, TimedOut, WireError
+from odradek.spark.wire.errors import ConnectionLost, MalformedAnswer, TimedOut, WireError
 from odradek.spark.wire.messages import (
     ANSWER_SIZE_BYTES_MAX,
     Api,
@@ -54,6 +54,7 @@ class Connection:
         self.address = address
         self.versions = versions
         self.closed = False
+        self.closed_because = ""
         self.answered = False
         self._client_id = client_id
         self._next_correlation_id = 0
@@ -143,12 +144,10 @@ class Connection:
             return False
         call = self._calls[0]
         try:
-            call.answer = decode_answer(call.api, call.version, frame)
-        except Exception as error:
-            self.close(
-                f"an answer to {call.api.name} of the broker at {self.address} cannot be read: {error}"
-            )
-            return False
+            call.answer = decode_answer(call.api, call.version, frame, self.address)
+        except MalformedAnswer as error:
+            # The frame was whole, so the connection is as good as ever; asking again would be answered alike.
+            call.error = error
         self._calls.popleft()
         self.answered = True
         return True
@@ -165,6 +164,7 @@ class Connection:
         if self.closed:
             return
         self.closed = True
+        self.closed_because = reason
         self.socket.close()
         for call in self._calls:
             call.error = (

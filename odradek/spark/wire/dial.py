@@ -33,7 +33,7 @@ _SOFTWARE_VERSION = "0.1.0"
 
 def dial(settings: ClientSettings, tls: ssl.SSLContext | None, host: str, port: int) -> Connection:
     """A connection that is ready for requests. ``ConnectionLost`` if nobody is there, ``Authentication`` if TLS or SASL
-    fail, ``UnsupportedVersion`` for brokers that are too old."""
+    fail, ``UnsupportedVersion`` for brokers that are too old, ``MalformedAnswer`` for what cannot be read."""
     address = f"{host}:{port}"
     deadline = time.monotonic() + settings.socket_connection_setup_timeout_ms / 1000
     sock: socket.socket | None = None
@@ -90,7 +90,9 @@ class _Greeting:
         body = schema(API_VERSIONS, API_VERSIONS.highest).ApiVersionsRequest(
             client_software_name=_SOFTWARE, client_software_version=_SOFTWARE_VERSION
         )
-        error, self.offered = decode_api_versions(self._exchange(API_VERSIONS, API_VERSIONS.highest, body))
+        error, self.offered = decode_api_versions(
+            self._exchange(API_VERSIONS, API_VERSIONS.highest, body), self.address
+        )
         if error:
             raise UnsupportedVersion(
                 name_of(error),
@@ -132,7 +134,7 @@ class _Greeting:
 
     def _ask(self, api: Api, body: Any) -> Any:
         version = choose_version(api, self.offered, self.address)
-        return decode_answer(api, version, self._exchange(api, version, body(version)))
+        return decode_answer(api, version, self._exchange(api, version, body(version)), self.address)
 
     def _exchange(self, api: Api, version: int, body: Any) -> bytes:
         self.socket.settimeout(_left(self.deadline))

@@ -71,6 +71,14 @@ class UnsupportedVersion(WireError):
     """The broker lacks a version whose semantics are needed (UNSUPPORTED_VERSION)."""
 
 
+class MalformedAnswer(WireError):
+    """A broker's answer cannot be read (INVALID_RESPONSE): asking again would be answered alike, so nothing is retried.
+    What the request has done is not known."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("INVALID_RESPONSE", sentence)
+
+
 class BadSettings(WireError):
     """An option cannot be understood or is not supported (INVALID_CONFIG)."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from odradek.spark.wire import messages
 from odradek.spark.wire.connection import Call
+from odradek.spark.wire.decode import Malformed
 from odradek.spark.wire.errors import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_MOVED,
@@ -47,7 +48,8 @@ class Exchange:
     """One question. ``subject`` begins the sentence of its errors; ``coordinator``: who is asked, None for anyone.
 
     ``body`` makes the request for a version; ``read`` takes the answer and its version, and returns the result or raises
-    ``Refusal``. Afterwards there is either a ``result`` or an ``error``; ``uncertain``: an answer was lost on the way."""
+    ``Refusal``, or ``Malformed`` if what was asked is not answered. Afterwards there is either a ``result`` or an ``error``;
+    ``uncertain``: an answer was lost on the way."""
 
     def __init__(
         self,
@@ -191,6 +193,9 @@ class Exchanges:
         if call.error is not None:
             if not isinstance(call.error, ConnectionLost) or call.error.sent:
                 exchange.uncertain = True
+            if not isinstance(call.error, Retriable):
+                self._settle(exchange, call.error)
+                return
             self._forget_coordinator(exchange)
             self._again(exchange, REQUEST_TIMED_OUT, call.error.sentence)
             return
@@ -199,6 +204,8 @@ class Exchanges:
             exchange.settled = True
         except Refusal as refusal:
             self._refused(exchange, refusal)
+        except Malformed as error:
+            self._settle(exchange, messages.cannot_be_read(call.api.name, call.broker, str(error)))
 
     def _refused(self, exchange: Exchange, refusal: Refusal) -> None:
         code = refusal.code

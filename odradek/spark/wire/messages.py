@@ -1,4 +1,4 @@
-"""Requests as bytes and answers as values, by kio's schema, at the versions this client speaks.
+"""Requests as bytes, by kio's schema, and answers as values, by ``answers.py``, at the versions this client speaks.
 
 All are below transaction version 2 (KIP-890): with EndTxn 5 each end raises the epoch, and an end that is sent again
 after a lost answer would not be the same one any more.
@@ -13,14 +13,15 @@ from importlib import import_module
 from struct import Struct
 from typing import Any, NamedTuple
 
-from odradek.spark.wire.errors import UnsupportedVersion
-from odradek.spark.wire.schema import entity_reader, entity_writer
+from odradek.spark.wire.answers import ANSWERS, at_version
+from odradek.spark.wire.decode import Malformed, Read, decode, reader
+from odradek.spark.wire.errors import MalformedAnswer, UnsupportedVersion
+from odradek.spark.wire.schema import entity_writer
 
 ANSWER_SIZE_BYTES_MAX = 64 * 1024 * 1024
 
 _REQUEST_HEAD = Struct(">ihhih")
 _CORRELATION = Struct(">i")
-_API_RANGE = Struct(">hhh")
 _ERROR_CODE = Struct(">h")
 _FRAME_SIZE_BYTES = 4
 
@@ -48,6 +49,7 @@ END_TXN = Api("end_txn", 26, 2, 3)
 TXN_OFFSET_COMMIT = Api("txn_offset_commit", 28, 3, 3)
 SASL_AUTHENTICATE = Api("sasl_authenticate", 36, 1, 2)
 # Since Kafka 3.0 (KIP-664).
+DESCRIBE_TRANSACTIONS = Api("describe_transactions", 65, 0, 0)
 LIST_TRANSACTIONS = Api("list_transactions", 66, 0, 0)
 
 Versions = Mapping[int, tuple[int, int]]
@@ -73,18 +75,17 @@ def schema(api: Api, version: int) -> Any:
 
 
 @cache
-def _codec(api: Api, version: int) -> tuple[Any, Any, bool, bool]:
+def _codec(api: Api, version: int) -> tuple[Any, Read, bool]:
+    """What writes the request, what reads the answer, and whether they are flexible (KIP-482)."""
     camel = "".join(part.capitalize() for part in api.name.split("_"))
     request = getattr(schema(api, version), f"{camel}Request")
-    answer = getattr(import_module(f"kio.schema.{api.name}.v{version}.response"), f"{camel}Response")
     flexible = bool(request.__flexible__)
-    # The header of an ApiVersions answer never has tags (KIP-511).
-    return entity_writer(request), entity_reader(answer), flexible, flexible and api is not API_VERSIONS
+    return entity_writer(request), reader(at_version(ANSWERS[api.name], version), flexible), flexible
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str, body: Any) -> bytes:
     """A frame, its size first."""
-    write, _, flexible, _ = _codec(api, version)
+    write, _, flexible = _codec(api, version)
     buffer = io.BytesIO()
     client = client_id.encode()
     buffer.write(_REQUEST_HEAD.pack(0, api.key, version, correlation_id, len(client)) + client)
@@ -102,50 +103,30 @@ def correlation_of(frame: bytes) -> int:
     return int(_CORRELATION.unpack_from(frame)[0])
 
 
-def decode_answer(api: Api, version: int, frame: bytes) -> Any:
-    """An answer without its size. ``ValueError`` and the like if it does not parse."""
-    _, read, _, tagged = _codec(api, version)
+def decode_answer(api: Api, version: int, frame: bytes, broker: str) -> Any:
+    """An answer without its size: an object with the fields of ``answers.py``. ``MalformedAnswer`` if it does not parse."""
+    _, read, flexible = _codec(api, version)
+    # The header of an ApiVersions answer never has tags (KIP-511).
+    header_tags = flexible and api is not API_VERSIONS
+    try:
+        return decode(read, frame, _CORRELATION.size, header_tags=header_tags)
+    except Malformed as error:
+        raise cannot_be_read(api.name, broker, str(error)) from None
+
+
+def cannot_be_read(name: str, broker: str, why: str) -> MalformedAnswer:
+    """The error for an answer of which a client can make nothing."""
+    return MalformedAnswer(f"the answer to {name} of the broker at {broker} cannot be read: {why}")
+
+
+def decode_api_versions(frame: bytes, broker: str) -> tuple[int, Versions]:
+    """Error code, and by API key the lowest and highest version that a broker has. ``MalformedAnswer`` if it does not
+    parse. With an error a broker answers in version 0, whatever was asked: only the code is read then."""
     position = _CORRELATION.size
-    if tagged:
-        if frame[position] != 0:
-            raise ValueError("the header of an answer has tags that nobody knows")
-        position += 1
-    answer, _ = read(frame, position)
-    return answer
-
-
-def decode_api_versions(frame: bytes) -> tuple[int, Versions]:
-    """Error code, and by API key the lowest and highest version that a broker has.
-
-    By hand, because newer brokers add tagged fields to this one version, and with an error they answer in version 0."""
-    position = _CORRELATION.size
+    if len(frame) < position + _ERROR_CODE.size:
+        raise cannot_be_read(API_VERSIONS.name, broker, f"it ends too early, after {len(frame)} bytes")
     (error,) = _ERROR_CODE.unpack_from(frame, position)
     if error:
         return error, {}
-    count, position = _unsigned_varint(frame, position + _ERROR_CODE.size)
-    offered = {}
-    for _ in range(count - 1):
-        key, lowest, highest = _API_RANGE.unpack_from(frame, position)
-        offered[key] = (lowest, highest)
-        position = _skip_tags(frame, position + _API_RANGE.size)
-    return 0, offered
-
-
-def _unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
-
-
-def _skip_tags(data: bytes, position: int) -> int:
-    count, position = _unsigned_varint(data, position)
-    for _ in range(count):
-        _, position = _unsigned_varint(data, position)
-        size, position = _unsigned_varint(data, position)
-        position += size
-    return position
+    answer = decode_answer(API_VERSIONS, API_VERSIONS.highest, frame, broker)
+    return 0, {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}

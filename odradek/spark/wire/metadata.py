@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from odradek.spark.wire import messages
+from odradek.spark.wire.decode import Malformed
 from odradek.spark.wire.exchange import Exchange, Exchanges, Refusal
 from odradek.spark.wire.messages import METADATA
 from odradek.spark.wire.network import Network
@@ -32,7 +33,11 @@ class Metadata:
         if time.monotonic() - learned_at > self._settings.metadata_max_age_ms / 1000:
             subject = f"topic {topic!r}"
             exchange = Exchange(
-                METADATA, subject, None, lambda version: _request([topic], version), self._read_topic
+                METADATA,
+                subject,
+                None,
+                lambda version: _request([topic], version),
+                lambda answer, version: self._read_topic(topic, answer),
             )
             self._exchanges.run([exchange], self._settings.max_block_ms)
             exchange.value()
@@ -60,11 +65,13 @@ class Metadata:
         self._learn(answer)
         return answer
 
-    def _read_topic(self, answer: Any, version: int) -> None:
+    def _read_topic(self, asked: str, answer: Any) -> None:
         self._learn(answer)
         for topic in answer.topics:
             if topic.error_code:
-                raise Refusal(int(topic.error_code))
+                raise Refusal(topic.error_code)
+        if asked not in self._leaders:
+            raise Malformed(f"topic {asked!r} is not in it")
 
     def _learn(self, answer: Any) -> None:
         for broker in answer.brokers:
@@ -74,7 +81,8 @@ class Metadata:
                 continue
             leaders = [_NO_LEADER] * len(topic.partitions)
             for partition in topic.partitions:
-                leaders[partition.partition_index] = partition.leader_id
+                if 0 <= partition.partition_index < len(leaders):
+                    leaders[partition.partition_index] = partition.leader_id
             self._leaders[topic.name] = leaders
             self._learned_at[topic.name] = time.monotonic()
 

@@ -47,6 +47,8 @@ class Peer:
         self.connection: Connection | None = None
         self.failures = 0
         self.retry_at = 0.0
+        # Why it was lost last, or not reached.
+        self.lost_because = ""
 
     @property
     def outstanding(self) -> int:
@@ -69,7 +71,6 @@ class Network:
         random.shuffle(self._bootstrap)
         self._brokers: dict[int, Peer] = {}
         self._selector = selectors.DefaultSelector()
-        self._lost: ConnectionLost | None = None
 
     # -- who is there -------------------------------------------------------------------------------------------
 
@@ -95,16 +96,14 @@ class Network:
         connected = [peer for peer in everyone if peer.connection is not None]
         if connected:
             return min(connected, key=lambda peer: peer.outstanding)
-        now = time.monotonic()
+        why = ""
         for peer in sorted(everyone, key=lambda each: (each.failures, random.random())):
-            if peer.retry_at > now:
-                continue
             try:
                 self._connect(peer)
                 return peer
             except ConnectionLost as error:
-                self._lost = error
-        raise ConnectionLost(self._lost.sentence if self._lost else "no broker can be reached at the moment")
+                why = error.sentence
+        raise ConnectionLost(why)
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -153,17 +152,17 @@ class Network:
         if peer.connection is not None:
             return peer.connection
         if peer.retry_at > time.monotonic():
-            host, port = peer.address
-            raise ConnectionLost(f"the broker at {host}:{port} was lost a moment ago")
+            raise ConnectionLost(peer.lost_because)
         try:
             peer.connection = dial(self._settings, self._tls, *peer.address)
-        except ConnectionLost:
-            self._failed(peer)
+        except ConnectionLost as error:
+            self._failed(peer, error.sentence)
             raise
         self._selector.register(peer.connection.socket, selectors.EVENT_READ, peer)
         return peer.connection
 
-    def _failed(self, peer: Peer) -> None:
+    def _failed(self, peer: Peer, why: str) -> None:
+        peer.lost_because = why
         peer.failures += 1
         settings = self._settings
         peer.retry_at = time.monotonic() + backoff_seconds(
@@ -177,7 +176,7 @@ class Network:
             return
         if connection.closed:
             self._forget(peer)
-            self._failed(peer)
+            self._failed(peer, connection.closed_because)
             return
         if connection.answered:
             peer.failures = 0

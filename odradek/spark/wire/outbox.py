@@ -26,9 +26,10 @@ WINDOW_BATCHES = 5
 class OutgoingBatch:
     """A record batch; ``deadline`` in seconds of the monotonic clock, after which it is not sent again.
 
-    ``attempts``: how often it was sent; ``code``: Kafka's error of the last attempt, 0 while there is none."""
+    ``attempts``: how often it was sent; ``code``: Kafka's error of the last attempt, 0 while there is none; ``why``: what
+    happened to its connection, where that was the reason."""
 
-    __slots__ = ("attempts", "code", "data", "deadline", "halves", "records", "sent")
+    __slots__ = ("attempts", "code", "data", "deadline", "halves", "records", "sent", "why")
 
     def __init__(self, batch: Batch, deadline: float) -> None:
         self.data, self.records, self.halves = batch
@@ -36,6 +37,7 @@ class OutgoingBatch:
         self.sent = False
         self.attempts = 0
         self.code = 0
+        self.why = ""
 
 
 class Outbox:
@@ -110,11 +112,12 @@ class Outbox:
         self._known = True
         self.failures = 0
 
-    def failed(self, batch: OutgoingBatch, code: int) -> None:
+    def failed(self, batch: OutgoingBatch, code: int, why: str = "") -> None:
         """It has to be sent again, after everything else that is on its way was answered."""
         assert batch.sent
         batch.sent = False
         batch.code = code
+        batch.why = why
         self._recovering = True
 
     def is_broken(self) -> bool:

@@ -28,6 +28,6 @@ def _forgoing() -> Iterator[None]:
 
 with _forgoing():
     from kio.schema.errors import ErrorCode
-    from kio.serial import entity_reader, entity_writer
+    from kio.serial import entity_writer
 
-__all__ = ["ErrorCode", "entity_reader", "entity_writer"]
+__all__ = ["ErrorCode", "entity_writer"]

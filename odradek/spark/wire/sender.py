@@ -98,7 +98,8 @@ class Sender:
             oldest = outbox.oldest
             if oldest is not None and now >= oldest.deadline:
                 code = oldest.code or _NETWORK_EXCEPTION
-                raise gave_up(code, f"writing to {topic}-{index}", self._settings.delivery_timeout_ms)
+                timeout_ms = self._settings.delivery_timeout_ms
+                raise gave_up(code, f"writing to {topic}-{index}", timeout_ms, oldest.why)
 
     # -- leaders ------------------------------------------------------------------------------------------------
 
@@ -163,9 +164,9 @@ class Sender:
             self._nodes[partition] = node_id
         try:
             call = self._network.submit(node_id, PRODUCE, lambda version: self._body(version, batches))
-        except Retriable:
+        except Retriable as error:
             for partition, batch in batches.items():
-                self._failed(partition, batch, _NETWORK_EXCEPTION)
+                self._failed(partition, batch, _NETWORK_EXCEPTION, error.sentence)
             return
         self._requests.append(_Request(node_id, call, batches))
 
@@ -193,9 +194,12 @@ class Sender:
             return
         self._requests = [request for request in self._requests if not request.call.done]
         for request in done:
-            if request.call.error is not None:
+            error = request.call.error
+            if error is not None and not isinstance(error, Retriable):
+                raise error
+            if error is not None:
                 for partition, batch in request.batches.items():
-                    self._failed(partition, batch, _NETWORK_EXCEPTION)
+                    self._failed(partition, batch, _NETWORK_EXCEPTION, error.sentence)
                 continue
             missing = dict(request.batches)
             for topic in request.call.answer.responses:
@@ -224,8 +228,8 @@ class Sender:
         topic, index = partition
         raise refused(code, f"a batch of {batch.records} records for {topic}-{index}", said)
 
-    def _failed(self, partition: Partition, batch: OutgoingBatch, code: int) -> None:
-        self._outboxes[partition].failed(batch, code)
+    def _failed(self, partition: Partition, batch: OutgoingBatch, code: int, why: str = "") -> None:
+        self._outboxes[partition].failed(batch, code, why)
         self._postpone(partition, code)
 
     def _postpone(self, partition: Partition, code: int) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from odradek.spark.wire import messages
+from odradek.spark.wire.decode import Malformed
 from odradek.spark.wire.errors import refused
 from odradek.spark.wire.exchange import GROUP, TRANSACTION, Exchange, Exchanges, raise_for
 from odradek.spark.wire.messages import (
@@ -55,8 +56,13 @@ def add_partitions(transactional_id: str, producer: ProducerId, partitions: Iter
         )
 
     def read(answer: Any, version: int) -> None:
-        topics = answer.results_by_topic_v3_and_below
-        raise_for(each.partition_error_code for topic in topics for each in topic.results_by_partition)
+        codes = {
+            (topic.name, each.partition_index): each.partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        }
+        raise_for(codes.values())
+        _complete(topics, codes)
 
     subject = f"adding {names(topics)} to the transaction of {transactional_id!r}"
     return Exchange(ADD_PARTITIONS_TO_TXN, subject, (TRANSACTION, transactional_id), body, read)
@@ -97,14 +103,18 @@ def fetch_offsets(group: str, partitions: Iterable[Partition]) -> Exchange:
         return schema.OffsetFetchRequest(groups=(asked_group,), require_stable=True)
 
     def read(answer: Any, version: int) -> dict[Partition, tuple[int, str]]:
+        if version >= 8 and not answer.groups:
+            raise Malformed("no group is in it")
         of_group = answer if version < 8 else answer.groups[0]
         raise_for([of_group.error_code])
         raise_for(each.error_code for topic in of_group.topics for each in topic.partitions)
-        return {
+        found = {
             (topic.name, each.partition_index): (each.committed_offset, each.metadata or "")
             for topic in of_group.topics
             for each in topic.partitions
         }
+        _complete(topics, found)
+        return found
 
     return Exchange(OFFSET_FETCH, f"the offsets of group {group!r}", (GROUP, group), body, read)
 
@@ -153,7 +163,13 @@ def commit_offsets(
         )
 
     def read(answer: Any, version: int) -> None:
-        raise_for(each.error_code for topic in answer.topics for each in topic.partitions)
+        codes = {
+            (topic.name, each.partition_index): each.error_code
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        raise_for(codes.values())
+        _complete(topics, codes)
 
     subject = f"the offsets of group {group!r} in the transaction of {transactional_id!r}"
     return Exchange(TXN_OFFSET_COMMIT, subject, (GROUP, group), body, read)
@@ -175,6 +191,17 @@ def list_ongoing(exchanges: Exchanges, node_id: int) -> list[str]:
 def _accepted(answer: Any, version: int) -> None:
     """Reads an answer that has an error code and nothing else."""
     raise_for([answer.error_code])
+
+
+def _complete(asked: Mapping[str, list[int]], answered: Container[Partition]) -> None:
+    """What an answer leaves out is neither done nor refused: it must not pass for done."""
+    missing = {
+        topic: left
+        for topic, indexes in asked.items()
+        if (left := [index for index in indexes if (topic, index) not in answered])
+    }
+    if missing:
+        raise Malformed(f"{names(missing)} is not in it")
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:

@@ -1,0 +1,149 @@
+"""Answers of a newer broker, a proxy, a broken broker: what is unknown is skipped, what cannot be read is said at once."""
+
+import struct
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import odradek
+from odradek.spark.wire import (
+    ClientSettings,
+    Cluster,
+    Fatal,
+    MalformedAnswer,
+    ProducerId,
+    Retriable,
+    TransactionalWriter,
+)
+from tests.support import raw
+from tests.support.clients import values
+from tests.support.relay import Exchange, Relay
+
+TAGS = {3: b"", 77: b"of a later release", 70_000: bytes(300)}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Relay]:
+    with Relay() as relay, odradek.Broker(settings=relay.advertised) as broker:
+        relay.forward_to(broker.process.host, broker.process.port)
+        yield relay
+
+
+@pytest.fixture
+def relay(broker) -> Iterator[Relay]:
+    as_it_is = broker.rewrite
+    yield broker
+    broker.rewrite = as_it_is
+
+
+def connect(relay: Relay, **options: str) -> Cluster:
+    # What is not retried ends long before; what is would take this long.
+    options = {"kafka.delivery.timeout.ms": "20000", "kafka.max.block.ms": "20000", **options}
+    return Cluster(ClientSettings.from_options({"kafka.bootstrap.servers": relay.bootstrap, **options}))
+
+
+def transaction(cluster: Cluster, name: str) -> None:
+    """Every request that the sink has: two rows, an offset, a commit, a look at what is open."""
+    producers = cluster.init_producer_ids([name], 60_000)
+    writer = TransactionalWriter(cluster, name, producers[name])
+    writer.write(pa.array(["a", "b"]), topic=name)
+    writer.flush()
+    cluster.commit_offsets(name, producers[name], name, {(name, 0): (4, "four")})
+    assert cluster.ongoing_transactions(name) == [name]
+    end(cluster, name, producers[name])
+    assert cluster.fetch_offsets(name, [(name, 0)]) == {(name, 0): (4, "four")}
+
+
+def end(cluster: Cluster, name: str, producer: ProducerId) -> None:
+    [error] = cluster.end_transactions([(name, producer)], commit=True).values()
+    if error is not None:
+        raise error
+
+
+def test_unknown_tagged_fields_in_every_answer_and_header_are_skipped(relay):
+    relay.rewrite = lambda each: raw.with_unknown_tags(each.name, each.version, each.response, TAGS)
+    with connect(relay) as cluster:
+        transaction(cluster, "tagged")
+    assert values(relay.bootstrap, "tagged") == ["a", "b"]
+    flexible = {each.name for each in relay.answered() if relay.rewrite(each) != each.response}
+    assert {"produce", "metadata", "init_producer_id", "end_txn", "offset_fetch"} <= flexible
+
+
+def replaced(relay: Relay, api: str, change) -> None:
+    """From now on the answers to this API are what ``change`` makes of them."""
+
+    def rewrite(exchange: Exchange) -> bytes:
+        assert exchange.response is not None
+        return change(exchange.response) if exchange.name == api else exchange.response
+
+    relay.rewrite = rewrite
+
+
+def with_code(frame: bytes, code: int = 9999) -> bytes:
+    """An answer that begins with throttle_time and error_code, behind a header with an empty tag section."""
+    return frame[:9] + struct.pack(">h", code) + frame[11:]
+
+
+@pytest.mark.parametrize("api", ["init_producer_id", "end_txn", "add_offsets_to_txn"])
+def test_an_unknown_error_code_is_a_refusal_with_its_number(relay, api):
+    replaced(relay, api, with_code)
+    with connect(relay) as cluster, pytest.raises(Fatal, match="ERROR_9999"):
+        transaction(cluster, api)
+
+
+def test_an_unknown_error_code_of_a_batch_is_a_refusal_with_its_number(relay):
+    def change(frame: bytes) -> bytes:
+        at = frame.index(b"coded") + 5 + 1 + 4
+        return frame[:at] + struct.pack(">h", 9999) + frame[at + 2 :]
+
+    replaced(relay, "produce", change)
+    with connect(relay) as cluster, pytest.raises(Fatal, match=r"records for coded-0 .*ERROR_9999"):
+        transaction(cluster, "coded")
+
+
+HUGE = raw.uvarint(0xFFFF_FFFF)
+DAMAGE = {
+    # Behind correlation id and header tags; the counts come first or behind throttle_time.
+    "a count beyond the frame": ("produce", lambda frame: frame[:5] + HUGE + frame[6:]),
+    "a count beyond the frame, in the greeting": ("api_versions", lambda frame: frame[:6] + HUGE + frame[7:]),
+    "tags beyond the frame": ("end_txn", lambda frame: frame[:4] + HUGE + frame[5:]),
+    "an endless varint": ("find_coordinator", lambda frame: frame[:9] + b"\xff" * 40),
+    "a text beyond the frame": ("metadata", lambda frame: frame[:14] + HUGE + frame[15:]),
+    "an answer that ends": ("init_producer_id", lambda frame: frame[:12]),
+    "an answer without its partitions": ("txn_offset_commit", lambda frame: frame[:9] + b"\x01\x00"),
+    "an answer without its groups": ("offset_fetch", lambda frame: frame[:9] + b"\x01\x00"),
+    "an answer without its topics": ("add_partitions_to_txn", lambda frame: frame[:9] + b"\x01\x00"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_answer_that_cannot_be_read_ends_the_call_at_once_and_says_why(relay, damage):
+    api, change = DAMAGE[damage]
+    replaced(relay, api, change)
+    sentence = rf"answer to {api} .* {relay.bootstrap.replace('.', '[.]')} cannot be read: "
+    before = len(relay.seen(api))
+    with connect(relay) as cluster, pytest.raises(MalformedAnswer, match=sentence):
+        transaction(cluster, f"damaged-{list(DAMAGE).index(damage)}")
+    assert len(relay.seen(api)) - before <= 2, "it is not asked again and again"
+
+
+def test_why_a_connection_was_lost_is_still_said_when_the_time_is_over(relay):
+    replaced(relay, "end_txn", lambda frame: b"\x7f" + frame[1:])
+    with connect(relay, **{"kafka.delivery.timeout.ms": "300"}) as cluster:
+        [producer] = cluster.init_producer_ids(["why"], 60_000).values()
+        started = time.monotonic()
+        [error] = cluster.end_transactions([("why", producer)], commit=True).values()
+    assert isinstance(error, Retriable)
+    assert time.monotonic() - started < 20
+    assert "answered something that was not asked" in str(error)
+
+
+def test_why_a_batch_was_not_acknowledged_is_said_when_the_time_is_over(relay):
+    replaced(relay, "produce", lambda frame: b"\x7f" + frame[1:])
+    with (
+        connect(relay, **{"kafka.delivery.timeout.ms": "2000"}) as cluster,
+        pytest.raises(Retriable, match=r"writing to why-2-0 .* answered something that was not asked"),
+    ):
+        transaction(cluster, "why-2")
