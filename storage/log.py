@@ -89,18 +89,11 @@ class Log(ReadableLog):
             self.producers.update(batch, base_offset, timestamp_ms)
         return base_offset
 
-    def append_marker(
-        self,
-        batch: RecordBatch,
-        marker: EndTxnMarker,
-        leader_epoch: int,
-        now_ms: int,
-        transaction_version: int,
-    ) -> int:
+    def append_marker(self, batch: RecordBatch, marker: EndTxnMarker, leader_epoch: int, now_ms: int) -> int:
         """Append the marker that ends a transaction; returns its offset."""
         offset = self._append(batch, leader_epoch, now_ms)
         aborted = self.producers.complete(
-            batch.producer_id, batch.producer_epoch, marker, offset, batch.max_timestamp, transaction_version
+            batch.producer_id, batch.producer_epoch, marker, offset, batch.max_timestamp
         )
         if aborted is not None:
             self._note_aborted(aborted)

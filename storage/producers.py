@@ -215,7 +215,6 @@ class Producers:
         marker: EndTxnMarker,
         offset: int,
         timestamp_ms: int,
-        transaction_version: int = 0,
     ) -> AbortedTransaction | None:
         """Remember an end marker; returns the index entry of an aborted transaction that had data here."""
         entry = self.entries.get(producer_id)
@@ -224,7 +223,7 @@ class Producers:
         entry.take_epoch(max(epoch, entry.epoch))
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = timestamp_ms
-        self._forget_verification(producer_id, epoch, transaction_version)
+        self._forget_verification(producer_id, epoch)
         first_offset = entry.current_txn_first_offset
         if first_offset == NO_OFFSET:
             return None
@@ -254,12 +253,14 @@ class Producers:
             batch.producer_id, batch.producer_epoch, marker, batch.base_offset, batch.max_timestamp
         )
 
-    def _forget_verification(self, producer_id: int, epoch: int, transaction_version: int) -> None:
+    def _forget_verification(self, producer_id: int, epoch: int) -> None:
+        """A marker ends what was verified before it (``UnifiedLog.updateProducers``)."""
         verification = self.verifications.get(producer_id)
         if verification is None:
             return
-        # In version 2 the marker carries the next transaction's epoch: a guard of that epoch is not this transaction's.
-        if transaction_version >= TRANSACTION_VERSION_2 and verification.epoch == epoch:
+        # Produce v12 of the next transaction waits for this marker, with a guard in the marker's epoch. The marker's
+        # transaction version does not count: EndTxn v4 leaves the epoch as it is, v5 has bumped it before.
+        if verification.supports_epoch_bump and verification.epoch == epoch:
             return
         del self.verifications[producer_id]
 

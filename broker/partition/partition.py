@@ -238,9 +238,7 @@ class Partition(ReadablePartition):
         )
         try:
             held = self._at_the_disk() if self._hooks.points is not None else None
-            offset = self.log.append_marker(
-                RecordBatch.parse(data), marker, self.leader_epoch, now_ms, transaction_version
-            )
+            offset = self.log.append_marker(RecordBatch.parse(data), marker, self.leader_epoch, now_ms)
         except StorageError as error:
             return self.go_offline(error)
         if held is not None:

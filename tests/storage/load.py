@@ -169,7 +169,7 @@ class Load:
                         producer_id, 0, committed=committed, coordinator_epoch=0, timestamp_ms=NOW_MS
                     )
                 )
-                offset = log.append_marker(made, EndTxnMarker(committed, 0), 0, NOW_MS, 0)
+                offset = log.append_marker(made, EndTxnMarker(committed, 0), 0, NOW_MS)
                 self._tell(partition, offset, made)
 
 

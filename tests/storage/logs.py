@@ -74,7 +74,7 @@ def end(
     made = end_txn_marker(
         producer_id, epoch, committed=committed, coordinator_epoch=coordinator_epoch, timestamp_ms=now_ms
     )
-    return log.append_marker(RecordBatch.parse(made), marker, leader_epoch, now_ms, 0)
+    return log.append_marker(RecordBatch.parse(made), marker, leader_epoch, now_ms)
 
 
 class Stored(NamedTuple):

@@ -120,7 +120,7 @@ class CompactionMachine(RuleBasedStateMachine):
             producer_id, epoch, committed=committed, coordinator_epoch=0, timestamp_ms=self.now_ms
         )
         marker = EndTxnMarker(committed, 0)
-        self.log.append_marker(RecordBatch.parse(raw), marker, 0, self.now_ms, 2 if bump else 0)
+        self.log.append_marker(RecordBatch.parse(raw), marker, 0, self.now_ms)
         self.end += 1
         if bump:
             self.epochs[producer_id], self.sequences[producer_id] = epoch, 0

@@ -153,7 +153,7 @@ class LogMachine(RuleBasedStateMachine):
         epoch = self._next(producer_id)[0] + bump
         raw = end_txn_marker(producer_id, epoch, committed=committed, coordinator_epoch=0, timestamp_ms=time)
         marker = EndTxnMarker(committed, 0)
-        base = self.log.append_marker(RecordBatch.parse(raw), marker, 0, self.now_ms, 2 if bump else 0)
+        base = self.log.append_marker(RecordBatch.parse(raw), marker, 0, self.now_ms)
         assert base == self.end
         self._wrote()
 

@@ -91,7 +91,7 @@ class Log:
             return refused.error
         offset = self.end
         self.end += 1
-        return self.producers.complete(pid, epoch, marker, offset, timestamp_ms, version)
+        return self.producers.complete(pid, epoch, marker, offset, timestamp_ms)
 
     def entry(self, pid: int = ME):
         return self.producers.entries[pid]
@@ -345,20 +345,21 @@ def test_version_1_goes_on_counting_in_the_next_transaction(log):
     assert log.entry().last_sequence == 1
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("marker_epoch", "guard_epoch", "version", "survives"),
+    ("marker_epoch", "guard_epoch", "v2", "survives"),
     [
-        pytest.param(4, 4, 2, True, id="version 2: the guard is of the next transaction"),
-        pytest.param(4, 3, 2, False, id="version 2: the guard is of the transaction that ends"),
-        pytest.param(4, 5, 2, False, id="version 2: the guard is of another one"),
-        pytest.param(4, 4, 0, False, id="version 1: the same epoch tells nothing"),
-        pytest.param(4, 4, 1, False, id="level 1"),
+        pytest.param(4, 4, True, True, id="the guard is of the next transaction"),
+        pytest.param(4, 3, True, False, id="the guard is of the transaction that ends"),
+        pytest.param(4, 5, True, False, id="the guard is of another one"),
+        pytest.param(4, 4, False, False, id="verified for an older Produce"),
     ],
 )
-def test_a_marker_removes_the_guard_unless_it_belongs_to_the_next_transaction(
-    log, marker_epoch, guard_epoch, version, survives
+def test_the_verification_entry_decides_whether_a_marker_removes_the_guard(
+    log, marker_epoch, guard_epoch, v2, version, survives
 ):
-    guard = log.ask(epoch=guard_epoch)
+    """`UnifiedLog.updateProducers` looks at the entry; the marker's own transaction version says nothing of it."""
+    guard = log.ask(epoch=guard_epoch, v2=v2)
     log.mark(epoch=marker_epoch, version=version)
     assert log.producers.is_guard_current(ME, guard) is survives
 

@@ -104,14 +104,7 @@ class MemoryLog:
         self.log_end_offset = base_offset + batch.last_offset_delta + 1
         return base_offset
 
-    def append_marker(
-        self,
-        batch: RecordBatch,
-        marker: EndTxnMarker,
-        leader_epoch: int,
-        now_ms: int,
-        transaction_version: int,
-    ) -> int:
+    def append_marker(self, batch: RecordBatch, marker: EndTxnMarker, leader_epoch: int, now_ms: int) -> int:
         return self.append_data(batch, leader_epoch, now_ms, batch.max_timestamp)
 
     def batches(self, offset: int | None = None) -> Iterator[RecordBatch]:

@@ -250,6 +250,26 @@ def test_a_retry_of_version_1_is_told_to_wait_and_then_that_all_is_well(kafka):
     assert kafka.markers("t") == [(0, True)]
 
 
+async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_appended(kafka):
+    """The marker keeps the epoch that the waiting batch has: its guard is one of the next transaction (KIP-890)."""
+    producer_id, epoch = kafka.init()
+    kafka.add("tx", producer_id, epoch, ("t", 0))
+    assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
+    batch = build_batch(
+        [(kafka.clock.now, b"k", b"next")],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    waiting = kafka.ask_produce({("t", 0): batch}, transactional_id="tx")
+    for _ in range(6):
+        kafka.clock.advance(20)
+    answer = await asyncio.wait_for(waiting, 5)
+    assert kafka.markers("t") == [(0, True)]
+    assert answer.responses[0].partition_responses[0].error_code == OK
+
+
 # -- fencing ------------------------------------------------------------------------------------------------
 
 
