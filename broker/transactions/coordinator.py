@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.clock import Clock, Domain, Periodic, Timer
+from broker.clock import Clock, Domain
 from broker.crash import crash_point
 from broker.hooks import Hooks
 from broker.logging import get_logger
@@ -20,7 +20,8 @@ from broker.metadata.listeners import MetadataListener
 from broker.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
 from broker.transactions.after_crash import report_lost_decisions
-from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
+from broker.transactions.answering import Done, answering
+from broker.transactions.cleanup import Cleanup
 from broker.transactions.fresh_ids import with_fresh_id
 from broker.transactions.home import Entry, Home
 from broker.transactions.homes import Homes
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 log_events = get_logger()
 
-Done = Callable[[Answer], object]
 ORDER_OF_KAFKA = "kafka"
 
 
@@ -84,7 +84,7 @@ class TransactionCoordinator(MetadataListener):
             peers=peers,
         )
         self._with_fresh_id = partial(with_fresh_id, metadata, config.node_id)
-        self._timers: list[Timer] = []
+        self.cleanup = Cleanup(config, clock, self._homes, self._abort)
         self._closed = False
         metadata.subscribe(self)
 
@@ -122,7 +122,13 @@ class TransactionCoordinator(MetadataListener):
     # -- requests -----------------------------------------------------------------------------------------------
 
     def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, done: Done
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        producer_id: int,
+        epoch: int,
+        done: Done,
+        fresh_producer_id: int | None = None,
     ) -> None:
         """A producer starts with this id; whatever its predecessor left open is aborted first."""
         found = self._find(transactional_id)
@@ -130,29 +136,12 @@ class TransactionCoordinator(MetadataListener):
             done(Answer(found))
             return
         home, entry = found
+        again = partial(self.init_producer_id, transactional_id, timeout_ms, producer_id, epoch, done)
         if entry is None:
-            self._with_fresh_id(
-                partial(self._create, home, transactional_id),
-                done,
-                lambda: self.init_producer_id(transactional_id, timeout_ms, producer_id, epoch, done),
-            )
-            return
-        self._init(home, entry, timeout_ms, producer_id, epoch, done, None)
-
-    @staticmethod
-    def _create(home: Home, transactional_id: str, fresh_producer_id: int) -> None:
-        home.entries.setdefault(transactional_id, Entry(Transaction(transactional_id, fresh_producer_id)))
-
-    def _init(
-        self,
-        home: Home,
-        entry: Entry,
-        timeout_ms: int,
-        producer_id: int,
-        epoch: int,
-        done: Done,
-        fresh_producer_id: int | None,
-    ) -> None:
+            if fresh_producer_id is None:
+                self._with_fresh_id(again, done)
+                return
+            entry = home.entries[transactional_id] = Entry(Transaction(transactional_id, fresh_producer_id))
         decision = rules.init_producer_id(
             entry.txn,
             entry.pending,
@@ -166,10 +155,13 @@ class TransactionCoordinator(MetadataListener):
             case Answer():
                 done(decision)
             case NeedsProducerId():
-                again = partial(self._init, home, entry, timeout_ms, producer_id, epoch, done)
                 self._with_fresh_id(again, done)
             case AbortFirst(answer):
-                self._abort(home, entry, lambda failed: done(failed or answer))
+
+                def aborted(outcome: Answer) -> None:
+                    done(answer if outcome.error is ErrorCode.none else outcome)
+
+                self._abort(home, entry, aborted, again, fresh_producer_id)
             case Transition():
                 self._write(home, entry, decision, done)
 
@@ -250,19 +242,16 @@ class TransactionCoordinator(MetadataListener):
                 txn, pending, producer_id=producer_id, epoch=epoch, committed=committed, now_ms=now_ms
             )
         if isinstance(decision, NeedsProducerId):
-
-            def again(fresh: int) -> None:
-                self.end(
-                    transactional_id,
-                    producer_id,
-                    epoch,
-                    committed=committed,
-                    bumps_epoch=bumps_epoch,
-                    done=done,
-                    fresh_producer_id=fresh,
-                )
-
-            self._with_fresh_id(again, done)
+            again = partial(
+                self.end,
+                transactional_id,
+                producer_id,
+                epoch,
+                committed=committed,
+                bumps_epoch=bumps_epoch,
+                done=done,
+            )
+            self._with_fresh_id(lambda fresh: again(fresh_producer_id=fresh), done)
         elif isinstance(decision, Answer) or entry is None:
             done(decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error))
         else:
@@ -325,7 +314,7 @@ class TransactionCoordinator(MetadataListener):
             else:
                 done(transition.answer)
 
-        self._append(home, transition.after, point, appended)
+        self._append(home, transition.after, point, answering(done, appended))
 
     def _append(
         self, home: Home, txn: Transaction, point: str | None, appended: Callable[[ErrorCode], object]
@@ -388,10 +377,14 @@ class TransactionCoordinator(MetadataListener):
         self,
         home: Home,
         entry: Entry,
-        then: Callable[[Answer | None], object],
-        fresh_producer_id: int | None = None,
+        then: Callable[[Answer], object],
+        again: Callable[[int], object],
+        fresh_producer_id: int | None,
     ) -> None:
-        """End what is open as the coordinator. ``then`` hears None, or why it could not be written."""
+        """End what is open as the coordinator (``cleanup.Abort``).
+
+        While a producer id is waited for nothing is pending, as nothing is decided: Kafka has its id at once.
+        """
         transition = rules.abort_by_coordinator(
             entry.txn,
             transaction_version=self._transaction_version,
@@ -400,12 +393,6 @@ class TransactionCoordinator(MetadataListener):
             fresh_producer_id=fresh_producer_id,
         )
         if isinstance(transition, NeedsProducerId):
-            entry.pending = State.PREPARE_EPOCH_FENCE
-
-            def again(fresh: int) -> None:
-                entry.pending = None
-                self._abort(home, entry, then, fresh)
-
             self._with_fresh_id(again, then)
             return
 
@@ -414,7 +401,7 @@ class TransactionCoordinator(MetadataListener):
                 # The fence holds in memory even though it could not be written.
                 entry.txn = replace(entry.txn, epoch=transition.after.epoch, last_epoch=rules.NO_EPOCH)
                 entry.failed_fence = True
-            then(None if answer.error is ErrorCode.none else answer)
+            then(answer)
 
         self._prepare(home, entry, transition, prepared)
 
@@ -430,20 +417,7 @@ class TransactionCoordinator(MetadataListener):
             # Only now: a power cut may have taken a part of what was not synced, and every log has been opened.
             known = [entry.txn for home in self._homes.open() for entry in home.entries.values()]
             report_lost_decisions(known, self._replicas)
-        config, clock, homes = self._config, self._clock, self._homes
-        abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
-
-        def first_timeout() -> int | None:
-            return first_timeout_ms(homes.open(), clock)
-
-        def first_expiry() -> int | None:
-            return first_expiry_ms(homes.open(), clock, config.transactional_id_expiration_ms)
-
-        self._timers = [
-            Periodic(clock, abort_ms, self.abort_timed_out, Domain.TRANSACTIONS, first_timeout),
-            Periodic(clock, remove_ms, self.remove_expired, Domain.IDS, first_expiry),
-        ]
+        self.cleanup.start()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         """This node leads the ids of a partition from now on, or does so no more."""
@@ -454,41 +428,10 @@ class TransactionCoordinator(MetadataListener):
         if topic.name == TRANSACTION_STATE:
             self._homes.unload_all()
 
-    def abort_timed_out(self) -> None:
-        """Abort what has been open for longer than its producer allowed; the producer is fenced by the epoch."""
-        for home in self._homes.open():
-            for transactional_id in tuple(home.open_ids):
-                entry = home.entries[transactional_id]
-                now_ms = self._clock.now_for(entry.txn.start_ms, Domain.TRANSACTIONS)
-                if rules.is_timed_out(entry.txn, entry.pending, now_ms):
-                    log_events.info("transaction timed out", transactional_id=transactional_id)
-                    self._abort(home, entry, lambda failed: None)
-
-    def remove_expired(self) -> None:
-        """Forget ids that have been idle for ``transactional.id.expiration.ms``, with a tombstone each."""
-        expiration_ms = self._config.transactional_id_expiration_ms
-        for home in self._homes.open():
-            for transactional_id, entry in tuple(home.entries.items()):
-                now_ms = self._clock.now_for(entry.txn.last_update_ms, Domain.IDS)
-                if rules.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
-                    self._expire(home, transactional_id, entry, self._clock.now_ms())
-
-    @staticmethod
-    def _expire(home: Home, transactional_id: str, entry: Entry, now_ms: int) -> None:
-        entry.pending = State.DEAD
-
-        def appended(error: ErrorCode) -> None:
-            entry.pending = None
-            if error is ErrorCode.none:
-                home.entries.pop(transactional_id, None)
-
-        home.forget(transactional_id, now_ms, appended)
-
     def close(self) -> None:
         """The node stops, or is gone: no timer and nothing that waits does anything any more."""
         self._closed = True
-        for timer in self._timers:
-            timer.cancel()
+        self.cleanup.close()
         self._homes.abandon()
         self._markers.abandon()
 

@@ -1,4 +1,4 @@
-"""A producer id for those who cannot go on without one."""
+"""A producer id for requests that cannot go on without one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from broker.transactions.answering import Done, answering
 from broker.transactions.state import Answer
 from protocol.errors import ErrorCode
 
@@ -14,28 +15,22 @@ if TYPE_CHECKING:
 
 
 def with_fresh_id(
-    metadata: ClusterMetadata,
-    node_id: int,
-    use: Callable[[int], object],
-    failed: Callable[[Answer], object],
-    then: Callable[[], object] | None = None,
+    metadata: ClusterMetadata, node_id: int, again: Callable[[int], object], done: Done
 ) -> None:
-    """Get a producer id for a node (at once, or after its block is durable), ``use`` it, and go on with ``then``."""
+    """Call ``again`` with a producer id: at once, or after the node's next block is durable.
 
-    def got(producer_id: int) -> None:
-        use(producer_id)
-        if then is not None:
-            then()
-
+    Other requests may have come meanwhile, so ``again`` decides from the beginning. ``done`` hears
+    COORDINATOR_LOAD_IN_PROGRESS if there is no block to be had, as on Kafka.
+    """
     allocated: int | Awaitable[int] = metadata.allocate_producer_id(node_id)
     if isinstance(allocated, int):
-        got(allocated)
+        again(allocated)
         return
 
     def arrived(future: asyncio.Future[int]) -> None:
         if future.cancelled() or future.exception() is not None:
-            failed(Answer(ErrorCode.coordinator_load_in_progress))
+            done(Answer(ErrorCode.coordinator_load_in_progress))
         else:
-            got(future.result())
+            again(future.result())
 
-    asyncio.ensure_future(allocated).add_done_callback(arrived)
+    asyncio.ensure_future(allocated).add_done_callback(answering(done, arrived))

@@ -353,6 +353,10 @@ def end_v2(
     # Nothing to commit; an abort without partitions still moves the epoch, so that it fences what is under way.
     if committed and txn.state is not State.ONGOING:
         return Answer(ErrorCode.invalid_txn_state)
+    if committed and txn.epoch >= EPOCH_MAX:
+        return Answer(
+            ErrorCode.unknown_server_error
+        )  # only the fence of an older version leads here; Kafka throws
     return _prepare_v2(txn, now_ms, fresh_producer_id, committed=committed)
 
 
@@ -367,14 +371,18 @@ def _is_epoch_valid_v2(txn: Transaction, epoch: int, *, repeated: bool) -> bool:
 def _prepare_v2(
     txn: Transaction, now_ms: int, fresh_producer_id: int | None, *, committed: bool
 ) -> Transition | NeedsProducerId:
-    """The Prepare record carries the next epoch, and so do the markers; the data batches carry the one before."""
+    """The Prepare record carries the next epoch, and so do the markers; the data batches carry the one before.
+
+    32767 has no next epoch: an abort stays in it, and CompleteAbort goes on to the next producer id
+    (``TransactionMetadata.prepareAbortOrCommit``).
+    """
     exhausted = txn.is_epoch_exhausted
     if exhausted and fresh_producer_id is None:
         return NEEDS_PRODUCER_ID
     after = _next(
         txn,
         next_producer_id=fresh_producer_id if exhausted else NO_PRODUCER_ID,
-        epoch=txn.epoch + 1,
+        epoch=min(txn.epoch + 1, EPOCH_MAX),
         last_epoch=txn.epoch,
         state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
         start_ms=txn.start_ms if txn.state is State.ONGOING else now_ms,
@@ -400,7 +408,7 @@ def abort_by_coordinator(
     ``failed_fence``: an earlier try bumped the epoch in memory and could not write it: not a second time.
     """
     assert txn.state is State.ONGOING, txn
-    if transaction_version >= 2:
+    if transaction_version >= TRANSACTION_VERSION_2:
         return _prepare_v2(txn, now_ms, fresh_producer_id, committed=False)
     epoch = txn.epoch if failed_fence or txn.epoch >= EPOCH_MAX else txn.epoch + 1
     after = _next(
@@ -409,7 +417,7 @@ def abort_by_coordinator(
         last_epoch=NO_EPOCH,
         state=State.PREPARE_ABORT,
         last_update_ms=now_ms,
-        client_version=transaction_version,
+        client_version=0,  # as of every end without a bump, at transaction.version 1 too (``endTransactionWithTV1``)
     )
     return Transition(after, Answer(ErrorCode.none))
 

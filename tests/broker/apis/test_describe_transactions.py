@@ -90,7 +90,7 @@ def test_another_node_coordinates_it(world):
 def test_a_forgotten_id_is_not_found(world):
     world.init()
     world.clock.advance(8 * 24 * 3600 * 1000)
-    world.node.transactions.remove_expired()
+    world.node.transactions.cleanup.remove_expired()
     assert described(world).error_code == ErrorCode.transactional_id_not_found
 
 
