@@ -107,8 +107,8 @@ def _stop_signals() -> asyncio.Event:
     loop, told_to_stop = asyncio.get_running_loop(), asyncio.Event()
 
     def stop(number: signal.Signals) -> None:
-        get_logger().info("stopping", signal=number.name)
         told_to_stop.set()
+        get_logger().info("stopping", signal=number.name)
         # Who asks twice does not want to wait.
         loop.remove_signal_handler(number)
 

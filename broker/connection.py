@@ -399,7 +399,7 @@ class Connection(asyncio.BufferedProtocol):
             if call is not None:
                 call.note(CallEvent.GONE)
             if isinstance(outcome, Exception) and not isinstance(outcome, CloseConnection):
-                _log_failure(route, outcome)
+                self._log_failure(route, outcome)
             return
         self._answer(route, correlation_id, outcome, call)
         self._lift(IN_PROGRESS)
@@ -441,11 +441,20 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(reason), api=route.api.name)
             return None
         except Exception as error:
-            _log_failure(route, error)
+            self._log_failure(route, error)
             substitute = route.encoded_failure()
             if substitute is None:
                 self.close("the request failed", api=route.api.name, api_version=route.version)
             return substitute
+
+    def _log_failure(self, route: Route, error: Exception) -> None:
+        log.error(
+            "request failed",
+            api=route.api.name,
+            api_version=route.version,
+            connection=self.connection_id,
+            exc_info=error,
+        )
 
     def _may_answer(self, call: Call) -> bool:
         """Whoever saw the call arrive may keep its answer back."""
@@ -462,10 +471,6 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(answers))
         else:
             self._transport.writelines(answers)
-
-
-def _log_failure(route: Route, error: Exception) -> None:
-    log.error("request failed", api=route.api.name, api_version=route.version, exc_info=error)
 
 
 def reset_transport(transport: asyncio.Transport) -> None:

@@ -36,26 +36,28 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
     for topic in single:
         if topic.name == CLUSTER_METADATA:
             message = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
-            refused.append(_refused(topic.name, ErrorCode.invalid_request, message))
+            refused.append(_refused(topic.name, ErrorCode.invalid_request, message, context))
         elif anywhere or context.authorize("CREATE", "TOPIC", topic.name):
             wanted.append(_new_topic(topic))
         else:
             error = ErrorCode.topic_authorization_failed
-            refused.append(_refused(topic.name, error, "Authorization failed."))
+            refused.append(_refused(topic.name, error, "Authorization failed.", context))
     try:
         results = await context.node.metadata.create_topics(wanted, validate_only=request.validate_only)
     except Refused as refusal:
         # Too much for one request: nothing of it is done.
         return CreateTopicsResponse(
-            topics=[_refused(topic.name, refusal.error, refusal.message) for topic in request.topics]
+            topics=[_refused(topic.name, refusal.error, refusal.message, context) for topic in request.topics]
         )
     answers = [
-        _refused(new.name, result.error, result.message)
+        _refused(new.name, result.error, result.message, context)
         if isinstance(result, Refused)
         else _created(result, context)
         for new, result in zip(wanted, results, strict=True)
     ]
-    duplicates = [_refused(name, ErrorCode.invalid_request, "Duplicate topic name.") for name in repeated]
+    duplicates = [
+        _refused(name, ErrorCode.invalid_request, "Duplicate topic name.", context) for name in repeated
+    ]
     return CreateTopicsResponse(topics=[*answers, *duplicates, *refused])
 
 
@@ -69,8 +71,14 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _refused(name: str, error: int, message: str | None) -> CreatableTopicResult:
-    log.info("topic not created", topic=name, error=ErrorCode(error).name, reason=message)
+def _refused(name: str, error: int, message: str | None, context: RequestContext) -> CreatableTopicResult:
+    log.info(
+        "topic not created",
+        topic=name,
+        error=ErrorCode(error).name,
+        reason=message,
+        connection=context.connection_id,
+    )
     return CreatableTopicResult(name=name, error_code=error, error_message=message)
 
 

@@ -23,14 +23,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from broker.clock import Domain, Timer
 from broker.clock.virtual import VirtualClock
 from broker.cluster.directories import WrongNodes, node_directories
 from broker.cluster.runtime import NodeRuntime, State
 from broker.hooks import Hooks
-from broker.logging import get_logger
+from broker.logging import get_logger, get_unfiltered_logger
 from broker.loop_lag import LoopLag
 from broker.metadata import ClusterMetadata, NewTopic, Refused
 from broker.metadata.copies import copy_metadata
@@ -230,9 +228,7 @@ class Cluster:
 
     def say_started(self, **more: object) -> None:
         """The lines that people and their tools wait for, printed at any log level; ``more`` goes into the last."""
-        log = structlog.wrap_logger(
-            structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(0)
-        )
+        log = get_unfiltered_logger()
         for node_id in self.nodes:
             for line in (
                 f"[KafkaServer id={node_id}] started",

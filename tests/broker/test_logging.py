@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from broker.logging import configure, get_logger
+from broker.logging import VALUE_CHARACTERS_MAX, close, configure, get_logger, get_unfiltered_logger
 
 
 class Terminal(io.StringIO):
@@ -19,10 +19,13 @@ class Terminal(io.StringIO):
 def as_it_was() -> Iterator[None]:
     before = structlog.get_config()
     yield
+    close()
     structlog.configure(**before)
 
 
 def lines(stream: io.StringIO) -> list[str]:
+    """What was logged; nothing comes after it."""
+    close()
     return stream.getvalue().splitlines()
 
 
@@ -84,3 +87,76 @@ def test_loggers_made_before_the_set_up_follow_it():
     configure("json", stream=stream)
     early.info("late")
     assert json.loads(lines(stream)[0])["event"] == "late"
+
+
+def test_some_lines_are_said_at_any_level():
+    stream = io.StringIO()
+    configure("json", "error", stream)
+    get_unfiltered_logger().info("started")
+    assert json.loads(lines(stream)[0])["event"] == "started"
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("log_format", ["json", "human"])
+def test_a_line_that_cannot_be_made_a_text_does_not_reach_who_logs(log_format: str):
+    stream = io.StringIO()
+    configure(log_format, stream=stream)
+    get_logger().info("odd", value=Unspeakable())
+    (line,) = lines(stream)
+    entry = json.loads(line)
+    assert (entry["event"], entry["of"]) == ("log line not made", "'odd'")
+
+
+def test_a_name_that_is_no_text_is_logged():
+    stream = io.StringIO()
+    configure("human", stream=stream)
+    get_logger().info("odd", group="\ud800")
+    assert "group=\\ud800" in lines(stream)[0]
+
+
+def test_a_long_value_is_cut():
+    stream = io.StringIO()
+    configure("json", stream=stream)
+    get_logger().info("long", group="g" * 30_000)
+    entry = json.loads(lines(stream)[0])
+    more = f" ({30_000 - VALUE_CHARACTERS_MAX} more characters)"
+    assert entry["group"] == "g" * VALUE_CHARACTERS_MAX + more
+
+
+HOSTILE = {
+    "escape": "\x1b[2J\x1b]0;owned\x07",
+    "carriage return": "a\rb",
+    "nul": "a\0b",
+    "right to left": "a\u202eb",
+    "c1": "a\x9b31mb",
+    "line separator": "a\u2028b",
+    "delete": "a\x7fb",
+    "with blanks": "a \x1b[2J b",
+}
+
+
+@pytest.mark.parametrize("log_format", ["json", "human"])
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_what_a_client_sends_reaches_no_terminal_raw(log_format: str, name: str):
+    """Values, lists of them, the event itself, and the text of a failure."""
+    stream = io.StringIO()
+    configure(log_format, stream=stream)
+    get_logger().warning(name, transactional_id=name, groups=[name])
+    try:
+        raise ValueError(name)
+    except ValueError:
+        get_logger().exception("request failed")
+    close()
+    text = stream.getvalue().replace("\n", "").replace("\t", "")
+    assert text.isprintable()
+
+
+def test_text_that_is_printable_stays_as_it_is():
+    stream = io.StringIO()
+    configure("human", stream=stream)
+    get_logger().info("ready", group="prüfung-テスト")
+    assert "group=prüfung-テスト" in lines(stream)[0]

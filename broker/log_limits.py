@@ -1,0 +1,92 @@
+"""How many lines of one kind connections may cause: a token bucket for each kind, and the count of what it has left out.
+
+A fuzzer, a scanner or a client in a loop causes the same line thousands of times, and what else happens cannot be found
+between them. Lines about the broker itself are never left out: only those that carry a ``connection``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+BURST_LINES: Final = 20
+LINES_PER_S: Final = 1.0
+# Further kinds share one bucket.
+KINDS_MAX: Final = 100
+# What makes lines of one event different kinds. Other fields hold names of clients, and so any number of values.
+KIND_FIELDS: Final = {"connection closed": "reason", "request failed": "api"}
+
+Kind = tuple[str, str]
+OTHERS: Final[Kind] = ("", "")
+
+
+class _Bucket:
+    __slots__ = ("suppressed", "tokens", "updated_s")
+
+    def __init__(self, now_s: float) -> None:
+        self.tokens = float(BURST_LINES)
+        self.updated_s = now_s
+        self.suppressed = 0
+
+
+class RateLimit:
+    """A processor of structlog."""
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._buckets: dict[Kind, _Bucket] = {}
+        self._lock = threading.RLock()
+        self.on_first_suppressed: Callable[[], object] = bool
+        """Called when lines begin to be left out, and again after each ``take``."""
+        self._is_told = False
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        """Let the line pass, with the count of those before it that did not; else ``structlog.DropEvent``."""
+        if "connection" not in event:
+            return event
+        with self._lock:
+            bucket = self._bucket(_kind(event))
+            if bucket.tokens >= 1:
+                bucket.tokens -= 1
+                if bucket.suppressed:
+                    event["suppressed"], bucket.suppressed = bucket.suppressed, 0
+                return event
+            bucket.suppressed += 1
+            is_first, self._is_told = not self._is_told, True
+        if is_first:
+            self.on_first_suppressed()
+        raise structlog.DropEvent
+
+    def take(self) -> list[tuple[str, dict[str, object]]]:
+        """What has been left out and not said yet: a line for each kind."""
+        found: list[tuple[str, dict[str, object]]] = []
+        with self._lock:
+            self._is_told = False
+            for kind, bucket in self._buckets.items():
+                if bucket.suppressed:
+                    found.append(("log lines suppressed", {"of": _name(kind), "lines": bucket.suppressed}))
+                    bucket.suppressed = 0
+        return found
+
+    def _bucket(self, kind: Kind) -> _Bucket:
+        now_s = self._monotonic_s()
+        if kind not in self._buckets and len(self._buckets) >= KINDS_MAX:
+            kind = OTHERS
+        bucket = self._buckets.setdefault(kind, _Bucket(now_s))
+        bucket.tokens = min(BURST_LINES, bucket.tokens + (now_s - bucket.updated_s) * LINES_PER_S)
+        bucket.updated_s = now_s
+        return bucket
+
+
+def _kind(event: EventDict) -> Kind:
+    what = str(event.get("event"))
+    return what, str(event.get(KIND_FIELDS.get(what, ""), ""))
+
+
+def _name(kind: Kind) -> str:
+    return ": ".join(filter(None, kind)) or "other kinds"

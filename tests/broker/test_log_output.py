@@ -1,0 +1,85 @@
+"""A broker whose standard output is gone, full or never read: it serves, and it ends when it is told to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek.health import HealthError, ask_api_versions
+from odradek.process import _free_port
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60
+
+
+@contextlib.contextmanager
+def reader_gone() -> Iterator[int]:
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@contextlib.contextmanager
+def never_read() -> Iterator[int]:
+    """A pipe that is full already: the first line blocks."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 65_536)
+    os.set_blocking(writer, True)
+    yield writer
+    os.close(reader)
+    os.close(writer)
+
+
+@contextlib.contextmanager
+def disk_full() -> Iterator[int]:
+    full = os.open("/dev/full", os.O_WRONLY)
+    yield full
+    os.close(full)
+
+
+def wait_until_it_answers(bootstrap: str, process: subprocess.Popen[bytes]) -> None:
+    while True:
+        assert process.poll() is None
+        with contextlib.suppress(HealthError):
+            ask_api_versions(bootstrap)
+            return
+
+
+@pytest.mark.parametrize(
+    ("output", "number"),
+    [(reader_gone, signal.SIGTERM), (never_read, signal.SIGINT), (disk_full, signal.SIGTERM)],
+)
+def test_a_log_that_cannot_be_written_reaches_neither_clients_nor_the_end(
+    output: object, number: signal.Signals, tmp_path: Path
+) -> None:
+    port = _free_port()
+    command = [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(tmp_path / "data")]
+    with output() as descriptor:  # type: ignore[operator]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=descriptor, stderr=subprocess.PIPE)
+        try:
+            wait_until_it_answers(f"127.0.0.1:{port}", process)
+            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+            # The broker says "topic not created" of the first one.
+            made = admin.create_topics([NewTopic("t", 1, 5), NewTopic("u", 1, 1)], request_timeout=DEADLINE_S)
+            assert "INVALID_REPLICATION_FACTOR" in str(made["t"].exception())
+            assert made["u"].result() is None
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 0
+    assert errors == b""
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
