@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
 from broker.crash import crash_point
-from broker.hooks import Hooks, Passage
+from broker.hooks import Hooks
 from broker.logging import get_logger
 from broker.partition import AppendResult, Partition
 from broker.topics import CONSUMER_OFFSETS
 from broker.transactions.home import Entry, Home
+from broker.transactions.one_by_one import OneByOne
 from broker.transactions.remote_markers import Completion, RemoteMarkers
 from broker.transactions.state import State, TopicPartition
 from protocol.batch import EndTxnMarker
@@ -33,7 +34,6 @@ log_events = get_logger()
 
 MARKERS_PER_TURN = 64
 RETRY_BACKOFF_MS = 100
-POINT = "txn.marker"
 
 # The partition's producers know a newer owner of the id: this completion is not ours to finish.
 _OWNED_BY_ANOTHER = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced)
@@ -74,20 +74,16 @@ class MarkerWriter:
         self._clock = clock
         self._done = done
         self._metadata = metadata
-        self._hooks = hooks
         self._peers = peers
+        self._one_by_one = OneByOne(replicas.node_id, clock, hooks, self._write_watched, self._refused)
         self._remote = RemoteMarkers(peers.node_id, peers, self._told) if peers is not None else None
 
     def start(self, *completions: Completion) -> None:
-        """Try every partition once: now, unless somebody watches each marker. Then whoever waits is answered first."""
-        if self._is_watched:
+        """Try every partition once: now, unless a rule looks at each marker. Then the client is answered first."""
+        if self._one_by_one.is_wanted:
             self._clock.call_later_ms(0, partial(self._begin, completions), Domain.TRANSACTIONS)
         else:
             self._begin(completions)
-
-    @property
-    def _is_watched(self) -> bool:
-        return self._hooks.points is not None and self._hooks.points.watches(POINT)
 
     def _begin(self, completions: Sequence[Completion]) -> None:
         """So many in this turn of the loop, the rest in the next ones: a coordinator that takes over may have thousands."""
@@ -108,14 +104,15 @@ class MarkerWriter:
         for completion, keys in batch:
             if not keys and completion.is_wanted:
                 self._done(completion)  # nothing was written in it
+            if self._one_by_one.is_wanted:
+                self._one_by_one.add(completion, sorted(keys))
+                continue
             own = []
             for key in sorted(keys):
-                if not completion.is_wanted:
-                    break  # a rule at one marker may have killed the node
                 if self._node_for(key) is None:
                     own.append(key)
                 else:
-                    self._step(completion, key)
+                    self._write(completion, key)
             led_here.append((completion, own))
         self.flush()
         for completion, own in led_here:
@@ -123,27 +120,10 @@ class MarkerWriter:
 
     def _write_some(self, completion: Completion, keys: list[TopicPartition]) -> None:
         for key in keys[:MARKERS_PER_TURN]:
-            if not completion.is_wanted:
-                return
-            self._step(completion, key)
+            self._write(completion, key)
         rest = keys[MARKERS_PER_TURN:]
         if rest:
             self._clock.call_later_ms(0, partial(self._write_some, completion, rest), Domain.TRANSACTIONS)
-
-    def _step(self, completion: Completion, key: TopicPartition) -> None:
-        """One marker, unless a rule stands in its way."""
-        if not self._is_watched:
-            self._write(completion, key)
-            return
-
-        def go_on() -> None:
-            self._write(completion, key)
-            self.flush()
-
-        passage = Passage(
-            POINT, self._replicas.node_id, *key, transactional_id=completion.entry.txn.transactional_id
-        )
-        self._hooks.at_point(passage, go_on, partial(self._refused, completion, key))
 
     def _node_for(self, key: TopicPartition) -> int | None:
         """The other node that leads a partition; None: this one, or there is none to send to."""
@@ -157,20 +137,26 @@ class MarkerWriter:
         topic = self._metadata.topic(key[0])
         return topic is not None and topic.partition(key[1]) is not None
 
-    def _write(self, completion: Completion, key: TopicPartition) -> None:
+    def _write_watched(self, completion: Completion, key: TopicPartition) -> bool:
+        asked = self._write(completion, key)
+        self.flush()
+        return asked
+
+    def _write(self, completion: Completion, key: TopicPartition) -> bool:
+        """True if another node is to be asked, with the next ``flush``: `_told` hears what became of it."""
         if not completion.is_wanted or key not in completion.remaining:
-            return
+            return False
         if not self._exists(key):
             self._written(completion, key)  # the topic was deleted: nobody will read there
-            return
+            return False
         node_id = self._node_for(key)
         if node_id is not None and self._remote is not None:
             self._remote.add(node_id, completion, key)
-            return
+            return True
         partition = self._replicas.leader(*key)
         if not isinstance(partition, Partition):
             self._retry(completion, (key,))
-            return
+            return False
 
         def committed(error: ErrorCode, offset: int) -> None:
             if error is ErrorCode.none:
@@ -187,6 +173,7 @@ class MarkerWriter:
             completion.transaction_version,
             committed,
         )
+        return False
 
     def flush(self) -> None:
         """Send what was collected for other nodes."""
@@ -203,6 +190,7 @@ class MarkerWriter:
                 again.append(key)
         if again:
             self._retry(completion, again)
+        self._one_by_one.settled(completion, errors)
 
     def _written(self, completion: Completion, key: TopicPartition) -> None:
         if key not in completion.remaining:
@@ -244,6 +232,7 @@ class MarkerWriter:
             self._try([(completion, keys)])
 
     def abandon(self) -> None:
+        self._one_by_one.clear()
         if self._remote is not None:
             self._remote.clear()
 

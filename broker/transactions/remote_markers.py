@@ -77,8 +77,10 @@ class RemoteMarkers:
         rest: dict[Completion, set[TopicPartition]] = {}
         room = PARTITIONS_PER_REQUEST_MAX
         producer_ids: set[int] = set()
+        given_up: list[tuple[Completion, set[TopicPartition]]] = []
         for completion, keys in waiting.items():
             if not completion.is_wanted:
+                given_up.append((completion, keys))
                 continue
             # The answer tells producer ids apart, and nothing else.
             if completion.producer_id in producer_ids or not room:
@@ -96,6 +98,8 @@ class RemoteMarkers:
             self._under_way.add(node_id)
             then = partial(self._answered, node_id, batch)
             self._peers.send(node_id, self._client_id, API_KEY, API_VERSION, _request(batch), then)
+        for completion, keys in given_up:
+            self._told(completion, dict.fromkeys(keys, ErrorCode.not_coordinator))
 
     def _answered(self, node_id: int, batch: Batch, response: Any) -> None:
         self._under_way.discard(node_id)

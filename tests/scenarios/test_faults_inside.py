@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from broker.cluster.runtime import State
+from protocol.batch import batches
 from tests.support.clients import ConfluentProducer, eventually, read, tidy, values
 from tests.support.in_process import InProcess
 
@@ -119,6 +121,34 @@ def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProc
         lambda: len(found := read(everywhere(broker), "orders")) == 5 and found, "all five records"
     )
     assert sorted(str(record.value) for record in found) == ["0", "1", "2", "after", "before"]
+
+
+@NODES
+def test_the_coordinator_dies_after_exactly_three_markers(
+    start: Callable[..., InProcess], nodes: int, tmp_path: Path
+):
+    """Whoever leads the partitions: three markers are in their logs, and the fourth attempt is the coordinator's end."""
+    broker = start(nodes, "--topic", "orders:6")
+    producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
+    producer.init()
+    producer.begin()
+    for partition in range(6):
+        producer.send("orders", [f"{partition}"], partition=partition)
+    rule = broker.stage("txn.marker transactional_id=payments after=3 times=1 -> kill")
+    committing = Doing(producer.commit)
+    broker.reached(rule)
+    [dead] = [node_id for node_id, node in broker.cluster.nodes.items() if node.state is State.KILLED]
+    assert [markers_in(tmp_path, index) for index in range(6)] == [1, 1, 1, 0, 0, 0]
+    assert rule.matches == 4
+    broker.call(broker.faults.clear)
+    broker.run(broker.cluster.start_node(dead))
+    committing.wait()
+    eventually(lambda: len(values(everywhere(broker), "orders")) == 6, "all six")
+
+
+def markers_in(path: Path, index: int) -> int:
+    [log] = path.glob(f"**/orders-{index}/*.log")
+    return sum(batch.is_control for batch in batches(log.read_bytes()))
 
 
 @NODES

@@ -13,6 +13,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tests.support.peers import Sent
+from tests.support.points import Gate
 from tests.support.world import CONSUMER_OFFSETS, NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
 OK = ErrorCode.none
@@ -314,3 +315,64 @@ def test_a_coordinator_without_its_replicas_is_not_available(world):
     assert world.briefs()[-1] == (1, 0)
     world.partition(TRANSACTION_STATE, home).isr = (1, 2)
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
+
+
+# -- a rule looks at the markers ----------------------------------------------------------------------------
+
+
+def test_a_watched_marker_comes_to_the_point_when_the_one_before_it_is_written(world, peers):
+    world.hooks.points = gate = Gate("txn.marker", lambda passage: False)
+    commit(world, 0, 1, 2, 3)
+    world.clock.advance(0)
+    seen = []
+    for _ in range(3):
+        [sent] = peers.take()
+        seen.append([(passage.topic, passage.partition) for passage in gate.passed])
+        answer(sent)
+    assert seen == [[("t", index) for index in range(count)] for count in (2, 3, 4)]
+    assert state_of(world) == COMPLETE_COMMIT
+
+
+def test_of_two_transactions_one_watched_marker_is_on_its_way(world, peers):
+    world.hooks.points = gate = Gate("txn.marker", lambda passage: False)
+    commit(world, 1)
+    commit(world, 3, transactional_id="other")
+    world.clock.advance(0)
+    assert len(gate.passed) == 1
+    answer(peers.take()[0])
+    assert len(gate.passed) == 2
+    answer(peers.take()[0])
+    assert (state_of(world), state_of(world, "other")) == (COMPLETE_COMMIT, COMPLETE_COMMIT)
+
+
+def test_a_watched_marker_that_fails_makes_way_and_counts_again(world, peers):
+    world.hooks.points = gate = Gate("txn.marker", lambda passage: False)
+    commit(world, 1, 3)
+    world.clock.advance(0)
+    answer(peers.take()[0], error=ErrorCode.not_leader_or_follower)
+    answer(peers.take()[0])
+    assert [passage.partition for passage in gate.passed] == [1, 3]
+    world.clock.advance(RETRY_BACKOFF_MS)
+    answer(peers.take()[0])
+    assert [passage.partition for passage in gate.passed] == [1, 3, 1]
+    assert state_of(world) == COMPLETE_COMMIT
+
+
+def test_watched_markers_of_a_coordinator_that_has_moved_hold_no_other_up(world, peers):
+    world.hooks.points = Gate("txn.marker", lambda passage: False)
+    commit(world, 1)
+    world.clock.advance(0)
+    [first] = peers.take()
+    other = next(
+        f"id-{number}"
+        for number in range(100)
+        if world.node.transactions.partition_for(f"id-{number}")
+        != world.node.transactions.partition_for("tx")
+    )
+    commit(world, 2, transactional_id=other)
+    world.clock.advance(0)
+    world.cluster.move(TRANSACTION_STATE, world.node.transactions.partition_for("tx"), THIRD_NODE_ID)
+    answer(first)
+    [second] = peers.take()
+    answer(second)
+    assert state_of(world, other) == COMPLETE_COMMIT
