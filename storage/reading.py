@@ -10,6 +10,7 @@ from typing import NamedTuple
 from protocol.batch import CorruptBatch, RecordBatch
 from storage.files import AppendFile, StorageError
 from storage.index import AbortedTransaction
+from storage.salvage import Damaged, sound_batches
 from storage.segment import SCAN_BYTES, Segment
 from storage.segment_list import SegmentList
 
@@ -162,6 +163,11 @@ class ReadableLog:
                 raise StorageError(segment.log.name, str(error)) from error
             position = 0
 
+    def sound_batches(self, offset: int) -> Iterator[RecordBatch | Damaged]:
+        """As ``batches``, each checked by its CRC, and past damage: see `storage.salvage`."""
+        if offset < self.log_end_offset and self.segments:
+            yield from sound_batches(self.segments, self._list.index_of(offset), offset, self.log_end_offset)
+
     def aborted_transactions(self, offset: int, span: Span) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of ``span`` must know, in marker order: more than needed, never less."""
         first = self._list.index_of(span.base_offset)
@@ -176,6 +182,14 @@ class ReadableLog:
                 if entry.last_stable_offset >= upper:
                     return found
         return found
+
+    def was_aborted(self, producer_id: int, offset: int) -> bool:
+        """Whether a record of this producer, which is in a transaction that has ended, lies in an aborted one."""
+        return any(
+            entry.producer_id == producer_id and entry.first_offset <= offset <= entry.last_offset
+            for segment in self._list.aborting_from(self._list.index_of(offset))
+            for entry in segment.transaction_index.from_offset(offset)
+        )
 
     def _upper_bound(self, index: int, span: Span) -> int:
         """An offset that is not below any in a span of a segment."""

@@ -36,20 +36,22 @@ class Memory:
         self.skipped = 0
         """Records and batches that were of no use: unknown types, newer versions, bytes that do not parse."""
 
-    def replay(self, batch: RecordBatch) -> None:
-        """Read one batch of the log. Whatever is in it, the next one is read all the same.
+    def replay(self, batch: RecordBatch) -> str | None:
+        """Read one batch of the log. Whatever is in it, the next one is read all the same; returns why it cannot be read.
 
         One record that cannot be read must not take all groups of its partition with it.
         """
         try:
             if batch.is_control:
                 self._replay_marker(batch)
-                return
+                return None
             for record in batch.records():
                 self.records += 1
                 self._replay_record(record.offset, batch.producer_id, record.key, record.value)
-        except CorruptBatch:
+        except CorruptBatch as error:
             self.skipped += 1
+            return str(error)
+        return None
 
     def _replay_marker(self, batch: RecordBatch) -> None:
         marker = parse_end_txn_marker(batch)

@@ -117,6 +117,13 @@ class GroupOffsets:
                 if current is None or offset.record_offset > current.record_offset:
                     of_group[spot] = offset
 
+    def pending_producers(self) -> list[tuple[int, int]]:
+        """(producer id, offset of its oldest pending record in the log) of each open transaction."""
+        return [
+            (producer_id, min(offset.record_offset for offset in pending.values()))
+            for producer_id, pending in self._pending.items()
+        ]
+
     def _settle(self, producer_id: int, group_id: str, spot: Spot) -> None:
         pending = self._pending[producer_id]
         del pending[group_id, spot]

@@ -15,6 +15,7 @@ from broker.append_errors import CLIENT_ERRORS
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
 from broker.crash import crash_point
+from broker.damaged_records import DamagedRecords
 from broker.deferred import Deferred
 from broker.groups import classic
 from broker.groups.effects import Answer, Append, Arm, Assigned, Cancel, Effect, Timer
@@ -23,11 +24,18 @@ from broker.groups.memory import Memory
 from broker.hooks import Hooks, Passage
 from broker.logging import get_logger
 from broker.partition import Partition
-from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch
+from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch, build_batch
 from protocol.errors import ErrorCode
-from protocol.records.group_log import GroupMetadataKey
-from protocol.schema import Key, Value
+from protocol.records.group_log import (
+    GroupMetadataKey,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    decode_key,
+)
+from protocol.schema import Key, MalformedRecord, Value
 from storage.files import StorageError
+from storage.producers import NO_OFFSET
+from storage.salvage import Damaged, unreadable
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -84,6 +92,14 @@ class _Commit:
         self.then(CLIENT_ERRORS.get(error, error))
 
 
+def _group_of(raw_key: bytes) -> str | None:
+    try:
+        key = decode_key(raw_key)
+    except MalformedRecord:
+        return None
+    return key.group if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey | GroupMetadataKey) else None
+
+
 class Shard:
     """The coordinator of the groups of one partition."""
 
@@ -137,20 +153,45 @@ class Shard:
     def _load(self) -> Iterator[None]:
         started_ms = self.clock.now_ms(Domain.REQUESTS)
         source = self.partition.log
+        damaged = DamagedRecords(self.partition.topic, self.partition.index, "groups", _group_of)
         offset = source.log_start_offset
         while offset < source.log_end_offset:
             before, replayed = offset, 0
-            for batch in source.batches(offset):
-                if batch.last_offset >= offset:
-                    self.memory.replay(batch)
-                    offset = batch.next_offset
-                    replayed += batch.record_count
+            for found in source.sound_batches(offset):
+                if isinstance(found, Damaged):
+                    damaged.note(found, self.memory.groups)
+                    replayed += 1
+                else:
+                    self._replay(found, damaged)
+                    replayed += found.record_count
+                offset = max(offset, found.next_offset)
                 if replayed >= LOAD_TURN_RECORDS:
                     break
             if offset == before:
                 break
             yield
+        if damaged:
+            self._end_without_marker()
+            damaged.report()
         self._loaded(started_ms)
+
+    def _replay(self, batch: RecordBatch, damaged: DamagedRecords) -> None:
+        reason = self.memory.replay(batch)
+        if reason is not None:
+            found = unreadable(batch, str(self.partition.log.directory), reason)
+            damaged.note(found, self.memory.groups)
+        elif damaged and not batch.is_control:
+            for record in batch.records():
+                damaged.seen(record.key)
+
+    def _end_without_marker(self) -> None:
+        """Offsets whose marker was damaged must not stay pending for good: the log knows which transactions have ended."""
+        log = self.partition.log
+        for producer_id, offset in self.memory.offsets.pending_producers():
+            entry = log.producers.entries.get(producer_id)
+            if entry is None or entry.current_txn_first_offset == NO_OFFSET:
+                committed = not log.was_aborted(producer_id, offset)
+                self.memory.offsets.end_transaction(producer_id, committed, log.log_end_offset)
 
     def _loaded(self, started_ms: int) -> None:
         self.memory.settle()

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.append_errors import CLIENT_ERRORS
+from broker.damaged_records import DamagedRecords
 from broker.logging import get_logger
 from broker.partition import Partition
 from broker.transactions.records import from_value, state_batch, tombstone_batch
 from broker.transactions.state import State, TopicPartition, Transaction
+from protocol.batch import CorruptBatch, RecordBatch
 from protocol.errors import ErrorCode
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+from storage.salvage import Damaged, unreadable
 
 log_events = get_logger()
 
@@ -114,24 +117,46 @@ def client_error(error: ErrorCode) -> ErrorCode:
 def reading(home: Home) -> Iterator[None]:
     """Read a partition of the topic from its start to its end, a piece at each step: of each id the last record counts.
 
-    To the end, not to the high watermark: what a new leader has, it will commit.
+    To the end, not to the high watermark: what a new leader has, it will commit. Damaged batches are stepped over, and
+    said at the end (`broker.damaged_records`).
     """
     log = home.partition.log
+    damaged = DamagedRecords(home.partition.topic, home.partition.index, "transactional_ids", _id_of)
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         before, replayed = offset, 0
-        for batch in log.batches(offset):
-            if not batch.is_control and batch.last_offset >= offset:
-                for record in batch.records():
-                    _replay(home, record.key, record.value)
-            offset = max(offset, batch.next_offset)
-            replayed += batch.record_count
+        for found in log.sound_batches(offset):
+            if isinstance(found, Damaged):
+                damaged.note(found, home.entries)
+                replayed += 1
+            elif not found.is_control:
+                _replay_batch(home, found, damaged)
+                replayed += found.record_count
+            offset = max(offset, found.next_offset)
             if replayed >= LOAD_TURN_RECORDS:
                 break
         if offset == before:
-            return
+            break
         if offset < log.log_end_offset:
             yield
+    damaged.report()
+
+
+def _id_of(key: bytes) -> str | None:
+    try:
+        return TransactionLogKey.decode(key).transactional_id
+    except ValueError:
+        return None
+
+
+def _replay_batch(home: Home, batch: RecordBatch, damaged: DamagedRecords) -> None:
+    try:
+        for record in batch.records():
+            if damaged:
+                damaged.seen(record.key)
+            _replay(home, record.key, record.value)
+    except CorruptBatch as error:
+        damaged.note(unreadable(batch, str(home.partition.log.directory), str(error)), home.entries)
 
 
 def _replay(home: Home, key: bytes | None, value: bytes | None) -> None:

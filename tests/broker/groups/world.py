@@ -107,6 +107,9 @@ class MemoryLog:
     def append_marker(self, batch: RecordBatch, marker: EndTxnMarker, leader_epoch: int, now_ms: int) -> int:
         return self.append_data(batch, leader_epoch, now_ms, batch.max_timestamp)
 
+    def sound_batches(self, offset: int) -> Iterator[RecordBatch]:
+        return self.batches(offset)
+
     def batches(self, offset: int | None = None) -> Iterator[RecordBatch]:
         for data in list(self._batches):
             batch = RecordBatch.parse(data)

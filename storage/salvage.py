@@ -1,0 +1,178 @@
+"""Reading a log of which some bytes are damaged: every sound batch, and what lies between them.
+
+A coordinator reads its partition like this (`broker.transactions.home`, `broker.groups.shard`): one damaged batch must not
+take the ids behind it with it. Each batch is checked by its CRC. Where a length is damaged too, the next batch is
+searched for byte by byte: its base offset, magic and CRC tell it from other bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, CorruptBatch, RecordBatch
+from storage.segment import REPLAY_BYTES, Segment, batch_bytes
+
+DAMAGED_BYTES_KEPT_MAX: Final = 1024 * 1024
+"""Of a damaged stretch, how much is given to the reader, who may find names in it."""
+
+# base offset, length, magic, last offset delta
+_SHAPE: Final = Struct(">qi4xb6xi")
+# A base offset below 2^48, then magic 2; by a look ahead, because candidates may overlap.
+_CANDIDATE: Final = re.compile(rb"(?=\0\0.{14}\x02)", re.DOTALL)
+
+
+class Damaged(NamedTuple):
+    """A stretch of a segment's file without a sound batch."""
+
+    file: str
+    position: int
+    """-1 where only the offset is known."""
+    length: int
+    """In bytes."""
+    offset: int
+    """The first offset that is missing."""
+    next_offset: int
+    """Where the log goes on."""
+    reason: str
+    content: bytes
+    """The bytes, at most ``DAMAGED_BYTES_KEPT_MAX``."""
+
+
+def sound_batches(
+    segments: Sequence[Segment], first: int, offset: int, log_end_offset: int
+) -> Iterator[RecordBatch | Damaged]:
+    """The batches from ``offset`` on, which lies in the segment ``first``, and each damaged stretch between them.
+
+    The first batch may begin below ``offset``. Raises ``StorageError`` where the disk does not deliver.
+    """
+    for index in range(first, len(segments)):
+        segment = segments[index]
+        is_last = index + 1 == len(segments)
+        end_offset = log_end_offset if is_last else segments[index + 1].base_offset
+        position = segment.offset_index.position_at_or_before(offset) if index == first else 0
+        for found in _Walk(segment, position, max(offset, segment.base_offset), end_offset).run():
+            if found.next_offset > offset:
+                yield found
+                offset = found.next_offset
+
+
+class _Walk:
+    """The way through one segment."""
+
+    def __init__(self, segment: Segment, position: int, offset: int, end_offset: int) -> None:
+        self._segment = segment
+        self._position = position
+        self._offset = offset
+        self._end_offset = end_offset
+        # A batch that holds the first wanted offset may begin below it, and an index entry may lie further below.
+        self._lowest = segment.base_offset
+
+    def run(self) -> Iterator[RecordBatch | Damaged]:
+        while self._position < self._segment.size:
+            window = self._segment.log.read(self._position, REPLAY_BYTES)
+            at = 0
+            while (batch := self._sound(window, at)) is not None:
+                yield batch
+                at += batch.size
+                self._note(batch)
+            self._position += at
+            if at == 0:
+                large = self._sound_at(self._position) if batch_bytes(window, 0) > len(window) else None
+                if large is None:
+                    yield self._damaged(window)
+                else:
+                    yield large
+                    self._position += large.size
+                    self._note(large)
+
+    def _note(self, batch: RecordBatch) -> None:
+        self._lowest = batch.next_offset
+        self._offset = max(self._offset, self._lowest)
+
+    def _sound(self, window: bytes, at: int) -> RecordBatch | None:
+        """The batch at a place of a window, if all of it is there and it is sound."""
+        if at + HEADER_BYTES > len(window):
+            return None
+        base_offset, length, magic, delta = _SHAPE.unpack_from(window, at)
+        size = length + LOG_OVERHEAD_BYTES
+        fits = HEADER_BYTES <= size <= len(window) - at
+        follows = self._lowest <= base_offset <= base_offset + delta < self._end_offset
+        if not (fits and follows and magic == MAGIC):
+            return None
+        batch = RecordBatch.parse(window, at)
+        return batch if batch.has_valid_crc() and not self._is_ahead(batch, window, at + size) else None
+
+    def _is_ahead(self, batch: RecordBatch, window: bytes, after: int) -> bool:
+        """Whether the next batch begins before this one ends: then this one's offset is damaged, which no CRC covers."""
+        if after + HEADER_BYTES > len(window):
+            return False
+        next_base, _, magic, _ = _SHAPE.unpack_from(window, after)
+        if magic != MAGIC or not self._lowest <= next_base < batch.next_offset:
+            return False
+        try:
+            return RecordBatch.parse(window, after).has_valid_crc()
+        except CorruptBatch:
+            return False
+
+    def _sound_at(self, position: int) -> RecordBatch | None:
+        """The same for a place of the file, whatever the batch's size."""
+        header = self._segment.log.read(position, HEADER_BYTES)
+        if len(header) < HEADER_BYTES:
+            return None
+        size = _SHAPE.unpack_from(header)[1] + LOG_OVERHEAD_BYTES
+        if not HEADER_BYTES <= size <= self._segment.size - position:
+            return None
+        return self._sound(self._segment.log.read(position, size), 0)
+
+    def _damaged(self, window: bytes) -> Damaged:
+        """What is between here and the next sound batch; afterwards the walk stands there."""
+        start, offset, reason = self._position, self._offset, _reason(window)
+        found = self._next_sound(window)
+        self._position, next_offset = (self._segment.size, self._end_offset) if found is None else found
+        length = self._position - start
+        self._offset = max(offset, next_offset)
+        content = self._segment.log.read(start, min(length, DAMAGED_BYTES_KEPT_MAX))
+        return Damaged(str(self._segment.log.path), start, length, offset, self._offset, reason, content)
+
+    def _next_sound(self, window: bytes) -> tuple[int, int] | None:
+        """(position, base offset) of the next sound batch: where the length of the damaged one points to, if it is there."""
+        start = self._position
+        if len(window) >= LOG_OVERHEAD_BYTES:
+            size = int.from_bytes(window[8:LOG_OVERHEAD_BYTES], "big") + LOG_OVERHEAD_BYTES
+            batch = self._sound_at(start + size)
+            if batch is not None:
+                return start + size, batch.base_offset
+        while len(window) >= HEADER_BYTES:
+            for candidate in _CANDIDATE.finditer(window, 1 if start == self._position else 0):
+                place = start + candidate.start()
+                batch = self._sound_at(place) if self._may_follow(window, candidate.start()) else None
+                if batch is not None:
+                    return place, batch.base_offset
+            # The next window begins early enough to hold a header that this one cuts off.
+            start += len(window) - HEADER_BYTES + 1
+            window = self._segment.log.read(start, REPLAY_BYTES)
+        return None
+
+    def _may_follow(self, window: bytes, at: int) -> bool:
+        """Whether the offset of a candidate is one that can stand here: of other bytes few pass."""
+        base_offset = int.from_bytes(window[at : at + 8], "big")
+        return self._lowest <= base_offset < self._end_offset
+
+
+def unreadable(batch: RecordBatch, file: str, reason: str) -> Damaged:
+    """A batch whose CRC is right and whose records cannot be read all the same."""
+    content = bytes(batch.data[:DAMAGED_BYTES_KEPT_MAX])
+    return Damaged(file, -1, batch.size, batch.base_offset, batch.next_offset, reason, content)
+
+
+def _reason(window: bytes) -> str:
+    try:
+        batch = RecordBatch.parse(window)
+    except CorruptBatch as error:
+        return str(error)
+    if not batch.has_valid_crc():
+        return f"the CRC of the batch at offset {batch.base_offset} does not match"
+    return f"offsets {batch.base_offset} to {batch.last_offset} cannot stand here"
