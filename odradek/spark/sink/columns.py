@@ -58,6 +58,10 @@ class RecordBatches:
     def partitions(self) -> frozenset[tuple[str, int]]:
         return self._writer.partitions
 
+    @property
+    def topics(self) -> dict[str, bytes]:
+        return self._writer.topics
+
     def write(self, rows: pa.RecordBatch) -> None:
         names = rows.schema.names
 

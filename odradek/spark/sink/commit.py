@@ -11,7 +11,7 @@ from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, Sin
 from odradek.spark.sink.names import pool_id, read_task_id
 from odradek.spark.sink.plan import Plan, ongoing, sweep
 from odradek.spark.sink.points import armed, reached
-from odradek.spark.sink.store import Coordination, Store
+from odradek.spark.sink.store import Coordination, Store, changed_topics
 from odradek.spark.sink.task import Report
 from odradek.spark.wire import Fenced, InvalidTransaction, ProducerId, Retriable, WireError
 
@@ -34,10 +34,11 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
         return None
     store = Store(cluster, plan.settings.name, plan.settings.topic)
     written = [report for report in reports if report.producer is not None]
-    record = _record(plan, batch, reports, written, now_ms)
+    record = store.fitting(_record(plan, batch, reports, written, now_ms))
     chunks = store.chunks(record)
     _in_time(plan, batch, now_ms)
     _check(cluster, written, batch)
+    _check_topics(cluster, written, batch)
     reached("commit.checked", batch)
     _decide(store, plan, chunks, batch)
     _read_back(store, record)
@@ -45,6 +46,7 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
     assert record.decided is not None
     _end_all(cluster, record.decided.transactions(plan.settings.name), batch)
     reached("end.all", batch)
+    _check_topics_again(cluster, record, batch)
     _tidy(cluster, plan, written)
     return record
 
@@ -63,24 +65,23 @@ def _record(
     plan: Plan, batch: int, reports: Sequence[Report], written: Iterable[Report], now_ms: int
 ) -> Record:
     entries = sorted(
-        Entry(report.label, report.pooled, report.producer)
+        Entry(report.label, report.pooled, report.producer, tuple(sorted(report.partitions)))
         for report in written
         if report.producer is not None
     )
-    forced = reports[0].forced
-    first_batch = plan.settings.first_batch
     return Record(
         run=plan.run,
         plan=plan.number,
         next_batch=batch + 1,
         phase=Phase.DECIDED,
         query_id=reports[0].query_id,
-        forced_batch=first_batch if forced and first_batch is not None else plan.forced_batch,
+        decision=plan.number,
         pool=aged(plan.ages, (entry.label.task for entry in entries)),
         decided=Decided(plan.run, plan.number, tuple(entries)),
         swept_at_ms=plan.swept_at_ms,
         rows=sum(report.rows for report in reports),
         decided_at_ms=now_ms,
+        topics={topic: each for report in written for topic, each in report.topics.items()},
     )
 
 
@@ -110,6 +111,24 @@ def _check(cluster: Coordination, written: Iterable[Report], batch: int) -> None
             ) from error
         if error is not None:
             raise error
+
+
+def _check_topics(cluster: Coordination, written: Iterable[Report], batch: int) -> None:
+    """Each topic is the one that the tasks have written to. EndTxn succeeds also when partitions of the transaction were
+    deleted (TransactionMarkerChannelManager passes over what has no leader): their rows would be lost without a word."""
+    known: dict[str, bytes] = {}
+    other = {
+        topic
+        for report in written
+        for topic, topic_id in report.topics.items()
+        if known.setdefault(topic, topic_id) != topic_id
+    }
+    other.update(changed_topics(cluster, known))
+    if other:
+        raise NotDecided(
+            f"Batch {batch} is not decided: {', '.join(sorted(other))} was deleted or made anew while the batch was being "
+            "written; a restart of the query writes it again."
+        )
 
 
 def _decide(store: Store, plan: Plan, chunks: dict[tuple[str, int], tuple[int, str]], batch: int) -> None:
@@ -164,6 +183,16 @@ def _end_all(cluster: Coordination, transactions: Transactions, batch: int) -> N
         f"Batch {batch} is decided, but {len(refused)} of its transactions could not be committed, and their rows may be "
         f"lost: {listed}"
     )
+
+
+def _check_topics_again(cluster: Coordination, record: Record, batch: int) -> None:
+    """Spark does not hear of the batch if a topic has changed under its commits: the replay then asks what is to be done."""
+    other = changed_topics(cluster, record.topics)
+    if other:
+        raise MayBeLost(
+            f"Batch {batch} is decided, but {', '.join(other)} was deleted or made anew before all of its transactions were "
+            "committed, and their rows may be lost."
+        )
 
 
 def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:

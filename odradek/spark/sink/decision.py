@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import dataclasses
 import enum
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.errors import OdradekError
 from odradek.spark.sink.names import Label, own_id, pool_id
-from odradek.spark.wire import ProducerId
+from odradek.spark.wire import Partition, ProducerId
 
 # Kafka's default of offset.metadata.max.bytes.
 CHUNK_LENGTH_MAX = 4096
@@ -26,7 +28,10 @@ CHUNKS_MAX = 49
 POOL_MAX = 1000
 # A task keeps its place in the pool for so many batches in which it has no rows.
 POOL_AGE_MAX = 8
-FORMAT = 1
+FORMAT = 2
+# It had an option's value in the place of ``decision``, and neither topics nor partitions.
+_FORMAT_1 = 1
+TOPIC_ID_BYTES = 16
 
 
 class UnreadableRecord(OdradekError):
@@ -46,11 +51,25 @@ class Phase(enum.IntEnum):
 
 
 class Entry(NamedTuple):
-    """A transaction that a decision counts on. ``pooled``: its id is of the pool (then ``label`` is that of attempt 0)."""
+    """A transaction that a decision counts on. ``pooled``: its id is of the pool (then ``label`` is that of attempt 0).
+    ``partitions``: what it wrote to, as far as the record has room for that."""
 
     label: Label
     pooled: bool
     producer: ProducerId
+    partitions: tuple[Partition, ...] = ()
+
+
+class Answer(NamedTuple):
+    """The option ``firstBatch``, ``<batch>@<plan>``: the batch to write next while the last decision is that of ``plan``.
+
+    It answers one question of the sink, and none that comes later: the next decision is of another plan."""
+
+    batch: int
+    plan: int
+
+    def __str__(self) -> str:
+        return f"{self.batch}@{self.plan}"
 
 
 @dataclass(frozen=True)
@@ -81,9 +100,10 @@ class Record:
 
     ``plan``: each plan has a number, one more than the last. ``run``: the number of the plan that gave the pool its names;
     a plan that finds another one unfinished takes new names, since the other's processes may still be alive.
-    ``query_id``: Spark's, of the query that decided last ("" before the first decision). ``forced_batch``: the option
-    ``firstBatch`` that this query has used up, -1 if none. ``pool``: age by task, see ``aged``. ``swept_at_ms``: when strays
-    were last looked for. ``rows`` and ``decided_at_ms`` are of the last decided batch, for people.
+    ``query_id``: Spark's, of the query that decided last ("" before the first decision). ``decision``: the number of the
+    plan that led to the last decision, 0 if none did. ``pool``: age by task, see ``aged``. ``swept_at_ms``: when strays were
+    last looked for. ``topics``: what the last decided batch was written to, id by name, as far as there is room. ``rows``
+    and ``decided_at_ms`` are of that batch too, for people.
     """
 
     run: int
@@ -91,12 +111,20 @@ class Record:
     next_batch: int
     phase: Phase
     query_id: str = ""
-    forced_batch: int = -1
+    decision: int = 0
     pool: Mapping[int, int] | None = None
     decided: Decided | None = None
     swept_at_ms: int = 0
     rows: int = 0
     decided_at_ms: int = 0
+    topics: Mapping[str, bytes] = field(default_factory=dict)
+
+    def without_partitions(self) -> Record:
+        """With less to say to people."""
+        if self.decided is None:
+            return self
+        bare = tuple(entry._replace(partitions=()) for entry in self.decided.entries)
+        return dataclasses.replace(self, decided=dataclasses.replace(self.decided, entries=bare))
 
     @property
     def ages(self) -> Mapping[int, int]:
@@ -152,31 +180,43 @@ class _Reader:
 
     def text(self) -> str:
         length = self.varint()
+        return self.raw(length).decode()
+
+    def raw(self, length: int) -> bytes:
         raw = self.data[self.at : self.at + length]
         self.at += length
-        return raw.decode()
+        return raw
+
+
+def _text(text: str, out: bytearray) -> None:
+    raw = text.encode()
+    _varint(len(raw), out)
+    out += raw
 
 
 def pack(record: Record) -> bytes:
     """One string of bytes; ``unpack`` reads it. A transaction takes about 8 bytes."""
     out = bytearray((FORMAT, record.phase))
-    numbers = (record.run, record.plan, record.next_batch, record.forced_batch + 1)
+    numbers = (record.run, record.plan, record.next_batch, record.decision)
     for number in (*numbers, record.swept_at_ms, record.rows, record.decided_at_ms):
         _varint(number, out)
-    query_id = record.query_id.encode()
-    _varint(len(query_id), out)
-    out += query_id
+    _text(record.query_id, out)
+    topics = sorted(record.topics)
+    _varint(len(topics), out)
+    for topic in topics:
+        _text(topic, out)
+        out += record.topics[topic]
     _varint(len(record.ages), out)
     before = 0
     for task, age in sorted(record.ages.items()):
         _varint(task - before, out)
         _varint(age, out)
         before = task
-    _pack_decided(record.decided, out)
+    _pack_decided(record.decided, {topic: index for index, topic in enumerate(topics)}, out)
     return bytes(out)
 
 
-def _pack_decided(decided: Decided | None, out: bytearray) -> None:
+def _pack_decided(decided: Decided | None, topics: Mapping[str, int], out: bytearray) -> None:
     if decided is None:
         _varint(0, out)
         return
@@ -184,7 +224,7 @@ def _pack_decided(decided: Decided | None, out: bytearray) -> None:
     _varint(decided.run, out)
     _varint(decided.plan, out)
     task = producer_id = 0
-    for label, pooled, producer in sorted(decided.entries):
+    for label, pooled, producer, partitions in sorted(decided.entries):
         # The id of a pooled one follows from the task alone.
         _varint(0 if pooled else label.renewals + 1, out)
         if not pooled:
@@ -192,17 +232,44 @@ def _pack_decided(decided: Decided | None, out: bytearray) -> None:
         _varint(label.task - task, out)
         _zigzag(producer.producer_id - producer_id, out)
         _varint(producer.epoch, out)
+        _pack_partitions(partitions, topics, out)
         task, producer_id = label.task, producer.producer_id
+
+
+def _pack_partitions(partitions: Iterable[Partition], topics: Mapping[str, int], out: bytearray) -> None:
+    """For each topic a bit for each of its partitions."""
+    bits: dict[int, int] = {}
+    for topic, index in partitions:
+        if topic in topics:
+            bits[topics[topic]] = bits.get(topics[topic], 0) | 1 << index
+    _varint(len(bits), out)
+    for number, some in sorted(bits.items()):
+        _varint(number, out)
+        length = (some.bit_length() + 7) // 8
+        _varint(length, out)
+        out += some.to_bytes(length, "little")
+
+
+def _unpack_partitions(reader: _Reader, topics: Sequence[str]) -> tuple[Partition, ...]:
+    found = []
+    for _ in range(reader.varint()):
+        topic = topics[reader.varint()]
+        bits = int.from_bytes(reader.raw(reader.varint()), "little")
+        found += [(topic, index) for index in range(bits.bit_length()) if bits >> index & 1]
+    return tuple(found)
 
 
 def unpack(data: bytes) -> Record:
     """What ``pack`` packed. ``UnreadableRecord`` for anything else."""
-    if len(data) < 2 or data[0] != FORMAT:
+    if len(data) < 2 or data[0] not in (_FORMAT_1, FORMAT):
         raise UnreadableRecord("the decision record was written by another version of this sink")
     reader = _Reader(data)
     reader.at = 2
-    run, plan, next_batch, forced, swept_at_ms, rows, decided_at_ms = (reader.varint() for _ in range(7))
+    run, plan, next_batch, decision, swept_at_ms, rows, decided_at_ms = (reader.varint() for _ in range(7))
     query_id = reader.text()
+    topics = {}
+    if data[0] != _FORMAT_1:
+        topics = {reader.text(): reader.raw(TOPIC_ID_BYTES) for _ in range(reader.varint())}
     pool: dict[int, int] = {}
     task = 0
     for _ in range(reader.varint()):
@@ -214,16 +281,18 @@ def unpack(data: bytes) -> Record:
         next_batch=next_batch,
         phase=Phase(data[1]),
         query_id=query_id,
-        forced_batch=forced - 1,
+        decision=0 if data[0] == _FORMAT_1 else decision,
         pool=pool,
-        decided=_unpack_decided(reader),
+        decided=_unpack_decided(reader, None if data[0] == _FORMAT_1 else list(topics)),
         swept_at_ms=swept_at_ms,
         rows=rows,
         decided_at_ms=decided_at_ms,
+        topics=topics,
     )
 
 
-def _unpack_decided(reader: _Reader) -> Decided | None:
+def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | None:
+    """``topics``: in the order in which partitions name them, None where there are no partitions."""
     count = reader.varint()
     if count == 0:
         return None
@@ -236,8 +305,22 @@ def _unpack_decided(reader: _Reader) -> Decided | None:
         task += reader.varint()
         producer_id += reader.zigzag()
         label = Label(task, attempt_id, max(kind - 1, 0))
-        entries.append(Entry(label, kind == 0, ProducerId(producer_id, reader.varint())))
+        producer = ProducerId(producer_id, reader.varint())
+        partitions = () if topics is None else _unpack_partitions(reader, topics)
+        entries.append(Entry(label, kind == 0, producer, partitions))
     return Decided(run, plan, tuple(entries))
+
+
+def fitting(record: Record, chunks_max: int = CHUNKS_MAX) -> Record:
+    """The record, without what is only nice to have where it would be too long: the partitions of its transactions, then its
+    topics. ``TooManyTasks`` if that does not help."""
+    for slimmer in (record, record.without_partitions()):
+        with contextlib.suppress(TooManyTasks):
+            to_chunks(slimmer, chunks_max)
+            return slimmer
+    slimmest = dataclasses.replace(record.without_partitions(), topics={})
+    to_chunks(slimmest, chunks_max)
+    return slimmest
 
 
 # -- offsets ------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
+from odradek.spark.sink.decision import Answer
 from odradek.spark.sink.errors import SinkError
 from odradek.spark.sink.names import NAME_LENGTH_MAX, from_checkpoint
 from odradek.spark.sink.plan import Settings
@@ -52,7 +54,7 @@ class SinkOptions:
                 name,
                 given.get("decisiontopic", DECISION_TOPIC),
                 timeout_ms or TRANSACTION_TIMEOUT_MS,
-                _number(given, "firstBatch", None),
+                _answer(given),
             ),
             topic=given.get("topic"),
             batch=_number(given, "batchId", None) if batch_write else None,
@@ -78,6 +80,18 @@ def _name(given: Mapping[str, str], batch_write: bool) -> str:
     if len(name) > NAME_LENGTH_MAX:
         raise SinkError(f"The name of a sink has at most {NAME_LENGTH_MAX} characters.")
     return name
+
+
+def _answer(given: Mapping[str, str]) -> Answer | None:
+    text = given.get("firstbatch")
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+)@(\d+)\s*", text, re.ASCII)
+    if match is None:
+        raise SinkError(
+            f"The option firstBatch is as the sink's sentence has it, BATCH@PLAN with two whole numbers, not {text!r}."
+        )
+    return Answer(int(match[1]), int(match[2]))
 
 
 def _number(given: Mapping[str, str], name: str, default: int | None) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from odradek.spark.sink.decision import Decided, Phase, Record
+from odradek.spark.sink.decision import Answer, Decided, Phase, Record
 from odradek.spark.sink.errors import OutcomeUnknown
 from odradek.spark.sink.names import driver_id, pool_id, read_task_id, ticket_id
 from odradek.spark.sink.points import reached
@@ -25,12 +25,12 @@ SWEEP_INTERVAL_MS = 10_000
 
 @dataclass(frozen=True)
 class Settings:
-    """What the protocol itself is told. ``first_batch``: the option ``firstBatch``, None if it was not given."""
+    """What the protocol itself is told. ``answer``: the option ``firstBatch``, None if it was not given."""
 
     name: str
     topic: str
     transaction_timeout_ms: int
-    first_batch: int | None = None
+    answer: Answer | None = None
 
 
 class Place(NamedTuple):
@@ -45,8 +45,8 @@ class Plan:
     """What the driver tells the tasks of a batch, and what they tell it back.
 
     ``number``: of this plan; ``run``: of the plan that named the pool. ``driver``: under whose epoch it was made.
-    ``next_batch``, ``query_id``, ``forced_batch``: as the record has them. ``unended``: how many transactions of the last
-    decided batch could not be committed. ``pool``: the ids that are ready, by task; ``ages`` as in the record.
+    ``next_batch``, ``query_id``, ``decision``, ``topics``: as the record has them. ``unended``: how many transactions of the
+    last decided batch could not be committed. ``pool``: the ids that are ready, by task; ``ages`` as in the record.
     """
 
     settings: Settings
@@ -55,10 +55,11 @@ class Plan:
     driver: ProducerId
     next_batch: int
     query_id: str
-    forced_batch: int
+    decision: int
     planned_at_ms: int = 0
     swept_at_ms: int = 0
     unended: int = 0
+    topics: Mapping[str, bytes] = field(default_factory=dict)
     pool: Mapping[int, Place] = field(default_factory=dict)
     ages: Mapping[int, int] = field(default_factory=dict)
 
@@ -94,7 +95,7 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
     reached("plan.fetched")
     decided = _reend(cluster, name, found)
     reached("plan.reended")
-    record = _planning(found, decided, settings, now_ms)
+    record = store.fitting(_planning(found, decided, settings, now_ms))
     store.write(driver, store.chunks(record))
     store.end(driver, commit=True)
     reached("plan.recorded")
@@ -109,10 +110,11 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
         driver=driver,
         next_batch=record.next_batch,
         query_id=record.query_id,
-        forced_batch=record.forced_batch,
+        decision=record.decision,
         planned_at_ms=now_ms,
         swept_at_ms=record.swept_at_ms,
         unended=len(decided.entries) if decided else 0,
+        topics=record.topics,
         pool=pool,
         ages=record.ages,
     )
@@ -160,7 +162,7 @@ def _planning(found: Record | None, decided: Decided | None, settings: Settings,
         return Record(run=1, plan=1, next_batch=0, phase=Phase.PLANNING, swept_at_ms=now_ms)
     unfinished = found.phase is Phase.PLANNING
     number = found.plan + 1
-    forced = settings.first_batch is not None and settings.first_batch != found.forced_batch
+    forced = settings.answer is not None and settings.answer.plan == found.decision
     sweep = unfinished or now_ms - found.swept_at_ms >= SWEEP_INTERVAL_MS
     return dataclasses.replace(
         found,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from odradek.spark.sink.decision import CHUNKS_MAX, Record, from_chunks, to_chunks
+from odradek.spark.sink.decision import CHUNKS_MAX, Record, fitting, from_chunks, to_chunks
 from odradek.spark.sink.names import driver_id
 from odradek.spark.wire import ProducerId, WireError
 
@@ -27,6 +27,8 @@ class Coordination(Protocol):
     """What the sink asks of a cluster, as ``wire.Cluster`` answers it (tests have a model)."""
 
     def partitions_of(self, topic: str) -> int: ...
+
+    def topic_ids(self, topics: Iterable[str]) -> Mapping[str, bytes]: ...
 
     def init_producer_ids(
         self, transactional_ids: Sequence[str], transaction_timeout_ms: int
@@ -53,6 +55,12 @@ class Coordination(Protocol):
     ) -> None: ...
 
     def ongoing_transactions(self, prefix: str) -> list[str]: ...
+
+
+def changed_topics(cluster: Coordination, known: Mapping[str, bytes]) -> list[str]:
+    """Which of these topics, id by name, do not exist any more, or exist anew under their names."""
+    now = cluster.topic_ids(known) if known else {}
+    return sorted(topic for topic, each in known.items() if any(each) and now.get(topic, b"") != each)
 
 
 class Store:
@@ -92,6 +100,10 @@ class Store:
                 driver_id(self.name), driver, self.name, {(self.topic, BARRIER): (0, "")}
             )
         return self.read()
+
+    def fitting(self, record: Record) -> Record:
+        """What of it has room. ``TooManyTasks`` if it does not fit."""
+        return fitting(record, len(self._places))
 
     def chunks(self, record: Record) -> dict[Partition, tuple[int, str]]:
         """``TooManyTasks`` if it does not fit."""

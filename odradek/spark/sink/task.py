@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from odradek.spark.sink.decision import Answer
 from odradek.spark.sink.errors import MayBeLost, OutcomeUnknown, Refused
 from odradek.spark.sink.names import Label, own_id, pool_id, ticket_id
 from odradek.spark.sink.plan import Place, Plan
 from odradek.spark.sink.points import reached
-from odradek.spark.sink.store import Coordination, Partition
+from odradek.spark.sink.store import Coordination, Partition, changed_topics
 from odradek.spark.wire import ProducerId, WireError
 
 RENEWALS_MAX = 5
@@ -31,6 +32,9 @@ class Writer(Protocol[RowsOf]):
     @property
     def partitions(self) -> frozenset[Partition]: ...
 
+    @property
+    def topics(self) -> Mapping[str, bytes]: ...
+
     def write(self, rows: RowsOf) -> None: ...
 
     def flush(self) -> None: ...
@@ -39,8 +43,8 @@ class Writer(Protocol[RowsOf]):
 @dataclass(frozen=True)
 class Report:
     """What a task tells the driver. ``producer`` is None if it had no rows, or had nothing to do (``skipped``: the batch is
-    decided). ``forced``: the option ``firstBatch`` made it write. ``again``: there may have been other attempts. ``plan``:
-    whole from task 0, from others its head."""
+    decided). ``again``: there may have been other attempts. ``plan``: whole from task 0, from others its head. ``topics``:
+    the ids of the topics it wrote to."""
 
     plan: Plan
     label: Label
@@ -48,11 +52,11 @@ class Report:
     query_id: str
     again: bool = False
     skipped: bool = False
-    forced: bool = False
     pooled: bool = False
     producer: ProducerId | None = None
     rows: int = 0
     partitions: frozenset[Partition] = frozenset()
+    topics: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def transactional_id(self) -> str:
@@ -62,60 +66,79 @@ class Report:
         return own_id(name, run, self.plan.number, self.label)
 
 
-def forced(plan: Plan, query_id: str) -> bool:
-    """The option ``firstBatch`` is in force: it was given, and this query has not used it up."""
-    wanted = plan.settings.first_batch
-    return wanted is not None and not (wanted == plan.forced_batch and query_id == plan.query_id)
-
-
-def to_write(plan: Plan, batch: int, query_id: str) -> bool:
-    """Whether the batch has to be written; False if it is decided. ``Refused`` if record and query do not fit together."""
-    if forced(plan, query_id):
-        return _forced(plan, batch)
+def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bool:
+    """Whether the batch has to be written; False if it is decided. ``Refused`` if record and query do not fit together,
+    ``MayBeLost`` if rows of a decided batch are."""
+    answer = plan.settings.answer
+    if answer is not None and answer.plan == plan.decision:
+        return _answered(plan, answer, batch, query_id)
     name = plan.settings.name
     if plan.query_id not in ("", query_id):
         raise Refused(
             f"The sink {name} belongs to another query ({plan.query_id}, which decided up to batch {plan.next_batch - 1}); "
             f"this one is {query_id}, so its checkpoint is a new one. Give the sink another name, or set the option "
-            f"firstBatch={batch} to let this query take it over."
+            f"firstBatch={_answer(plan, batch)} to let this query take it over."
         )
     if batch == plan.next_batch:
         return True
     if batch == plan.next_batch - 1:
-        return _decided(plan, batch)
+        _check_decided(cluster, plan, batch)
+        return False
     if batch < plan.next_batch:
         raise Refused(
             f"The query is at batch {batch}, but the sink {name} has decided up to batch {plan.next_batch - 1}: the "
-            f"checkpoint is an old one. Restore the newest, or set the option firstBatch={batch} to write again from there."
+            f"checkpoint is an old one. Restore the newest, or set the option firstBatch={_answer(plan, batch)} to write "
+            "again from there."
         )
     known = f"only knows batches before {plan.next_batch}" if plan.query_id else "has not decided any batch"
     raise Refused(
         f"The query is at batch {batch}, but the sink {name} {known}: its name has changed, or its decision record has "
         f"expired (offsets.retention.minutes) or was deleted. If batch {batch} has not been written yet, set the option "
-        f"firstBatch={batch}; if it has, firstBatch={batch + 1}."
+        f"firstBatch={_answer(plan, batch)}; if it has, firstBatch={_answer(plan, batch + 1)}."
     )
 
 
-def _decided(plan: Plan, batch: int) -> bool:
+def _answer(plan: Plan, batch: int) -> Answer:
+    """What the option ``firstBatch`` must be to begin with this batch."""
+    return Answer(batch, plan.decision)
+
+
+def _check_decided(cluster: Coordination, plan: Plan, batch: int) -> None:
+    """A decided batch is passed over: its rows must be where they were written."""
     if plan.unended:
-        raise MayBeLost(
-            f"Batch {batch} of the sink {plan.settings.name} was decided, but {plan.unended} of its transactions could not "
-            "be committed any more: their transaction.timeout.ms passed before a restart, or somebody else took their ids. "
-            f"Readers may see a part of the batch. Set the option firstBatch={batch} to write all of it again, or "
-            f"firstBatch={batch + 1} to go on without it."
+        lost = (
+            f"{plan.unended} of its transactions could not be committed any more: their transaction.timeout.ms passed "
+            "before a restart, or another client took their ids. Readers may see a part of the batch; `odradek spark sink "
+            f"status {plan.settings.name}` names the partitions."
+        )
+    elif other := changed_topics(cluster, plan.topics):
+        lost = (
+            f"{', '.join(other)} was deleted or made anew since: the batch may have been committed to the old topic, and "
+            "readers of the new one see nothing of it."
+        )
+    else:
+        return
+    raise MayBeLost(
+        f"Batch {batch} of the sink {plan.settings.name} was decided, but {lost} Set the option "
+        f"firstBatch={_answer(plan, batch)} to write all of it again, or firstBatch={_answer(plan, batch + 1)} to go on "
+        "without it."
+    )
+
+
+def _answered(plan: Plan, answer: Answer, batch: int, query_id: str) -> bool:
+    if batch not in (answer.batch, answer.batch - 1):
+        raise Refused(
+            f"The option firstBatch={answer} does not fit: the query is at batch {batch}. Set it to {_answer(plan, batch)}, "
+            f"or to {_answer(plan, batch + 1)} if batch {batch} has been written, or leave it out."
+        )
+    if batch == answer.batch:
+        return True
+    if batch == plan.next_batch and plan.query_id in ("", query_id):
+        raise Refused(
+            f"The option firstBatch={answer} would lose batch {batch}: the decision record of the sink {plan.settings.name} "
+            "says that it was never decided, so none of its rows was ever read. Leave the option out."
         )
     return False
-
-
-def _forced(plan: Plan, batch: int) -> bool:
-    wanted = plan.settings.first_batch
-    assert wanted is not None
-    if batch in (wanted, wanted - 1):
-        return batch == wanted
-    raise Refused(
-        f"The option firstBatch={wanted} does not fit: the query is at batch {batch}. Set it to {batch}, or to {batch + 1} "
-        f"if batch {batch} has been written, or leave it out."
-    )
 
 
 def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[str, ProducerId, bool, Label]:
@@ -175,11 +198,9 @@ def run_task(
 
     ``again``: it is not Spark's first attempt. A batch that is decided is read to its end all the same: operators before
     the sink keep state by it."""
-    write = to_write(plan, batch, query_id)
+    write = to_write(cluster, plan, batch, query_id)
     carried = plan if label.task == 0 else plan.head()
-    report = Report(
-        carried, label, batch, query_id, again=again, skipped=not write, forced=forced(plan, query_id)
-    )
+    report = Report(carried, label, batch, query_id, again=again, skipped=not write)
     some = (each for each in rows if len(each))
     if not write:
         for _ in some:
@@ -218,4 +239,5 @@ def _written(
         producer=producer,
         rows=to.records,
         partitions=to.partitions,
+        topics=to.topics,
     )

@@ -29,10 +29,15 @@ class Cluster:
         self._exchanges = Exchanges(settings, self.network)
         self.metadata = Metadata(settings, self.network, self._exchanges)
 
-    def partitions_of(self, topic: str) -> int:
+    def partitions_of(self, topic: str, *, anew: bool = False) -> int:
         """How many partitions a topic has. ``UnknownTopic`` if it does not exist for ``max.block.ms``, and the broker does
-        not create it."""
-        return self.metadata.partitions_of(topic)
+        not create it. ``anew``: asked again also when it is known."""
+        return self.metadata.partitions_of(topic, anew=anew)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
+        """The 16 bytes of each topic's id, zeros where the broker has no ids (KIP-516). A topic that does not exist for
+        ``max.block.ms`` is left out; none is created."""
+        return self.metadata.topic_ids(topics)
 
     def init_producer_ids(
         self, transactional_ids: Sequence[str], transaction_timeout_ms: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterable
@@ -9,12 +10,15 @@ from typing import Any
 
 from odradek.spark.wire import messages
 from odradek.spark.wire.decode import Malformed
+from odradek.spark.wire.errors import Retriable, UnknownTopic
 from odradek.spark.wire.exchange import Exchange, Exchanges, Refusal
 from odradek.spark.wire.messages import METADATA
 from odradek.spark.wire.network import Network
 from odradek.spark.wire.settings import ClientSettings
 
 _NO_LEADER = -1
+# Topics have ids since KIP-516.
+_TOPIC_IDS_SINCE = 10
 
 
 class Metadata:
@@ -26,22 +30,44 @@ class Metadata:
         self._exchanges = exchanges
         self._leaders: dict[str, list[int]] = {}
         self._learned_at: dict[str, float] = {}
+        self._ids: dict[str, bytes] = {}
 
-    def partitions_of(self, topic: str) -> int:
+    def partitions_of(self, topic: str, *, anew: bool = False) -> int:
         """``UnknownTopic`` if it is not there within ``max.block.ms``."""
         learned_at = self._learned_at.get(topic, -math.inf)
-        if time.monotonic() - learned_at > self._settings.metadata_max_age_ms / 1000:
-            subject = f"topic {topic!r}"
-            exchange = Exchange(
-                METADATA,
-                subject,
-                None,
-                lambda version: _request([topic], version),
-                lambda answer, version: self._read_topic(topic, answer),
-            )
+        if anew or time.monotonic() - learned_at > self._settings.metadata_max_age_ms / 1000:
+            exchange = self._asking(topic, creating=True)
             self._exchanges.run([exchange], self._settings.max_block_ms)
             exchange.value()
         return len(self._leaders[topic])
+
+    def topic_id(self, topic: str) -> bytes:
+        """Of a topic that is known: the 16 bytes of its id, zeros where the broker has no ids."""
+        return self._ids[topic]
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
+        """Asked anew; a topic that is not there within ``max.block.ms`` is left out."""
+        asked = sorted(topics)
+        found: dict[str, bytes] = {}
+        with contextlib.suppress(Retriable):
+            answer = self._ask(asked, creating=False)
+            found = {each.name: self._ids[each.name] for each in answer.topics if self._is_whole(each)}
+        exchanges = {topic: self._asking(topic, creating=False) for topic in asked if topic not in found}
+        self._exchanges.run(list(exchanges.values()), self._settings.max_block_ms)
+        for topic, exchange in exchanges.items():
+            with contextlib.suppress(UnknownTopic):
+                exchange.value()
+                found[topic] = self._ids[topic]
+        return found
+
+    def _asking(self, topic: str, *, creating: bool) -> Exchange:
+        return Exchange(
+            METADATA,
+            f"topic {topic!r}",
+            None,
+            lambda version: _request([topic], version, creating=creating),
+            lambda answer, version: self._read_topic(topic, answer, version),
+        )
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Node id, as far as known; None while there is none."""
@@ -58,26 +84,30 @@ class Metadata:
         """The node ids of all brokers; one attempt to learn them. ``Retriable`` if nobody answered."""
         return [broker.node_id for broker in self._ask([]).brokers]
 
-    def _ask(self, topics: list[str]) -> Any:
-        answer, _ = self._exchanges.ask_once(
-            self._network.anyone(), METADATA, lambda version: _request(topics, version)
+    def _ask(self, topics: list[str], *, creating: bool = True) -> Any:
+        answer, version = self._exchanges.ask_once(
+            self._network.anyone(), METADATA, lambda version: _request(topics, version, creating=creating)
         )
-        self._learn(answer)
+        self._learn(answer, version)
         return answer
 
-    def _read_topic(self, asked: str, answer: Any) -> None:
-        self._learn(answer)
+    def _read_topic(self, asked: str, answer: Any, version: int) -> None:
+        self._learn(answer, version)
         for topic in answer.topics:
             if topic.error_code:
                 raise Refusal(topic.error_code)
         if asked not in self._leaders:
             raise Malformed(f"topic {asked!r} is not in it")
 
-    def _learn(self, answer: Any) -> None:
+    @staticmethod
+    def _is_whole(topic: Any) -> bool:
+        return not topic.error_code and bool(topic.partitions)
+
+    def _learn(self, answer: Any, version: int) -> None:
         for broker in answer.brokers:
             self._network.learn(broker.node_id, broker.host, broker.port)
         for topic in answer.topics:
-            if topic.error_code or not topic.partitions:
+            if not self._is_whole(topic):
                 continue
             leaders = [_NO_LEADER] * len(topic.partitions)
             for partition in topic.partitions:
@@ -85,16 +115,17 @@ class Metadata:
                     leaders[partition.partition_index] = partition.leader_id
             self._leaders[topic.name] = leaders
             self._learned_at[topic.name] = time.monotonic()
+            self._ids[topic.name] = topic.topic_id if version >= _TOPIC_IDS_SINCE else bytes(16)
 
 
-def _request(topics: list[str], version: int) -> Any:
+def _request(topics: list[str], version: int, *, creating: bool = True) -> Any:
     """Like Kafka's producer, it has a missing topic created where the broker does so (auto.create.topics.enable)."""
     schema = messages.schema(METADATA, version)
     by_name: dict[str, Any] = {"topic_id": None} if version >= 10 else {}
     cluster: dict[str, Any] = {"include_cluster_authorized_operations": False} if version <= 10 else {}
     return schema.MetadataRequest(
         topics=tuple(schema.MetadataRequestTopic(name=topic, **by_name) for topic in topics),
-        allow_auto_topic_creation=True,
+        allow_auto_topic_creation=creating,
         include_topic_authorized_operations=False,
         **cluster,
     )

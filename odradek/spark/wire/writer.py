@@ -27,11 +27,13 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 class TransactionalWriter:
     """Rows into the transaction of (``transactional_id``, ``producer``). It never ends the transaction.
 
-    ``records``: how many were given to ``write``; ``partitions``: what is in the transaction by this writer.
+    ``records``: how many were given to ``write``; ``partitions``: what is in the transaction by this writer; ``topics``: by
+    name the id that each topic had when it was first written to (zeros where the broker has no ids).
     An error is final: nothing more can be written, and the transaction should be aborted (or left to be)."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, producer: ProducerId) -> None:
         self.records = 0
+        self.topics: dict[str, bytes] = {}
         self._cluster = cluster
         self._settings = cluster.settings
         self._transactional_id = transactional_id
@@ -120,7 +122,9 @@ class TransactionalWriter:
         ]
 
     def _write_topic(self, topic: str, rows: Rows, select: Numbers, explicit: Numbers) -> None:
-        count = self._cluster.partitions_of(topic)
+        # A connection that was idle may remember a topic that has been deleted since.
+        count = self._cluster.partitions_of(topic, anew=topic not in self.topics)
+        self.topics.setdefault(topic, self._cluster.metadata.topic_id(topic))
         assigned = self._assign(topic, count, rows, select, explicit)
         # Small numbers are sorted by their digits, ten times as fast.
         order = np.argsort(assigned.astype(np.int16) if count < 1 << 15 else assigned, kind="stable")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from odradek.spark.sink.commit import abort_batch, commit_batch
-from odradek.spark.sink.decision import Record
+from odradek.spark.sink.decision import Answer, Record
 from odradek.spark.sink.names import Label
 from odradek.spark.sink.plan import Plan, Settings, plan_batch
 from odradek.spark.sink.store import Store
@@ -61,6 +61,9 @@ class Kafka:
         self.pending: dict[ProducerId, dict[tuple[str, int], tuple[int, str]]] = defaultdict(dict)
         self.late: list[str] = []
         self.next_producer_id = 1000
+        # One topic takes all rows; None while it is deleted.
+        self.topic_id: bytes | None = _topic_id(1)
+        self.topics_made = 1
         self.memory: dict[tuple[str, int], tuple[int, str]] | None = None
         self.verified = True
         self.ended_by_driver: tuple[str, ProducerId] | None = None
@@ -79,6 +82,16 @@ class Kafka:
         known.producer = ProducerId(known.producer.producer_id, known.producer.epoch + 1)
         known.state = "Empty"
         return known.producer
+
+    def delete_topic(self) -> None:
+        """With all that is in it. Transactions that wrote to it can be ended, and leave nothing."""
+        self.topic_id = None
+        self.logs.clear()
+
+    def create_topic(self) -> None:
+        if self.topic_id is None:
+            self.topics_made += 1
+            self.topic_id = _topic_id(self.topics_made)
 
     def time_out(self, transactional_id: str) -> None:
         """The coordinator aborts it, and fences who has it."""
@@ -130,7 +143,7 @@ class Kafka:
         producer = known.producer
         known.state = "CompleteCommit" if commit else "CompleteAbort"
         for partition in known.partitions:
-            if partition[0] == OUT:
+            if partition[0] == OUT and self.topic_id is not None:
                 self.logs[partition].append((producer.producer_id, producer.epoch, commit))
         moved = self.pending.pop(producer, {})
         if commit:
@@ -142,6 +155,8 @@ class Kafka:
         known = self._mine(transactional_id, producer)
         if known.state != "Ongoing" or partition not in known.partitions:
             raise InvalidTransaction("INVALID_TXN_STATE", transactional_id)
+        if self.topic_id is None:
+            raise Retriable("UNKNOWN_TOPIC_OR_PARTITION", OUT)
         self.logs[partition] += [(producer.producer_id, producer.epoch, value) for value in values]
 
     def read_committed(self) -> list[str]:
@@ -252,6 +267,11 @@ class Cluster:
     def partitions_of(self, topic: str) -> int:
         return 4
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
+        with self.request():
+            now = self.kafka.topic_id
+            return {} if now is None else dict.fromkeys(topics, now)
+
     def init_producer_ids(self, transactional_ids: Sequence[str], timeout_ms: int) -> InitializedProducers:
         given = InitializedProducers()
         given.uncertain = set()
@@ -332,9 +352,16 @@ class Writer:
         self.transactional_id, self.producer = transactional_id, producer
         self.records = 0
         self.partitions: frozenset[tuple[str, int]] = frozenset()
+        self.topics: dict[str, bytes] = {}
 
     def write(self, rows: Sequence[str]) -> None:
         for row in rows:
+            if OUT not in self.topics:
+                with self.cluster.request():
+                    # As Kafka's own clients, it has a missing topic made.
+                    self.kafka.create_topic()
+                    assert self.kafka.topic_id is not None
+                    self.topics[OUT] = self.kafka.topic_id
             partition = (OUT, sum(row.encode()) % 2)
             if partition not in self.partitions:
                 self.cluster.add_partitions(self.transactional_id, self.producer, [partition])
@@ -520,5 +547,13 @@ class World:
         assert self.checkpoint.commits == set(range(len(self.batches)))
 
 
-def with_first_batch(world: World, first_batch: int) -> None:
-    world.settings = dataclasses.replace(world.settings, first_batch=first_batch)
+def with_answer(world: World, batch: int, plan: int | None = None) -> None:
+    """The option ``firstBatch``; ``plan``: that of the last decision."""
+    if plan is None:
+        record = world.record()
+        plan = record.decision if record else 0
+    world.settings = dataclasses.replace(world.settings, answer=Answer(batch, plan))
+
+
+def _topic_id(number: int) -> bytes:
+    return number.to_bytes(16, "big")

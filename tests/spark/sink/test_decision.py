@@ -47,7 +47,7 @@ records = st.builds(
     next_batch=number,
     phase=st.sampled_from(Phase),
     query_id=st.text(max_size=60),
-    forced_batch=st.integers(-1, 2**40),
+    decision=number,
     pool=st.dictionaries(st.integers(0, 5000), st.integers(0, 8), max_size=60),
     decided=st.none() | st.builds(Decided, run=number, plan=number, entries=entries()),
     swept_at_ms=number,

@@ -10,7 +10,7 @@ from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown
 from odradek.spark.sink.names import driver_id, pool_id
 from odradek.spark.sink.plan import SWEEP_INTERVAL_MS
 from odradek.spark.wire import Retriable
-from tests.spark.sink.model import OUT, Process, World, with_first_batch
+from tests.spark.sink.model import OUT, Process, World, with_answer
 
 BATCHES = (("a", "b", "c"), ("d", "e", "f", "g"), ("h", "i"))
 TASKS = (2, 3, 1)
@@ -379,10 +379,10 @@ class TestIntruders:
             for number in range(3):
                 again = world.start_driver(f"again-{number}", (2,))
                 world.run()
-                assert "firstBatch=0 to write all of it again" in str(self.task_error(world, again)), number
+                assert "firstBatch=0@1 to write all of it again" in str(self.task_error(world, again)), number
             read = world.kafka.read_committed()
             assert read == ["a", "c"], "the other transaction is there"
-            with_first_batch(world, 0 if answer == "again" else 1)
+            with_answer(world, 0 if answer == "again" else 1)
             settle(world)
             expected = sorted(read + (world.expected if answer == "again" else list(BATCHES[1])))
             assert world.kafka.read_committed() == expected
@@ -392,10 +392,121 @@ class TestIntruders:
             assert world.kafka.read_committed() == expected
             world.close()
 
+    def test_each_loss_of_one_batch_is_a_question_of_its_own(self):
+        """Three times the batch is decided, everything dies, and its transactions time out."""
+        world = World(BATCHES[:2])
+        for number in range(4):
+            driver = world.start_driver(f"driver-{number}", (2,))
+            if number == 3:
+                world.run()
+                break
+            die_when_decided(world, driver)
+            for each in world.kafka.ongoing():
+                world.kafka.time_out(each)
+            asked = world.record().decision
+            sentence = self.refusal(world, f"asks-{number}")
+            assert (
+                f"firstBatch=0@{asked} to write all of it again, or firstBatch=1@{asked} to go on" in sentence
+            )
+            with_answer(world, 0)
+        world.check()
+        world.close()
+
+    def refusal(self, world: World, name: str) -> str:
+        again = world.start_driver(name, (2,))
+        world.run()
+        return str(self.task_error(world, again))
+
     @staticmethod
     def task_error(world: World, driver: Process) -> Exception | None:
         assert driver.error is not None
         return next(each.error for each in reversed(world.processes) if each.error and each is not driver)
+
+
+def die_when_decided(world: World, driver: Process) -> None:
+    """Everything is killed right after a decision, before one of its transactions is committed."""
+    before = world.record().decision if world.record() else 0
+    while (world.record().decision if world.record() else 0) == before:
+        assert not driver.ended, driver.error
+        world.run_once()
+    for process in world.processes:
+        process.kill()
+
+
+class TestTopics:
+    """The output topic is deleted, and made anew by the next task that writes to it or at once."""
+
+    def failures(self, world: World, at: int, anew: bool) -> list[str]:
+        """Sentences of the tasks that failed after the topic went at the step ``at``, and everything died."""
+
+        def strike(step: int) -> None:
+            if step == at:
+                for process in world.processes:
+                    process.kill()
+                world.kafka.delete_topic()
+                if anew:
+                    world.kafka.create_topic()
+
+        world.start_driver("first", TASKS)
+        world.run(before_step=strike)
+        world.start_driver("again", (2,))
+        world.run()
+        return [str(each.error) for each in world.processes if isinstance(each.error, MayBeLost)]
+
+    @pytest.mark.parametrize("anew", [True, False])
+    def test_what_spark_has_not_heard_of_is_written_to_the_new_one_or_asked_about(self, anew):
+        asked = 0
+        for at in range(STEPS + 1):
+            world = World(BATCHES)
+            heard: list[str] = []
+
+            def note(at=at, world=world, heard=heard) -> None:
+                heard.extend(row for batch in world.checkpoint.commits for row in BATCHES[batch])
+
+            world.kafka.delete_topic = noting(world.kafka.delete_topic, note)
+            sentences = self.failures(world, at, anew)
+            if sentences:
+                asked += 1
+                assert "out was deleted or made anew since" in sentences[0]
+                assert "to write all of it again" in sentences[0]
+                done = max(world.checkpoint.commits, default=-1)
+                with_answer(world, done + 1)
+                settle(world)
+            assert world.kafka.read_committed() == [row for row in world.expected if row not in heard], at
+            world.close()
+        assert asked > len(BATCHES), "between the decision of a batch and Spark's commit"
+
+    def test_a_topic_that_is_made_anew_under_a_batch_costs_a_replay_or_a_question(self):
+        outcomes = set()
+        for at in range(STEPS):
+            world = World(BATCHES[:1])
+            first = world.start_driver("first", (2,))
+
+            def strike(step: int, at=at, world=world) -> None:
+                if step == at:
+                    world.kafka.delete_topic()
+                    world.kafka.create_topic()
+
+            world.run(before_step=strike)
+            outcomes.add(type(first.error))
+            if isinstance(first.error, MayBeLost):
+                assert "out was deleted or made anew before all of its" in str(first.error)
+                with_answer(world, 0)
+            settle(world)
+            # Without a word only what was whole before is gone.
+            assert world.kafka.read_committed() in (
+                [[], world.expected] if first.error is None else [world.expected]
+            )
+            world.close()
+        assert outcomes == {type(None), NotDecided, MayBeLost}
+
+
+def noting(function, note):
+    def both() -> None:
+        note()
+        function()
+
+    return both
 
 
 class TestLateRequests:
@@ -489,10 +600,10 @@ class TestRefusals:
         world.checkpoint.query_id = "query-2"
         world.checkpoint.commits.clear()
         assert "belongs to another query (query-1" in self.failure(world)
-        with_first_batch(world, 0)
+        with_answer(world, 0)
         settle(world)
         assert world.kafka.read_committed() == sorted(world.expected * 2)
-        assert (world.record().query_id, world.record().forced_batch) == ("query-2", 0)
+        assert world.record().query_id == "query-2"
         world.close()
 
     def test_an_old_checkpoint_is_not_taken_for_the_newest(self):
@@ -502,12 +613,41 @@ class TestRefusals:
         assert world.kafka.read_committed() == world.expected
         world.close()
 
+    def test_an_old_checkpoint_that_is_restored_twice_is_written_again_twice(self):
+        world = self.finished()
+        for number in (2, 3):
+            world.checkpoint.commits = {0}
+            decision = world.record().decision
+            assert f"set the option firstBatch=1@{decision} to write again" in self.failure(world)
+            with_answer(world, 1)
+            settle(world)
+            assert world.kafka.read_committed() == sorted(
+                [*BATCHES[0], *BATCHES[1] * number, *BATCHES[2] * number]
+            )
+        world.close()
+
+    def test_an_answer_that_would_lose_a_batch_that_was_never_decided_is_refused(self):
+        world = World(BATCHES)
+        with_answer(world, 1)
+        assert "firstBatch=1@0 would lose batch 0" in self.failure(world)
+        world.settings = World(BATCHES).settings
+        settle(world)
+        world.check()
+        world.batches.append(("j",))
+        with_answer(world, 4)
+        assert (
+            "would lose batch 3: the decision record of the sink q says that it was never decided"
+            in self.failure(world)
+        )
+        assert world.checkpoint.commits == {0, 1, 2}
+        world.close()
+
     def test_a_lost_record_is_not_taken_for_a_new_query(self):
         world = self.finished()
         world.kafka.offsets.clear()
         world.checkpoint.commits = {0, 1}
         assert "has not decided any batch" in self.failure(world)
-        with_first_batch(world, 3)
+        with_answer(world, 3)
         settle(world)
         world.check()
         world.close()
@@ -516,15 +656,15 @@ class TestRefusals:
         world = self.finished()
         world.kafka.offsets.clear()
         world.checkpoint.commits = {0, 1}
-        with_first_batch(world, 0)
-        assert "firstBatch=0 does not fit: the query is at batch 2" in self.failure(world)
+        with_answer(world, 0)
+        assert "firstBatch=0@0 does not fit: the query is at batch 2" in self.failure(world)
         world.close()
 
     def test_the_option_stays_where_it_is_without_harm(self):
         """Given from the start, crashed at every step, never taken back."""
         for at in range(0, STEPS, 2):
             world = World(BATCHES)
-            with_first_batch(world, 0)
+            with_answer(world, 0)
             world.start_driver("first", TASKS)
             all_die(world, at)
             settle(world)

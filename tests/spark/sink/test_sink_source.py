@@ -2,11 +2,14 @@
 
 import itertools
 import pickle
+import time
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.types import ArrayType, StringType, StructType
 
 from odradek.spark.sink import ExactlyOnce, MayBeLost, NotDecided, Refused, SinkError, progress, source
@@ -209,12 +212,36 @@ class TestZombies:
         stream(sink).abort(messages, 0)
         assert values(kafka, sink) == ["a"]
         for _ in range(2):
-            with pytest.raises(MayBeLost, match="firstBatch=0 to write all of it again"):
+            with pytest.raises(
+                MayBeLost, match="firstBatch=0@1 to write all of it again, or firstBatch=1@1 to"
+            ):
                 run_batch(sink, task, 0, [["a"], ["b"]])
-        run_batch({**sink, "firstBatch": "1"}, task, 0, [["a"], ["b"]])
-        run_batch({**sink, "firstBatch": "1"}, task, 1, [["c"]])
-        run_batch({**sink, "firstBatch": "1"}, task, 2, [["d"]])
+        answered = {**sink, "firstBatch": "1@1"}
+        run_batch(answered, task, 0, [["a"], ["b"]])
+        run_batch(answered, task, 1, [["c"]])
+        run_batch(answered, task, 2, [["d"]])
         assert values(kafka, sink) == ["a", "c", "d"]
+
+    def test_a_topic_that_is_made_anew_after_the_decision_makes_it_loud(self, kafka, sink, task, monkeypatch):
+        from odradek.spark.sink import commit
+
+        run_batch(sink, task, 0, [["a"]])
+        planned = pickle.dumps(stream(sink))
+        messages = [task(planned, ["b"], Context(0, 1)), task(planned, ["c"], Context(1, 1))]
+
+        def die(*given):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(commit, "_end_all", die)
+        with pytest.raises(KeyboardInterrupt):
+            stream(sink).commit(messages, 1)
+        monkeypatch.undo()
+        make_anew(sink)
+        with pytest.raises(MayBeLost, match=f"{sink['topic']} was deleted or made anew since"):
+            run_batch(sink, task, 1, [["b"], ["c"]])
+        run_batch({**sink, "firstBatch": "1@2"}, task, 1, [["b"], ["c"]])
+        run_batch({**sink, "firstBatch": "1@2"}, task, 1, [["b"], ["c"]])
+        assert values(kafka, sink) == ["b", "c"]
 
     def test_an_older_driver_decides_nothing(self, kafka, sink, task):
         old = pickle.dumps(stream(sink))
@@ -225,6 +252,20 @@ class TestZombies:
         stream(sink).abort(messages, 0)
         stream(sink).commit([task(new, ["new"], Context(0, 0))], 0)
         assert values(kafka, sink) == ["new"]
+
+
+def make_anew(options) -> None:
+    """The topic is deleted, and created again as soon as every broker has heard of that."""
+    admin = AdminClient({"bootstrap.servers": options["kafka.bootstrap.servers"]})
+    admin.delete_topics([options["topic"]])[options["topic"]].result()
+
+    while True:
+        error = admin.create_topics([NewTopic(options["topic"], 3, 1)])[options["topic"]].exception()
+        if error is None:
+            return
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise error
+        time.sleep(0.05)
 
 
 def take(options, transactional_id: str) -> None:
@@ -254,7 +295,7 @@ class TestBatchWrites:
         for batch, rows in ((0, ["a"]), (0, ["a"]), (1, ["b"]), (1, ["b"])):
             self.save({**sink, "batchId": str(batch)}, task, [rows], QUERY)
         assert values(kafka, sink) == ["a", "b"]
-        with pytest.raises(Refused, match="firstBatch=7"):
+        with pytest.raises(Refused, match="firstBatch=7@3"):
             self.save({**sink, "batchId": "7"}, task, [["c"]], QUERY)
 
     def test_a_query_and_a_save_of_the_same_name_do_not_mix(self, kafka, sink, task):
@@ -295,7 +336,7 @@ class TestErrors:
         [
             ({"name": ""}, "needs a name that stays the same"),
             ({"name": "x" * 201}, "at most 200"),
-            ({"firstBatch": "-1"}, "firstBatch must be a whole number"),
+            ({"firstBatch": "7"}, "firstBatch is as the sink's sentence has it, BATCH@PLAN"),
             ({"kafka.transaction.timeout.ms": "long"}, "kafka.transaction.timeout.ms must be a whole number"),
             ({"kafka.transactional.id": "mine"}, "kafka.transactional.id cannot be set"),
             ({"kafka.acks": "1"}, "kafka.acks cannot be set"),
