@@ -13,6 +13,8 @@ from tests.simulation.wire import Gone, Wire
 
 PAUSE_S: Final = (0.1, 3.0)
 ABORTS: Final = 0.2
+HAUNTS: Final = 0.5
+"""Of the instances that are fenced, so many go on for a moment."""
 ZOMBIE_PAUSE_S: Final = (5.0, 60.0)
 COPIED_AT_ONCE: Final = 5
 IN_FLIGHT_MAX: Final = 5
@@ -37,7 +39,7 @@ async def transact(
 ) -> None:
     """Transactions over several partitions, some of which it aborts itself. Others may work under the same id."""
     producer = Producer(wire, transactional_id, level=level)
-    await _live(producer)
+    await producer.live()
     number = 0
     while not stop.now:
         await asyncio.sleep(wire.random.uniform(*pause_s))
@@ -48,10 +50,13 @@ async def transact(
         except MustAbort as error:
             wire.say(f"{number} is aborted: {error}")
             work.verdict = Verdict.ABORTED
-            await _abort(producer)
+            await producer.abort()
         except MustRestart as error:
             wire.say(f"{number} restarts: {error}")
-            await _live(producer)
+            if error.is_fenced and wire.random.random() < HAUNTS:
+                number += 1
+                await _haunt(producer, spots, ledger.begin(wire.name, number))
+            await producer.live()
         wire.say(f"{number} {work.verdict.value}")
     wire.close()
 
@@ -75,35 +80,25 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
         work.verdict = Verdict.COMMITTED
 
 
-async def _abort(producer: Producer) -> None:
-    try:
-        await producer.end(committed=False)
-    except (MustAbort, MustRestart):
-        await _live(producer)
-
-
-async def _live(producer: Producer) -> None:
-    """Begin a new life, however often it takes."""
-    while True:
-        try:
-            await producer.init()
-            return
-        except (MustAbort, MustRestart) as error:
-            producer.wire.say(f"init: {error}")
-            await producer.wire.back_off()
+async def _haunt(producer: Producer, spots: Sequence[Spot], work: Work) -> None:
+    """What a fenced producer sends is visible to nobody who reads what is committed."""
+    work.verdict = Verdict.ABORTED
+    spot = producer.wire.random.choice(spots)
+    await producer.haunt(spot, [work.value(spot)])
 
 
 async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop: Stop) -> None:
     """An idempotent producer: what it is told was written is there once."""
     producer = Producer(wire, None, level=2)
-    await _live(producer)
-    number = 0
+    await producer.live()
+    number, life = 0, 0
     while not stop.now:
         await asyncio.sleep(wire.random.uniform(*PAUSE_S))
         number += 1
         spot = wire.random.choice(spots)
         works = [
-            ledger.begin(wire.name, number + more) for more in range(wire.random.randint(1, IN_FLIGHT_MAX))
+            ledger.begin(f"{wire.name}-{life}", number + more)
+            for more in range(wire.random.randint(1, IN_FLIGHT_MAX))
         ]
         number = works[-1].number
         batches = [[work.value(spot) for _ in range(wire.random.randint(1, 3))] for work in works]
@@ -115,7 +110,9 @@ async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop
                 work.verdict = Verdict.COMMITTED
         except (MustAbort, MustRestart) as error:
             wire.say(f"{number}: {error}")
-            await _live(producer)
+            # A new producer id: what the old one has under way comes in any order with what follows.
+            life += 1
+            await producer.live()
     wire.close()
 
 
@@ -136,7 +133,7 @@ async def read(wire: Wire, spot: Spot, isolation: str, view: View, stop: Stop) -
 async def copy(wire: Wire, sources: Sequence[Spot], target: str, group: str, stop: Stop, level: int) -> None:
     """Consume, transform, produce: each source goes to the partition of the same number, offsets with the records."""
     producer = Producer(wire, wire.name, level=level)
-    await _live(producer)
+    await producer.live()
     while not stop.now:
         await asyncio.sleep(wire.random.uniform(*PAUSE_S) / 4)
         source = wire.random.choice(sources)
@@ -162,7 +159,7 @@ async def _copy_some(producer: Producer, source: Spot, target: str, group: str, 
         wire.say(f"copied {index}: {offsets}")
     except MustAbort as error:
         wire.say(f"copy is aborted: {error}")
-        await _abort(producer)
+        await producer.abort()
     except MustRestart as error:
         wire.say(f"copy restarts: {error}")
-        await _live(producer)
+        await producer.live()

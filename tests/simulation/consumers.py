@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from protocol.batch import HEADER_BYTES, RecordBatch
@@ -122,18 +123,26 @@ class Reader:
 
 async def committed_offset(wire: Wire, group: str, spot: Spot) -> int:
     """Where a group goes on in a partition (0 if it has nothing there yet); ``Gone`` while that is not certain."""
+    return max((await committed_offsets(wire, group, [spot]))[spot], 0)
+
+
+async def committed_offsets(wire: Wire, group: str, spots: Sequence[Spot]) -> dict[Spot, int]:
+    """The stable offsets of a group (-1: none); ``Gone`` while a transaction may change one."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in spots:
+        topics.setdefault(topic, []).append(index)
     request = OffsetFetchRequest(
         group_id=group,
-        topics=[OffsetFetchRequestTopic(name=spot[0], partition_indexes=[spot[1]])],
+        topics=[
+            OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
+            for topic, indexes in topics.items()
+        ],
         require_stable=True,
     )
     answer = await wire.ask_coordinator(GROUP, group, OFFSET_FETCH, 7, request)
-    error = ErrorCode(answer.error_code)
-    offset = -1
-    if error is NONE:
-        found = answer.topics[0].partitions[0]
-        error, offset = ErrorCode(found.error_code), found.committed_offset
-    if error is not NONE:
-        wire.forget_coordinator(GROUP, group)
-        raise Gone(error.name)
-    return max(offset, 0)
+    found = {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
+    for error in (answer.error_code, *(each.error_code for each in found.values())):
+        if error != NONE:
+            wire.forget_coordinator(GROUP, group)
+            raise Gone(ErrorCode(error).name)
+    return {spot: found[spot].committed_offset for spot in spots}

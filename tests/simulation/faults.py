@@ -14,6 +14,7 @@ from broker.cluster.runtime import NodeRuntime, State
 from broker.hooks import POINTS, Passage
 from broker.metadata.elections import Election
 from protocol.errors import ErrorCode
+from tests.simulation.disks import SimDisk, Unsynced
 from tests.simulation.network import SimNetwork
 
 HOUR_MS: Final = 3_600_000
@@ -31,7 +32,9 @@ class Chaos:
         random: Random,
         clients: Sequence[str],
         say: Callable[[str], None],
+        disk: SimDisk,
     ) -> None:
+        self._disk = disk
         self._cluster = cluster
         self._network = network
         self._random = random
@@ -49,9 +52,16 @@ class Chaos:
             *[self._lose_answers] * 2,
             self._cut_client,
             self._jump,
+            self._fail_disk,
         ]
         if len(cluster.nodes) > 1:
-            self._kinds += [self._cut_nodes, self._pause_follower, self._elect, self._reassign]
+            self._kinds += [
+                self._cut_nodes,
+                self._pause_follower,
+                self._elect,
+                self._reassign,
+                self._cut_power,
+            ]
 
     async def run(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -68,8 +78,11 @@ class Chaos:
         """All nodes up, all lines whole."""
         self._armed.clear()
         self._network.mend_all()
+        self._disk.mend_all()
         for node_id, runtime in self._cluster.nodes.items():
-            if runtime.state is not State.RUNNING:
+            if runtime.state is State.RUNNING and self._has_lost_partitions(runtime):
+                self._cluster.kill_node(node_id)
+            if self._cluster.nodes[node_id].state is not State.RUNNING:
                 await self._cluster.start_node(node_id)
 
     # ---- at the steps inside (`broker.hooks.PointHook`)
@@ -119,6 +132,51 @@ class Chaos:
         await asyncio.sleep(down_s)
         await self._cluster.start_node(node_id)
         self._say(f"fault: node {node_id} is back")
+
+    async def _cut_power(self) -> None:
+        """A node dies with what its disk has not got yet, of partitions that others have whole."""
+        node_id, down_s = self._node(), self._random.uniform(0.01, 15)
+        runtime = self._cluster.nodes[node_id]
+        if runtime.state is not State.RUNNING or not self._is_backed_up(node_id):
+            return
+        self._say(f"fault: node {node_id} has no power for {down_s:.3f} s")
+        unsynced = [
+            Unsynced(each)
+            for each in runtime.node.replicas.opened()
+            if each.log.segments and each.log.flushed_offset < each.log.log_end_offset
+        ]
+        self._cluster.kill_node(node_id)
+        for each in unsynced:
+            self._say(f"fault: {each.path.parent.name}: {each.lose(self._random)}")
+        await asyncio.sleep(down_s)
+        await self._cluster.start_node(node_id)
+        self._say(f"fault: node {node_id} is back")
+
+    def _is_backed_up(self, node_id: int) -> bool:
+        """Whether another node that runs is in sync wherever this one is: without it Kafka, too, would lose something."""
+        running = {node.node_id for node in self._cluster.running_nodes()} - {node_id}
+        return all(
+            node_id not in state.isr or running.intersection(state.isr)
+            for topic in self._cluster.metadata.topics.values()
+            for state in topic.partitions
+        )
+
+    async def _fail_disk(self) -> None:
+        """A call fails on one node until the node is started anew."""
+        node_id, failing_s = self._node(), self._random.uniform(0.1, 20)
+        call = self._random.choice(("fsync", "pwritev"))
+        directory = self._cluster.nodes[node_id].data_dir
+        self._say(f"fault: {call} fails on node {node_id} for {failing_s:.3f} s")
+        self._disk.fail(directory, call)
+        await asyncio.sleep(failing_s)
+        self._disk.mend(directory)
+        runtime = self._cluster.nodes[node_id]
+        if runtime.state is State.RUNNING and self._has_lost_partitions(runtime):
+            await self._kill(node_id)
+
+    @staticmethod
+    def _has_lost_partitions(runtime: NodeRuntime) -> bool:
+        return any(partition.offline is not None for partition in runtime.node.replicas.opened())
 
     async def _stop(self) -> None:
         node_id, down_s = self._node(), self._random.uniform(0.01, 15)

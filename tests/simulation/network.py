@@ -17,6 +17,9 @@ from broker.config.endpoints import Endpoint
 LATENCY_S: Final = (0.0001, 0.003)
 SPLIT_ONE_IN: Final = 20
 """So many pieces arrive in two."""
+LATE_FRAMES: Final = 0.5
+"""Of the connections that a client resets, so many still bring what was under way."""
+LATE_S_MAX: Final = 10.0
 WRITE_BUFFER_HIGH_BYTES: Final = 64 * 1024
 FIRST_PORT: Final = 9092
 
@@ -170,7 +173,8 @@ class _Direction:
     """What is under way from one end to the other."""
 
     def __init__(self) -> None:
-        self.pieces: deque[tuple[float, bytes]] = deque()
+        self.pieces: deque[tuple[float, bytes | None]] = deque()
+        """When what arrives; None is a reset."""
         self.latest = 0.0
         self.scheduled = False
 
@@ -188,6 +192,7 @@ class SimNetwork:
         self._cut: dict[Line, int] = {}
         self._delay_s: dict[int, float] = {}
         self._losing: dict[int, int] = {}
+        self.late_frames = LATE_FRAMES
         self.on_piece: Callable[[Line, str, bytes], None] = lambda line, what, piece: None
         """Told of all that arrives: line, ``>`` to the node or ``<`` from it, bytes; and of ends and resets."""
 
@@ -258,6 +263,10 @@ class SimNetwork:
             return
         while direction.pieces and direction.pieces[0][0] <= self.loop.time() + 1e-9:
             _, piece = direction.pieces.popleft()
+            if piece is None:
+                self._directions.pop(sender, None)
+                sender.peer.was_reset()
+                return
             if sender.of_node and piece and self._losing.get(sender.line[1], 0) > 0:
                 self._losing[sender.line[1]] -= 1
                 self._note(sender, "lost", piece)
@@ -271,8 +280,17 @@ class SimNetwork:
         self._schedule(sender, direction)
 
     def reset(self, sender: SimTransport) -> None:
-        if self._directions.pop(sender, None) is not None:
-            self._note(sender, "reset", b"")
+        direction = self._directions.get(sender)
+        if direction is None:
+            return
+        self._note(sender, "reset", b"")
+        if not sender.of_node and direction.pieces and self._random.random() < self.late_frames:
+            # What a client sent before it gave up may still be read, long after it has sent the same elsewhere.
+            delay_s = self._random.uniform(0, LATE_S_MAX)
+            direction.pieces = deque((due + delay_s, piece) for due, piece in direction.pieces)
+            direction.pieces.append((direction.pieces[-1][0], None))
+        else:
+            del self._directions[sender]
             self.loop.call_later(self._latency(sender.line[1]), sender.peer.was_reset)
 
     def _note(self, sender: SimTransport, what: str, piece: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from protocol.batch import build_batch
@@ -51,6 +52,11 @@ class MustAbort(Exception):
 class MustRestart(Exception):
     """This life of the producer is over."""
 
+    @property
+    def is_fenced(self) -> bool:
+        """Another instance has a newer epoch."""
+        return str(self) in (ErrorCode.producer_fenced.name, ErrorCode.invalid_producer_epoch.name)
+
 
 class Producer:
     """One producer at a time under one transactional id; without an id, one that is idempotent."""
@@ -63,6 +69,8 @@ class Producer:
         self._producer_id = -1
         self._epoch = -1
         self._sequences: dict[Spot, int] = {}
+        self._written_ms: dict[Spot, int] = {}
+        """When the last batch of a partition was acknowledged."""
         self._added: set[Spot] = set()
         self._begun = False
         self._in_doubt = False
@@ -81,6 +89,7 @@ class Producer:
         answer = await self._insist("init", INIT, 4 if self._level == 1 else 5, request, patient=True)
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
+        self._written_ms.clear()
         self._over()
         self.wire.say(f"is {self._producer_id}/{self._epoch}")
 
@@ -104,6 +113,7 @@ class Producer:
             while requests := await self._try_to_send(topic, index, requests):
                 await self.wire.back_off()
         self._sequences[spot] = sequence
+        self._written_ms[spot] = self.wire.now_ms()
 
     def _produce_request(self, spot: Spot, values: list[bytes], sequence: int) -> ProduceRequest:
         now_ms = self.wire.now_ms()
@@ -162,6 +172,9 @@ class Producer:
     def _out_of_order(self, topic: str, index: int, *, is_next: bool) -> bool:
         if not is_next:
             return False
+        if self._id is not None and self.wire.latest_frame_ms >= self._written_ms.get((topic, index), 0):
+            # One that came late has begun a verification, and its sequence is the lowest that is allowed (KIP-890).
+            raise MustAbort("a late batch was verified before this one")
         if self._in_flight == 1:
             # It is sent until it is answered: a leader that knows what was written finds no gap.
             raise Broken(f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence")
@@ -190,6 +203,10 @@ class Producer:
                 group_id=group,
             )
             await self._insist("add offsets", ADD_OFFSETS, 3, request)
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, index), offset in offsets.items():
+            partition = TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+            topics.setdefault(topic, []).append(partition)
         await self._insist(
             "offsets",
             OFFSETS,
@@ -202,13 +219,8 @@ class Producer:
                 generation_id=-1,
                 member_id="",
                 topics=[
-                    TxnOffsetCommitRequestTopic(
-                        name=topic,
-                        partitions=[
-                            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-                        ],
-                    )
-                    for (topic, index), offset in offsets.items()
+                    TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+                    for topic, partitions in topics.items()
                 ],
             ),
             group=group,
@@ -236,6 +248,44 @@ class Producer:
             self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
         elif in_doubt and not committed:
             await self.init(bump=True)
+
+    async def abort(self) -> None:
+        """End the transaction; if that cannot be done, begin a new life."""
+        try:
+            await self.end(committed=False)
+        except (MustAbort, MustRestart):
+            await self.live()
+
+    async def live(self) -> None:
+        """Begin a new life, however often it takes."""
+        while True:
+            try:
+                await self.init()
+                return
+            except (MustAbort, MustRestart) as error:
+                self.wire.say(f"init: {error}")
+                await self.wire.back_off()
+
+    async def haunt(self, spot: Spot, values: list[bytes]) -> None:
+        """Go on as a fenced instance does that has not heard of it: send once more, and commit. Nothing may come of it."""
+        self._in_flight = 1
+        request = self._produce_request(spot, values, self._sequences.get(spot, 0))
+        version = 11 if self._level == 1 else 12
+        with suppress(Gone):
+            (answer,) = await self.wire.ask_leader_all(*spot, PRODUCE, version, [request])
+            if not isinstance(answer, Gone):
+                error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+                self.wire.say(f"fenced, and sends to {spot}: {error.name}")
+            assert self._id is not None
+            end = EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=self._producer_id,
+                producer_epoch=self._epoch,
+                committed=True,
+            )
+            key, version = END, 4 if self._level == 1 else 5
+            ended = await self.wire.ask_coordinator(TRANSACTION, self._id, key, version, end)
+            self.wire.say(f"fenced, and commits: {ErrorCode(ended.error_code).name}")
 
     # ---- asking until it is clear
 

@@ -10,7 +10,7 @@ import pytest
 
 from broker.config.endpoints import Endpoint
 from tests.simulation.loop import NothingLeft, SimLoop
-from tests.simulation.network import WRITE_BUFFER_HIGH_BYTES
+from tests.simulation.network import LATE_S_MAX, WRITE_BUFFER_HIGH_BYTES
 
 ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 0)
 
@@ -105,13 +105,15 @@ def test_bytes_arrive_whole_and_in_order():
     simulated(story)
 
 
-def test_a_reset_loses_what_is_under_way():
+@pytest.mark.parametrize(("late_frames", "heard"), [(0.0, b""), (1.0, b"late")])
+def test_a_reset_loses_what_is_under_way_or_brings_it_late(late_frames: float, heard: bytes):
     async def story(loop: SimLoop) -> None:
+        loop.network.late_frames = late_frames
         client, server = await connected(loop)
-        client.transport.write(b"never")
+        client.transport.write(b"late")
         client.transport.abort()
-        await asyncio.sleep(5)
-        assert server.heard == b""
+        await asyncio.sleep(LATE_S_MAX + 5)
+        assert server.heard == heard
         assert isinstance(server.lost[0], ConnectionResetError)
 
     simulated(story)

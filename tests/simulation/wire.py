@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -19,6 +20,14 @@ from tests.simulation.network import SimNetwork
 REQUEST_TIMEOUT_S: Final = 10.0
 METADATA, FIND_COORDINATOR = 3, 10
 GROUP, TRANSACTION = 0, 1
+
+# (API, version) of what may come twice, or after the client has gone on. In the protocol of before KIP-890 an EndTxn or a
+# TxnOffsetCommit that comes late counts for the producer's next transaction, on Kafka too: the epoch is the same.
+SENT_TWICE: Final = frozenset({(0, 11), (0, 12), (22, 4), (24, 3), (26, 5), (28, 5)})
+TWICE: Final = 0.03
+LATE_S_MAX: Final = 20.0
+LATE_MARGIN_MS: Final = 15_000
+"""How long a frame may be under way: a slow line, and what a connection that was given up still brings."""
 
 NONE = ErrorCode.none
 ASK_COORDINATOR_AGAIN: Final = frozenset(
@@ -116,6 +125,9 @@ class Wire:
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._correlation_id = 0
+        self._late: set[asyncio.Task[None]] = set()
+        self.latest_frame_ms = 0
+        """Until when a frame may come that this client has sent before: twice, or over a connection that it gave up."""
 
     def say(self, text: str) -> None:
         self._say(f"{self.name} {text}")
@@ -145,6 +157,8 @@ class Wire:
         """Send all of them at once; of each the answer, or ``Gone``."""
         link = await self._link(port)
         asked = [self._ask(link, key, version, request) for request in requests]
+        if (key, version) in SENT_TWICE and self.random.random() < TWICE:
+            self._send_again(port, key, version, self.random.choice(requests))
         answers: list[Any] = []
         for correlation_id, answer in asked:
             try:
@@ -165,11 +179,29 @@ class Wire:
         header = request_header(key, version, self._correlation_id, self.name)
         return self._correlation_id, link.ask(header + b"".join(client_codec(key, version).encode(request)))
 
+    def _send_again(self, port: int, key: int, version: int, request: Any) -> None:
+        """The same frame comes once more, over another connection, now or late: nobody hears its answer."""
+        delay_s = self.random.choice((0.0, self.random.uniform(0, 0.5), self.random.uniform(0, LATE_S_MAX)))
+        task = asyncio.ensure_future(self._send_late(delay_s, port, key, version, request))
+        self._late.add(task)
+        self.latest_frame_ms = max(self.latest_frame_ms, self.now_ms() + int(delay_s * 1000) + LATE_MARGIN_MS)
+        task.add_done_callback(self._late.discard)
+
+    async def _send_late(self, delay_s: float, port: int, key: int, version: int, request: Any) -> None:
+        await asyncio.sleep(delay_s)
+        self.say(f"api {key} v{version} on {port} comes once more")
+        with suppress(OSError, Gone, TimeoutError):
+            _, link = await self._network.connect(self.name, port, _Link)
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                await self._ask(link, key, version, request)[1]
+            link.transport.abort()
+
     def _drop(self, port: int, link: _Link) -> None:
         if self._links.get(port) is link:
             del self._links[port]
         if link.is_open:
             link.transport.abort()
+            self.latest_frame_ms = max(self.latest_frame_ms, self.now_ms() + LATE_MARGIN_MS)
 
     async def ask_node(self, node_id: int, key: int, version: int, request: Any) -> Any:
         port = self._ports.get(node_id)
@@ -232,6 +264,7 @@ class Wire:
         if node_id is None:
             answer = await self.ask_any(FIND_COORDINATOR, 3, FindCoordinatorRequest(key=name, key_type=kind))
             if answer.error_code != NONE:
+                self.say(f"no coordinator of {name}: {ErrorCode(answer.error_code).name}")
                 raise Gone(f"no coordinator: {answer.error_code}")
             node_id = self._coordinators[kind, name] = answer.node_id
             self._ports[node_id] = answer.port
@@ -247,3 +280,5 @@ class Wire:
     def close(self) -> None:
         for port, link in list(self._links.items()):
             self._drop(port, link)
+        for task in self._late:
+            task.cancel()

@@ -1,0 +1,106 @@
+"""Disks of nodes: calls that fail, and what a power cut leaves of what was not fsynced."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from broker.partition import Partition
+from storage import files
+from storage.segment import Segment
+from tests.simulation.consumers import batch_size
+
+METADATA_LOG: Final = "__cluster_metadata"
+"""One for all nodes, and no node goes on without it."""
+
+CRC_COVERS_FROM: Final = 21
+"""Of a batch's bytes: its attributes and all that follows."""
+
+
+class SimDisk(files.System):
+    """The system calls of all nodes. Nothing is ever forced to the disk: the machine that runs this keeps its power."""
+
+    def __init__(self) -> None:
+        self._failing: dict[str, str] = {}
+        """By directory of a node the call that fails there."""
+        self.hits = 0
+
+    def fail(self, directory: Path, call: str) -> None:
+        """Let ``fsync`` or ``pwritev`` fail in this directory, from now on."""
+        self._failing[f"{directory.resolve()}/"] = call
+
+    def mend(self, directory: Path) -> None:
+        self._failing.pop(f"{directory.resolve()}/", None)
+
+    def mend_all(self) -> None:
+        self._failing.clear()
+
+    def fsync(self, fd: int) -> None:
+        self._check("fsync", fd)
+
+    def pwritev(self, fd: int, buffers: Sequence[bytes], offset: int) -> int:
+        self._check("pwritev", fd)
+        return os.pwritev(fd, buffers, offset)
+
+    def _check(self, call: str, fd: int) -> None:
+        if call not in self._failing.values():
+            return
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        for directory, failing in self._failing.items():
+            if failing == call and path.startswith(directory) and METADATA_LOG not in path:
+                self.hits += 1
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+
+class Unsynced:
+    """The part of a partition's last segment that no fsync has seen: taken before its node dies, harmed after."""
+
+    def __init__(self, partition: Partition) -> None:
+        log = partition.log
+        segment: Segment = log.segments[-1]
+        self.path = segment.path("log")
+        self.first = 0
+        self.end = segment.size
+        if log.flushed_offset > segment.base_offset:
+            for batch in segment.batches(0):
+                if batch.next_offset > log.flushed_offset:
+                    break
+                self.first += batch.size
+
+    def lose(self, chance: Random) -> str:
+        """Some of it was not written, or not what was meant to be; says what was done."""
+        if self.first >= self.end or not self.path.exists():
+            return "nothing"
+        at = chance.randint(self.first, self.end - 1)
+        what = chance.choice(("cut", "zeroed", "flipped", "kept"))
+        with suppress(OSError), self.path.open("r+b") as file:
+            if what == "cut":
+                file.truncate(at)
+            elif what == "zeroed":
+                file.seek(at)
+                file.write(bytes(self.end - at))
+            elif what == "flipped":
+                at = _flip(file, self.first, self.end, chance)
+        return f"{what} at {at} of {self.first}..{self.end}"
+
+
+def _flip(file: Any, first: int, end: int, chance: Random) -> int:
+    """One bit of a batch, of what its CRC covers: of base offset and leader epoch nobody can tell that they are wrong."""
+    file.seek(first)
+    starts, at, rest = [], 0, file.read(end - first)
+    while at + CRC_COVERS_FROM < len(rest):
+        starts.append(at)
+        at += batch_size(rest, at)
+    start = chance.choice(starts)
+    stop = min(start + batch_size(rest, start), len(rest))
+    at = first + chance.randrange(start + CRC_COVERS_FROM, stop)
+    file.seek(at)
+    byte = file.read(1)[0]
+    file.seek(at)
+    file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+    return at

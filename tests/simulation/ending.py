@@ -1,0 +1,157 @@
+"""The checks at the end of a run, when all is whole and nobody writes any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+from broker.cluster import Cluster
+from broker.partition import Partition
+from tests.simulation.consumers import delivered, visible
+from tests.simulation.ledger import Broken, Ledger, Spot, check_copies
+from tests.simulation.offsets import OffsetsLedger
+from tests.simulation.watch import check_memories
+
+
+class Ending:
+    """All nodes of ``cluster`` run. ``compacts``: each replica compacts for itself."""
+
+    def __init__(self, cluster: Cluster, say: Callable[[str], None], *, compacts: bool) -> None:
+        self._cluster = cluster
+        self._say = say
+        self._compacts = compacts
+
+    def check(
+        self,
+        ledger: Ledger,
+        offsets: OffsetsLedger,
+        sources: Sequence[Spot],
+        targets: Sequence[Spot],
+        copiers: str,
+        members: str,
+    ) -> None:
+        """``Broken`` if something is lost, doubled, torn, visible too early, or not the same everywhere."""
+        spots = (*sources, *targets)
+        committed = {spot: _content(self._leader(spot), read_committed=True) for spot in spots}
+        everything = {spot: _content(self._leader(spot), read_committed=False) for spot in spots}
+        self._check_nothing_hangs()
+        self._check_replicas(committed)
+        ledger.check_works({spot: committed[spot] for spot in sources})
+        ledger.check_views(committed, everything)
+        ledger.check_markers({spot: self._markers(spot) for spot in spots})
+        for source, target in zip(sources, targets, strict=True):
+            copies = [value for _, value in committed[target]]
+            at = max(self._committed_offset(copiers, source), 0)
+            check_copies(source, at, committed[source], copies)
+        offsets.check(self._committed_offset)
+        offsets.check_members(lambda spot: self._committed_offset(members, spot))
+        check_memories(self._cluster.running_nodes())
+        self._say(
+            f"checked {len(ledger.works)} pieces of work, "
+            f"{sum(map(len, committed.values()))} records, {sum(map(len, everything.values()))} with aborted ones"
+        )
+
+    def _leader(self, spot: Spot) -> Partition:
+        topic = self._cluster.metadata.topics[spot[0]]
+        node = self._cluster.running(topic.partitions[spot[1]].leader)
+        partition = node.replicas.get(*spot) if node is not None else None
+        if partition is None:
+            raise Broken(f"nobody leads {spot} though all nodes run")
+        return partition
+
+    def _markers(self, spot: Spot) -> dict[int, int]:
+        """Of each offset of a transaction the offset of its marker."""
+        found: dict[int, int] = {}
+        open_offsets: dict[int, list[int]] = {}
+        for batch in self._leader(spot).log.batches():
+            if batch.is_control:
+                found.update(dict.fromkeys(open_offsets.pop(batch.producer_id, ()), batch.base_offset))
+            elif batch.is_transactional:
+                offsets = range(batch.base_offset, batch.next_offset)
+                open_offsets.setdefault(batch.producer_id, []).extend(offsets)
+        return found
+
+    def _committed_offset(self, group: str, spot: Spot) -> int:
+        """What a group has committed, -1 for nothing."""
+        for node in self._cluster.running_nodes():
+            for shard in node.groups.memory().values():
+                committed: Any = shard["committed"]
+                if group in committed and spot in committed[group]:
+                    return int(committed[group][spot].offset)
+        return -1
+
+    def _partitions(self) -> Iterable[Spot]:
+        for name, topic in sorted(self._cluster.metadata.topics.items()):
+            for state in topic.partitions:
+                yield name, state.index
+
+    def _check_nothing_hangs(self) -> None:
+        for spot in self._partitions():
+            partition = self._leader(spot)
+            ends = (partition.last_stable_offset, partition.high_watermark, partition.log_end_offset)
+            if len(set(ends)) != 1:
+                raise Broken(f"{spot}: LSO, high watermark and end are {ends} though nobody writes any more")
+        for node in self._cluster.running_nodes():
+            for home in node.transactions.memory().values():
+                for txn in home.values():
+                    if txn.partitions:
+                        raise Broken(f"{txn.transactional_id} hangs in {txn.state.name}: {txn.partitions}")
+
+    def _check_replicas(self, committed: dict[Spot, list[tuple[int, bytes]]]) -> None:
+        """Byte for byte the same; and each would show its readers the same, had it to lead."""
+        for spot in self._partitions():
+            leader = self._leader(spot)
+            # Each replica compacts for itself; what it keeps is the same all the same.
+            look = _latest if leader.log.config.compact and self._compacts else _bytes
+            expected = look(leader, leader.high_watermark)
+            for node in self._cluster.running_nodes():
+                replica = node.replicas.get(*spot)
+                if replica is None:
+                    continue
+                if look(replica, leader.high_watermark) != expected:
+                    raise Broken(f"{spot}: node {node.node_id} has something else than its leader")
+                if spot in committed and _content(replica, read_committed=True) != committed[spot]:
+                    raise Broken(f"{spot}: node {node.node_id} would show other records than its leader")
+            self._say(f"{spot} is {len(expected)} {crc32(repr(expected).encode()):08x}")
+
+
+def _content(partition: Partition, *, read_committed: bool) -> list[tuple[int, bytes]]:
+    """What a consumer gets of a replica that reads it from its beginning."""
+    position = 0
+    found: list[tuple[int, bytes]] = []
+    while True:
+        result = partition.read(position, 1 << 20, read_committed=read_committed, whole_first_batch=True)
+        more, after = visible(result.records, list(result.aborted or ()), position)
+        found += more
+        if after == position:
+            return found
+        position = after
+
+
+def _pieces(partition: Partition, end: int) -> Iterable[tuple[int, bytes, list[tuple[int, int]]]]:
+    """What a replica has up to an offset: (offset, whole batches, aborted transactions)."""
+    offset = partition.log_start_offset
+    while offset < end:
+        span = partition.log.read(offset, end, 1 << 20, whole_first_batch=True)
+        if span is None:
+            return
+        data = span.bytes()
+        aborted = partition.log.aborted_transactions(offset, span)
+        yield offset, data, [(entry.producer_id, entry.first_offset) for entry in aborted]
+        _, offset = delivered(data, [], offset)
+
+
+def _bytes(partition: Partition, end: int) -> bytes:
+    return b"".join(data for _, data, _ in _pieces(partition, end))
+
+
+def _latest(partition: Partition, end: int) -> dict[bytes | None, bytes]:
+    """What each key stands for, in a log that may have been compacted."""
+    found: dict[bytes | None, bytes] = {}
+    for offset, data, aborted in _pieces(partition, end):
+        for _, record in delivered(data, aborted, offset)[0]:
+            found.pop(record.key, None)
+            if record.value is not None:
+                found[record.key] = record.value
+    return dict(sorted(found.items(), key=lambda pair: pair[0] or b""))
