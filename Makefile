@@ -16,7 +16,7 @@ TEMPORARY = $(or $(PYTEST_DEBUG_TEMPROOT),$(shell test -w /dev/shm && \
 # In the order of the tree: what takes longest would else begin last and run alone.
 PYTEST = PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: help demo test pipeline more clients check format soak bench lock clean
+.PHONY: help demo test pipeline more clients check format soak mutants bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
@@ -27,6 +27,7 @@ help:
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make format  put the format right"
 	@echo "make soak    run the long forms of the tests"
+	@echo "make mutants plant defects in copies of the tree, and say which tests notice   (ARGS=...)"
 	@echo "make bench   run the benchmarks             (ARGS=...)"
 	@echo "make lock    resolve the dependencies anew"
 	@echo "make clean   remove what these have made"
@@ -54,6 +55,10 @@ soak: $(VENV)/.dev $(VENV)/.java
 		tests/broker/groups/test_rebuild.py tests/storage/test_log_machine.py tests/storage/test_compaction_machine.py
 	ODRADEK_KILLS=2000 ODRADEK_POWER_CUTS=30 ODRADEK_DISK_FAILURES=30 $(PYTEST) --timeout 3600 tests/storage/test_crash.py \
 		tests/storage/test_power_loss.py tests/storage/test_disk_failures.py
+
+# Resumable: results are kept in tests/mutants/results.json as they come.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants.run $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

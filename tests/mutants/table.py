@@ -1,0 +1,565 @@
+"""The planted defects: each breaks one rule of Kafka's, by patches that name the text they replace.
+
+A patch whose text is not in its file exactly once fails `test_table.py`, so the table follows the code. ``tests`` are
+the tests of the room: the layer that must kill the mutant where the simulation does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Replace ``old``, which stands in the file once, by ``new``."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """``rule`` says what Kafka does and the mutant does not."""
+
+    name: str
+    rule: str
+    tests: tuple[str, ...]
+    patches: tuple[Patch, ...]
+
+
+PRODUCERS: Final = "storage/producers.py"
+LOG: Final = "storage/log.py"
+RECOVERY: Final = "storage/recovery.py"
+LEADING: Final = "broker/replication/leading.py"
+FOLLOWING: Final = "broker/replication/following.py"
+PARTITION: Final = "broker/partition/partition.py"
+READING: Final = "broker/partition/reading.py"
+TXN_STATE: Final = "broker/transactions/state.py"
+COORDINATOR: Final = "broker/transactions/coordinator.py"
+MARKERS: Final = "broker/transactions/markers.py"
+HOME: Final = "broker/transactions/home.py"
+OFFSETS: Final = "broker/groups/offsets.py"
+CLASSIC: Final = "broker/groups/classic.py"
+SHARD: Final = "broker/groups/shard.py"
+ELECTIONS: Final = "broker/metadata/elections.py"
+
+_PRODUCERS = ("tests/storage/test_producers.py",)
+_LOG = ("tests/storage/test_log.py", "tests/storage/test_replicated.py")
+_RECOVERY = ("tests/storage/test_recovery.py", "tests/storage/test_log_machine.py")
+_REPLICATION = ("tests/broker/replication",)
+_PARTITION = ("tests/broker/partition", "tests/broker/replication")
+_TXN_STATE = ("tests/broker/transactions/test_states.py", "tests/broker/transactions")
+_TXN = ("tests/broker/transactions",)
+_GROUPS = ("tests/broker/groups",)
+_COMPACTION = ("tests/storage/test_compaction.py", "tests/storage/test_compaction_machine.py")
+
+
+def _one(
+    name: str, rule: str, tests: tuple[str, ...], file: str, old: str, new: str, *more: tuple[str, str, str]
+) -> Mutant:
+    return Mutant(name, rule, tests, (Patch(file, old, new), *(Patch(*each) for each in more)))
+
+
+IDEMPOTENCE: Final = (
+    _one(
+        "sequence-gap-accepted",
+        "a batch whose sequence does not follow the last one is OUT_OF_ORDER_SEQUENCE_NUMBER",
+        _PRODUCERS,
+        PRODUCERS,
+        "return sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX)",
+        "return True",
+    ),
+    _one(
+        "first-sequence-of-an-epoch-not-checked",
+        "the first batch of a new epoch has sequence 0",
+        _PRODUCERS,
+        PRODUCERS,
+        "if batch.producer_epoch != entry.epoch:\n            return sequence == 0",
+        "if batch.producer_epoch != entry.epoch:\n            return True",
+    ),
+    _one(
+        "duplicate-window-of-one",
+        "the last five batches of a producer are known again",
+        _PRODUCERS,
+        PRODUCERS,
+        "BATCHES_REMEMBERED = 5",
+        "BATCHES_REMEMBERED = 1",
+    ),
+    _one(
+        "duplicates-not-known-again",
+        "a repeated batch is answered with the offset it has, and not appended again",
+        (*_PRODUCERS, "tests/broker/partition"),
+        PRODUCERS,
+        "if known.first_sequence == first and known.last_sequence == last:\n                return known",
+        "if known.first_sequence == first and known.last_sequence == last:\n                return None",
+        (
+            PRODUCERS,
+            "return sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX)",
+            "return sequence <= last + 1",
+        ),
+    ),
+    _one(
+        "duplicate-of-another-epoch",
+        "a batch of a newer epoch is no duplicate of one of an older epoch",
+        _PRODUCERS,
+        PRODUCERS,
+        "if entry is None or entry.epoch != batch.producer_epoch:\n            return None",
+        "if entry is None:\n            return None",
+    ),
+    _one(
+        "stale-epoch-appended",
+        "a batch of an older epoch is INVALID_PRODUCER_EPOCH",
+        _PRODUCERS,
+        PRODUCERS,
+        "        if entry is not None and batch.producer_epoch < entry.epoch:\n"
+        "            return _stale_epoch(batch, entry)\n"
+        "        if origin is Origin.CLIENT and",
+        "        if origin is Origin.CLIENT and",
+        (
+            PRODUCERS,
+            "            if entry is not None and batch.producer_epoch < entry.epoch:\n"
+            "                return _stale_epoch(batch, entry)\n",
+            "",
+        ),
+        (
+            PRODUCERS,
+            "if batch.producer_epoch != entry.epoch:\n            return sequence == 0",
+            "if 0:\n            return True",
+        ),
+    ),
+    _one(
+        "verification-guard-ignored",
+        "a transactional batch is appended only with the guard of its verification (KIP-890)",
+        _PRODUCERS,
+        PRODUCERS,
+        "return guard is not None and verification is not None and verification.guard is guard",
+        "return True",
+    ),
+)
+
+READING_COMMITTED: Final = (
+    _one(
+        "lso-before-markers-are-replicated",
+        "a transaction whose marker is above the high watermark still holds the LSO",
+        _PRODUCERS,
+        PRODUCERS,
+        "        if not self._unreplicated:\n            return first_open",
+        "        if True:\n            return first_open",
+    ),
+    _one(
+        "lso-at-the-last-open-transaction",
+        "the LSO is the first offset of the first open transaction",
+        _PRODUCERS,
+        PRODUCERS,
+        "first_open = next(iter(self._open), None)",
+        "first_open = next(reversed(self._open), None)",
+    ),
+    _one(
+        "read-committed-reads-to-the-high-watermark",
+        "a read_committed Fetch ends at the LSO",
+        ("tests/broker/partition", "tests/broker/apis/test_fetch.py"),
+        READING,
+        "end_offset = last_stable_offset if read_committed else high_watermark",
+        "end_offset = high_watermark",
+    ),
+    _one(
+        "aborted-transaction-begins-too-late",
+        "an aborted transaction's index entry has the offset of its first record",
+        _PRODUCERS,
+        PRODUCERS,
+        "return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)",
+        "return AbortedTransaction(producer_id, offset, offset, last_stable_offset)",
+    ),
+    _one(
+        "followers-index-no-aborted-transactions",
+        "a follower indexes aborted transactions too: it may lead next",
+        _LOG,
+        LOG,
+        "            aborted = self.producers.replay(batch)\n            if aborted is not None:",
+        "            aborted = self.producers.replay(batch)\n            if False:",
+    ),
+    _one(
+        "recovery-indexes-no-aborted-transactions",
+        "a replay after a crash indexes the aborted transactions again",
+        _RECOVERY,
+        RECOVERY,
+        "if aborted is not None and aborted.last_offset not in indexed:",
+        "if False:",
+    ),
+    _one(
+        "snapshot-forgets-open-transactions",
+        "a producer snapshot keeps the first offset of an open transaction",
+        _PRODUCERS,
+        PRODUCERS,
+        "                current_txn_first_offset=entry.current_txn_first_offset,\n            )\n            for entry",
+        "                current_txn_first_offset=NO_OFFSET,\n            )\n            for entry",
+    ),
+)
+
+REPLICATION: Final = (
+    _one(
+        "high-watermark-ignores-followers",
+        "the high watermark is what every replica in sync has",
+        _REPLICATION,
+        LEADING,
+        "if progress.log_end_offset < end_offset and (",
+        "if False and (",
+    ),
+    _one(
+        "acks-all-answered-before-the-high-watermark",
+        "acks=all is answered once the batch is below the high watermark",
+        (*_PARTITION, "tests/broker/apis/test_produce.py"),
+        "broker/producing.py",
+        "        if acks == ACKS_ALL:\n            self._await_commit()",
+        "        if False:\n            self._await_commit()",
+    ),
+    _one(
+        "acks-all-with-too-few-in-sync",
+        "acks=all with fewer in sync than min.insync.replicas is NOT_ENOUGH_REPLICAS",
+        _PARTITION,
+        PARTITION,
+        "return len(self.isr) >= wanted",
+        "return True",
+    ),
+    _one(
+        "follower-joins-below-the-epoch-start",
+        "a follower joins the ISR at or above the start of the leader's epoch (Partition.isFollowerInSync)",
+        _REPLICATION,
+        LEADING,
+        "max(partition.high_watermark, self.epoch_start_offset)",
+        "partition.high_watermark",
+    ),
+    _one(
+        "follower-joins-below-the-high-watermark",
+        "a follower joins the ISR at or above the high watermark",
+        _REPLICATION,
+        LEADING,
+        "progress.log_end_offset >= max(partition.high_watermark, self.epoch_start_offset)",
+        "progress.log_end_offset >= 0",
+    ),
+    _one(
+        "leader-ignores-the-followers-epoch",
+        "a follower's Fetch of another leader epoch is fenced (KIP-320)",
+        _REPLICATION,
+        LEADING,
+        "error = partition.check_epoch(asked.leader_epoch)",
+        "error = ErrorCode.none",
+    ),
+    _one(
+        "leader-sees-no-divergence",
+        "the leader compares the follower's last epoch with its own log (KIP-595)",
+        _REPLICATION,
+        LEADING,
+        "error, diverging = partition.diverging(asked.last_fetched_epoch, asked.fetch_offset)",
+        "error, diverging = ErrorCode.none, None",
+    ),
+    _one(
+        "follower-truncates-to-its-high-watermark",
+        "a follower truncates to where the logs part, by leader epochs (KIP-101)",
+        _REPLICATION,
+        FOLLOWING,
+        "target = min(known_end, end_offset)",
+        "target = partition.high_watermark",
+    ),
+    _one(
+        "follower-does-not-truncate",
+        "a follower cuts off what its leader does not have",
+        _REPLICATION,
+        FOLLOWING,
+        "        truncate(partition, min(target, log.log_end_offset))\n",
+        "        truncate(partition, log.log_end_offset)\n",
+    ),
+    _one(
+        "followers-high-watermark-beyond-its-log",
+        "a follower's high watermark is never above its log end",
+        _REPLICATION,
+        PARTITION,
+        "        high_watermark = min(high_watermark, self.log.log_end_offset)\n        moved",
+        "        moved",
+    ),
+    _one(
+        "truncation-keeps-producers",
+        "producers stand after a truncation where they stood at that offset",
+        (*_LOG, *_RECOVERY, *_REPLICATION),
+        RECOVERY,
+        '        _load_producers(log, options, {}, folder.offsets("snapshot"))\n    else:',
+        "        pass\n    else:",
+    ),
+    _one(
+        "truncation-keeps-epochs",
+        "leader epochs behind a truncation are forgotten",
+        ("tests/storage/test_replicated.py", "tests/storage/test_log.py", *_REPLICATION),
+        LOG,
+        "        self.epochs.truncate_from_end(offset)\n        was_active",
+        "        was_active",
+    ),
+    _one(
+        "epoch-ends-at-the-log-end",
+        "an epoch ends where the next one begins (OffsetForLeaderEpoch)",
+        ("tests/storage/test_epochs.py",),
+        "storage/epochs.py",
+        "return self._epochs[index - 1], self._starts[index]",
+        "return self._epochs[index - 1], log_end_offset",
+    ),
+    _one(
+        "leader-elected-out-of-sync",
+        "only a replica in sync is elected, unless unclean election is allowed",
+        ("tests/broker/metadata", "tests/broker/replication"),
+        ELECTIONS,
+        "    leader = _first(state.replicas, set(isr) & set(live))\n    if leader != NO_LEADER:\n",
+        "    leader, isr = _first(state.replicas, live), (*isr, *live)\n    if leader != NO_LEADER:\n",
+    ),
+)
+
+TRANSACTIONS: Final = (
+    _one(
+        "markers-before-prepare-is-committed",
+        "no marker is written before PrepareCommit or PrepareAbort is committed",
+        _TXN,
+        COORDINATOR,
+        "        self._write(home, entry, transition, done, decided, PREPARE_APPEND)",
+        "        home.install(entry, transition.after)\n"
+        "        decided()\n"
+        "        home.append(transition.after, self._value_version, self._clock.now_ms(), lambda error: None)",
+    ),
+    _one(
+        "complete-after-the-first-marker",
+        "CompleteCommit is written when all partitions have their marker",
+        _TXN,
+        MARKERS,
+        "        completion.remaining.discard(key)\n        if not completion.remaining and completion.is_wanted:",
+        "        completion.remaining.clear()\n        if completion.is_wanted:",
+    ),
+    _one(
+        "refused-marker-not-repeated",
+        "a marker that could not be written is sent again until it is",
+        _TXN,
+        MARKERS,
+        "        self._clock.call_later_ms(RETRY_BACKOFF_MS, again, Domain.REQUESTS)",
+        "        del again",
+    ),
+    _one(
+        "commit-answered-before-it-is-written",
+        "EndTxn is answered when the decision is committed",
+        _TXN,
+        COORDINATOR,
+        "        self._write(home, entry, transition, done, decided, PREPARE_APPEND)",
+        "        answered, done = done, lambda answer: None\n"
+        "        self._write(home, entry, transition, done, decided, PREPARE_APPEND)\n"
+        "        answered(transition.answer)",
+    ),
+    _one(
+        "marker-of-an-old-epoch-written",
+        "a marker of an older producer epoch is INVALID_PRODUCER_EPOCH",
+        _PRODUCERS,
+        PRODUCERS,
+        "if epoch < entry.epoch or (strict and epoch == entry.epoch and not repeated):",
+        "if False:",
+    ),
+    _one(
+        "marker-of-an-old-coordinator-written",
+        "a marker of an older coordinator epoch is TRANSACTION_COORDINATOR_FENCED",
+        _PRODUCERS,
+        PRODUCERS,
+        "if marker.coordinator_epoch < entry.coordinator_epoch:",
+        "if False:",
+    ),
+    _one(
+        "new-coordinator-reads-to-the-high-watermark",
+        "a new coordinator reads its log to the end: what a new leader has, it will commit",
+        _TXN,
+        HOME,
+        "    while offset < log.log_end_offset:\n        before, replayed",
+        "    while offset < home.partition.high_watermark:\n        before, replayed",
+    ),
+    _one(
+        "new-coordinator-finishes-nothing",
+        "a coordinator that takes over writes the markers of decided transactions",
+        _TXN,
+        COORDINATOR,
+        "        self._markers.start(*(self._begin_completion(home, entry) for entry in decided))",
+        "        del decided",
+    ),
+    _one(
+        "init-producer-id-keeps-the-epoch",
+        "InitProducerId bumps the epoch, which fences the instance before",
+        _TXN_STATE,
+        TXN_STATE,
+        "epoch, last_epoch = txn.epoch + 1, NO_EPOCH",
+        "epoch, last_epoch = max(txn.epoch, 0), NO_EPOCH",
+    ),
+    _one(
+        "init-producer-id-over-an-open-transaction",
+        "InitProducerId aborts what the instance before left open",
+        _TXN_STATE,
+        TXN_STATE,
+        "    if txn.state is State.ONGOING:\n        return AbortFirst(Answer(ErrorCode.concurrent_transactions))\n"
+        "    if txn.state not in SETTLED:",
+        "    if txn.state is State.ONGOING:\n        return _bump(txn, timeout_ms, None, now_ms)\n"
+        "    if txn.state not in SETTLED:",
+        (
+            TXN_STATE,
+            "State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})",
+            "State.EMPTY: frozenset(State)",
+        ),
+    ),
+    _one(
+        "timeout-does-not-fence",
+        "a coordinator that aborts an open transaction bumps the epoch",
+        _TXN_STATE,
+        TXN_STATE,
+        "epoch = txn.epoch if failed_fence or txn.epoch >= EPOCH_MAX else txn.epoch + 1",
+        "epoch = txn.epoch",
+    ),
+    _one(
+        "end-txn-ignores-the-epoch",
+        "EndTxn of an older epoch is PRODUCER_FENCED",
+        _TXN_STATE,
+        TXN_STATE,
+        "    if epoch != txn.epoch:\n        return Answer(ErrorCode.producer_fenced)\n    if pending is not None and",
+        "    if pending is not None and",
+    ),
+    _one(
+        "adding-partitions-ignores-the-epoch",
+        "AddPartitionsToTxn of an older epoch is PRODUCER_FENCED",
+        _TXN_STATE,
+        TXN_STATE,
+        "    if epoch != txn.epoch:\n        return ErrorCode.producer_fenced\n",
+        "",
+    ),
+    _one(
+        "added-partitions-replace-the-others",
+        "AddPartitionsToTxn adds to the partitions of an open transaction",
+        _TXN_STATE,
+        TXN_STATE,
+        "partitions=txn.partitions.union(partitions) if is_open else frozenset(partitions)",
+        "partitions=frozenset(partitions)",
+    ),
+    _one(
+        "timeout-from-the-last-update",
+        "a transaction times out counted from its first partition",
+        _TXN_STATE,
+        TXN_STATE,
+        "and txn.start_ms + txn.timeout_ms < now_ms",
+        "and txn.last_update_ms + txn.timeout_ms < now_ms",
+    ),
+)
+
+GROUPS: Final = (
+    _one(
+        "aborted-offsets-partly-committed",
+        "no offset of an aborted transaction is committed",
+        _GROUPS,
+        OFFSETS,
+        "            if committed:\n                of_group",
+        "            if committed or len(pending) > 1:\n                of_group",
+    ),
+    _one(
+        "older-offset-wins",
+        "of a pending and a committed offset the later in the log counts",
+        _GROUPS,
+        OFFSETS,
+        "if current is None or offset.record_offset > current.record_offset:",
+        "if True:",
+    ),
+    _one(
+        "unstable-offsets-are-served",
+        "require_stable: no offset that an open transaction may change (KIP-447)",
+        _GROUPS,
+        OFFSETS,
+        "if require_stable and self.is_unstable(group_id, spot):",
+        "if False:",
+    ),
+    _one(
+        "generation-not-checked",
+        "OffsetCommit of an older generation is ILLEGAL_GENERATION",
+        _GROUPS,
+        CLASSIC,
+        "if error is ErrorCode.none and generation != group.generation:",
+        "if False:",
+    ),
+    _one(
+        "markers-do-not-reach-the-group",
+        "a marker in __consumer_offsets settles the offsets of its transaction",
+        (*_GROUPS, *_TXN),
+        MARKERS,
+        "if error is ErrorCode.none and partition.topic == CONSUMER_OFFSETS:",
+        "if False:",
+    ),
+    _one(
+        "offset-commit-answered-before-the-high-watermark",
+        "OffsetCommit is answered once its batch is below the high watermark",
+        _GROUPS,
+        SHARD,
+        "                self.when_committed(end_offset, committed, patient=patient)",
+        "                committed(ErrorCode.none)",
+    ),
+    _one(
+        "group-coordinator-reads-to-the-high-watermark",
+        "a new group coordinator reads its log to the end",
+        _GROUPS,
+        SHARD,
+        "        while offset < source.log_end_offset:",
+        "        while offset < self.partition.high_watermark:",
+    ),
+)
+
+FILES: Final = (
+    _one(
+        "recovery-believes-every-batch",
+        "recovery ends the log at the first batch whose CRC does not match",
+        ("tests/storage/test_checking.py", *_RECOVERY),
+        "storage/checking.py",
+        "sound = crc32c(chunk[at + _CRC_FROM : stop]) == crc",
+        "sound = True",
+        (
+            "storage/checking.py",
+            'if not batch.has_valid_crc():\n            return f"the CRC',
+            'if False:\n            return f"the CRC',
+        ),
+    ),
+    _one(
+        "recovery-cuts-nothing",
+        "what follows the last good batch is cut off",
+        _RECOVERY,
+        RECOVERY,
+        "        segment.log.truncate(check.position)\n",
+        "        pass\n",
+    ),
+    _one(
+        "compaction-passes-the-lso",
+        "compaction stops at the LSO",
+        _COMPACTION,
+        "storage/compaction/choice.py",
+        "    if last_stable_offset < bound:",
+        "    if False:",
+    ),
+    _one(
+        "compaction-keeps-aborted-records",
+        "compaction removes the records of aborted transactions before their marker",
+        _COMPACTION,
+        "storage/compaction/transactions.py",
+        "            self._aborted_with_data.add(batch.producer_id)\n            return True",
+        "            return False",
+    ),
+    _one(
+        "compaction-forgets-the-last-batch",
+        "the last batch of an active producer stays, empty if need be",
+        _COMPACTION,
+        "storage/compaction/filtering.py",
+        "            return batch.last_offset == last.last_data_offset",
+        "            return False",
+    ),
+    _one(
+        "retention-passes-the-high-watermark",
+        "retention removes nothing above the high watermark",
+        ("tests/storage/test_retention.py",),
+        "storage/retention.py",
+        "return self._end_of(index) <= self.high_watermark and not self._is_empty_end(index)",
+        "return not self._is_empty_end(index)",
+    ),
+)
+
+MUTANTS: Final = (*IDEMPOTENCE, *READING_COMMITTED, *REPLICATION, *TRANSACTIONS, *GROUPS, *FILES)

@@ -1,0 +1,21 @@
+"""The table of planted defects says what stands in the tree, and each names tests that are there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutants.planting import ROOT, patched
+from tests.mutants.table import MUTANTS, Mutant
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_patch_finds_its_text_once(mutant: Mutant):
+    for file, text in patched(mutant).items():
+        assert text != (ROOT / file).read_text()
+        compile(text, file, "exec")
+    assert all((ROOT / tests).exists() for tests in mutant.tests)
+
+
+def test_names_are_unique():
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(set(names)) == len(names) >= 40
