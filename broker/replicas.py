@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from broker.clock import Clock, Domain, Periodic, Timer
+from broker.foreign_folders import say_unknown, set_aside_foreign
 from broker.hooks import Hooks
 from broker.logging import get_logger
 from broker.metadata.image import NO_LEADER, TOPIC_RESOURCE
@@ -29,10 +28,9 @@ from broker.upkeep.events import Everybody, Upkeep
 from broker.upkeep.flushing import Flushing
 from broker.upkeep.removal import remove_retired
 from protocol.errors import ErrorCode
-from storage.checkpoints import read_partition_metadata
 from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
-from storage.files import StorageError, rename
+from storage.files import StorageError
 from storage.log import Log
 from storage.recovery import OpenOptions, Recovered, open_log, start_anew, truncate
 
@@ -153,18 +151,27 @@ class Replicas(MetadataListener):
         """After a crash: open every folder and check what was not flushed, before anybody is served."""
         for path in self.directory.doomed_directories():
             self.in_background(partial(self.directory.remove, path))
-        if self._clean:
-            return
-        for (topic, index), path in self.directory.partition_directories():
-            if self._open_known(topic, index) is None:
-                log_events.warning("folder of an unknown partition is left alone", directory=str(path))
+        unknown: dict[str, list[int]] = {}
+        for key, _ in self.directory.partition_directories():
+            if self._known(*key) is None:
+                unknown.setdefault(key[0], []).append(key[1])
+            elif not self._clean:
+                self._open_known(*key)
+        say_unknown(self.directory.path, unknown)
 
-    def _open_known(self, topic: str, index: int) -> Partition | None:
+    def _known(self, topic: str, index: int) -> tuple[Topic, PartitionState] | None:
+        """What the cluster metadata says of a partition, if a replica of it belongs here."""
         known = self._metadata.topic(topic)
         state = known.partition(index) if known is not None else None
-        if known is None or state is None or self.node_id not in state.replicas:
+        return (
+            None if known is None or state is None or self.node_id not in state.replicas else (known, state)
+        )
+
+    def _open_known(self, topic: str, index: int) -> Partition | None:
+        known = self._known(topic, index)
+        if known is None:
             return None
-        partition = self._open(known, state)
+        partition = self._open(*known)
         self._partitions[topic, index] = partition
         if partition.offline is None:
             self._upkeep.opened(partition)
@@ -178,7 +185,7 @@ class Replicas(MetadataListener):
         path = self.directory.partition_path(*key)
         offline: str | None = None
         try:
-            self._set_aside_foreign(path, topic.topic_id)
+            set_aside_foreign(path, topic.topic_id)
             recovered = open_log(path, self._open_options(topic, key))
             self._report(key, recovered)
             if recovered.doomed:
@@ -248,15 +255,6 @@ class Replicas(MetadataListener):
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
             jitter=lambda bound_ms: self._chance.randrange(bound_ms) if bound_ms > 0 else 0,
         )
-
-    def _set_aside_foreign(self, path: Path, topic_id: uuid.UUID) -> None:
-        """A folder of an earlier topic of the same name is not this topic's data (a deletion cut short by a crash)."""
-        found = read_partition_metadata(path)
-        if found is not None and found != topic_id:
-            rename(path, path.with_name(f"{path.name}.{found.hex}-stray"))
-            log_events.warning(
-                "folder of an earlier topic set aside", directory=str(path), topic_id=str(found)
-            )
 
     def _log_config(self, topic: Topic) -> LogConfig:
         if not topic.configs:

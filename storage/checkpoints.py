@@ -12,6 +12,8 @@ from storage.files import Name, StorageError, read_file, replace_file
 
 VERSION = 0
 PARTITION_METADATA = "partition.metadata"
+DAMAGED_BYTES_MAX = 4
+"""A `partition.metadata` that differs from the expected one in no more bytes than this is a damaged one."""
 
 
 def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
@@ -125,8 +127,19 @@ def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
 
     Not forced to the disk: the cluster metadata knows the id, and a file that a power cut left empty is written again.
     """
-    text = f"version: 0\ntopic_id: {topic_id_text(topic_id)}"
-    replace_file(directory / PARTITION_METADATA, text.encode(), durable=False)
+    replace_file(directory / PARTITION_METADATA, _partition_metadata(topic_id), durable=False)
+
+
+def _partition_metadata(topic_id: uuid.UUID) -> bytes:
+    return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
+
+
+def is_damaged_partition_metadata(directory: Path, topic_id: uuid.UUID) -> bool:
+    """Whether the file differs from what it should be in a few bytes only: ids of two topics differ nearly everywhere."""
+    content = (read_file(directory / PARTITION_METADATA) or b"").rstrip(b"\n")
+    expected = _partition_metadata(topic_id)
+    differing = sum(one != other for one, other in zip(content, expected, strict=False))
+    return len(content) == len(expected) and 0 < differing <= DAMAGED_BYTES_MAX
 
 
 def read_partition_metadata(directory: Path) -> uuid.UUID | None:

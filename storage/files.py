@@ -327,9 +327,14 @@ def make_directory(path: Path) -> None:
         return
     try:
         system.mkdir(path, 0o777)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if path.parent.is_dir():  # a file system like /proc, in which nothing can be made
+            raise StorageError(path, error) from error
         make_directory(path.parent)
         make_directory(path)
+    except FileExistsError as error:
+        if not path.is_dir():
+            raise StorageError(path, "is not a directory") from error
     except OSError as error:
         if not path.is_dir():
             raise StorageError(path, error) from error

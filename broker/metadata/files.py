@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -17,10 +18,11 @@ from typing import Final
 
 from storage.checkpoints import format_rows, parse_topic_id, topic_id_text
 from storage.checkpoints import write_partition_metadata as _write_partition_metadata
-from storage.files import replace_file
+from storage.files import make_directory, replace_file
 
 META_PROPERTIES: Final = "meta.properties"
 LOG_DIRECTORY: Final = "__cluster_metadata-0"
+QUORUM_STATE: Final = "quorum-state"
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 """Kafka's fixed id of the metadata topic."""
 
@@ -52,17 +54,49 @@ def identify(
     """Read the directory's identity, or format the directory. Ids that are there are kept."""
     path = directory / META_PROPERTIES
     if not path.exists():
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
+        logs = partition_folders(directory)
+        if logs:
+            raise WrongDirectory(
+                f"No `{META_PROPERTIES}` found in {directory}, which holds logs ({logs[0]} and {len(logs) - 1} more): "
+                "it names the cluster and the node that they belong to; restore it from a copy, or from another node's "
+                "directory with this node's node.id and without directory.id"
+            )
         identity = DirectoryIdentity(cluster_id or topic_id_text(new_id()), node_id, new_id())
         replace_file(path, _properties_text(identity, now_ms))
         return identity
     return _read_identity(path, node_id, new_id, now_ms)
 
 
+def partition_folders(directory: Path) -> list[str]:
+    """The folders that hold a partition's log, that of the cluster metadata among them."""
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if "-" in entry.name and entry.is_dir()]
+    return sorted(
+        name for name in names if name.rpartition("-")[2].isdecimal() and _holds_log(directory / name)
+    )
+
+
+def _holds_log(folder: Path) -> bool:
+    return any(path.suffix in (".log", ".checkpoint", ".metadata") for path in folder.iterdir())
+
+
+def _properties_of(path: Path) -> dict[str, str]:
+    try:
+        properties = parse_properties(path.read_text("utf-8").replace("\0", ""))
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongDirectory(f"{path} cannot be read: {error}") from error
+    if not properties:
+        raise WrongDirectory(
+            f"{path} is empty: it must have version=1, the cluster.id and the node.id; restore it from a copy"
+        )
+    return properties
+
+
 def _read_identity(
     path: Path, node_id: int, new_id: Callable[[], uuid.UUID], now_ms: int
 ) -> DirectoryIdentity:
-    properties = parse_properties(path.read_text())
+    properties = _properties_of(path)
     version = properties.get("version", "0")
     if version != "1":
         raise WrongDirectory(
@@ -79,7 +113,10 @@ def _read_identity(
         )
     written = properties.get("directory.id")
     if written:
-        return DirectoryIdentity(properties["cluster.id"], node_id, parse_topic_id(written))
+        try:
+            return DirectoryIdentity(properties["cluster.id"], node_id, parse_topic_id(written))
+        except ValueError as error:
+            raise WrongDirectory(f"{path} has a directory.id that is none: {written!r}") from error
     # A directory that was formatted before Kafka 3.7 gets its id now, as Kafka gives it one.
     identity = DirectoryIdentity(properties["cluster.id"], node_id, new_id())
     replace_file(path, _properties_text(identity, now_ms))
@@ -126,7 +163,7 @@ def write_leader_epochs(directory: Path, epochs: Iterable[tuple[int, int]]) -> N
 
 def voted_epoch(directory: Path) -> int:
     """The highest epoch that was voted in; 0 when there was no vote."""
-    path = directory / "quorum-state"
+    path = directory / QUORUM_STATE
     if not path.exists():
         return 0
     try:
@@ -146,4 +183,4 @@ def write_quorum_state(directory: Path, node_id: int, epoch: int) -> None:
         "currentVoters": [{"voterId": node_id}],
         "data_version": 0,
     }
-    replace_file(directory / "quorum-state", json.dumps(state, separators=(",", ":")).encode())
+    replace_file(directory / QUORUM_STATE, json.dumps(state, separators=(",", ":")).encode())

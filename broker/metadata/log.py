@@ -19,12 +19,15 @@ from broker.logging import get_logger
 from broker.metadata.changes import records_of
 from broker.metadata.creation import Refused
 from broker.metadata.files import (
+    LOG_DIRECTORY,
+    QUORUM_STATE,
+    partition_folders,
     voted_epoch,
     write_leader_epochs,
     write_partition_metadata,
     write_quorum_state,
 )
-from broker.metadata.framing import data_batch, leader_change
+from broker.metadata.framing import CorruptMetadata, data_batch, leader_change
 from broker.metadata.image import Image
 from broker.metadata.replay import Replayed, replay
 from broker.metadata.snapshot import snapshots, write_snapshot
@@ -94,6 +97,7 @@ class MetadataLog:
         """Replay into the image, cut a torn tail, and begin a new epoch of leadership in the log."""
         directory.mkdir(exist_ok=True)
         replayed = replay(directory, image)
+        _refuse_lost_log(directory, replayed)
         if _snapshot_is_due(replayed):
             take_snapshot(directory, image, replayed, now_ms)
         epoch = max(replayed.epoch, voted_epoch(directory)) + 1
@@ -196,6 +200,26 @@ class MetadataLog:
         for commit in group:
             if not commit.done.done():
                 commit.done.set_exception(MetadataLogFailed(str(self._failure)))
+
+
+def _refuse_lost_log(directory: Path, replayed: Replayed) -> None:
+    """Raises where the log is gone and what it described is not: all topics would be new ones, and empty.
+
+    Kafka starts on such a directory, and calls each log a stray (``LogManager.isStrayReplica``).
+    """
+    if replayed.next_offset > 0:
+        return
+    logs = [name for name in partition_folders(directory.parent) if name != LOG_DIRECTORY]
+    if logs:
+        what = f"though {directory.parent} holds logs of topics ({logs[0]} and {len(logs) - 1} more)"
+    elif replayed.segment is None and (directory / QUORUM_STATE).exists():
+        what = f"though {QUORUM_STATE} says that there was one"
+    else:
+        return
+    raise CorruptMetadata(
+        f"{directory} holds no log of the cluster metadata, {what}: restore it from a copy "
+        "(each node of a cluster has one), or start on an empty directory"
+    )
 
 
 def _snapshot_is_due(replayed: Replayed) -> bool:

@@ -477,7 +477,7 @@ async def test_a_read_only_disk_is_named_at_the_start_and_nothing_is_lost_by_try
     [
         ("version=0\nnode.id=1\ncluster.id=x\n", "has version 0"),
         ("version=1\ncluster.id=x\n", "does not name the node.id"),
-        ("", "has version 0"),
+        ("", "is empty"),
     ],
 )
 async def test_an_identity_that_cannot_be_used_is_a_sentence_at_the_start(

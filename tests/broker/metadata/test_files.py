@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from broker.cluster.directories import WrongNodes, node_directories
 from broker.metadata.files import WrongDirectory, identify, parse_properties, voted_epoch
+from storage.files import StorageError
 
 NOW_MS = 1_795_269_140_000
 KAFKAS = """#
@@ -95,3 +98,55 @@ def test_a_broken_vote_is_refused(tmp_path):
     (tmp_path / "quorum-state").write_text("{")
     with pytest.raises(WrongDirectory, match="quorum-state cannot be read"):
         voted_epoch(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["orders-0", "__cluster_metadata-0"])
+def test_logs_without_meta_properties_are_refused_as_by_kafka(tmp_path, folder):
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "00000000000000000000.log").touch()
+    with pytest.raises(WrongDirectory, match=r"No `meta.properties` found in .* which holds logs"):
+        open_directory(tmp_path)
+    assert not (tmp_path / "meta.properties").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (bytes(40), "is empty"),
+        (b"#\n#Sat Nov 21\n", "is empty"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"version=1\nnode.id=1\ncluster.id=c\ndirectory.id=x\n", "directory.id that is none"),
+    ],
+)
+def test_damaged_meta_properties_get_a_true_sentence(tmp_path, content, message):
+    (tmp_path / "meta.properties").write_bytes(content)
+    with pytest.raises(WrongDirectory, match=message) as refused:
+        open_directory(tmp_path)
+    assert "ZooKeeper" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/proc/nope/x", "/proc/nope.*No such file"),
+        ("/proc/x", "No such file"),
+        ("/dev/null", "is not a directory"),
+        ("/dev/null/x/y", "Not a directory"),
+    ],
+)
+def test_a_directory_that_cannot_be_made_is_an_error_with_its_name(path, message):
+    with pytest.raises(StorageError, match=message):
+        open_directory(Path(path))
+
+
+def test_a_node_directory_without_meta_properties_still_counts_as_one(tmp_path):
+    for node_id in (1, 2, 3):
+        folder = tmp_path / f"node-{node_id}" / "orders-0"
+        folder.mkdir(parents=True)
+        (folder / "00000000000000000000.log").touch()
+        if node_id != 2:
+            (tmp_path / f"node-{node_id}" / "meta.properties").touch()
+    assert list(node_directories(tmp_path, [1, 2, 3])) == [1, 2, 3]
+    with pytest.raises(WrongNodes, match="3 nodes"):
+        node_directories(tmp_path, [1])

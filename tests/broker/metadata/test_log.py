@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import threading
 from pathlib import Path
 from uuid import UUID
@@ -297,3 +298,30 @@ async def test_a_caller_who_gives_up_loses_nothing(directory):
     await opened.log.commit(topic(2), NOW_MS)
     assert list(opened.image.topics) == ["t1", "t2"]
     await opened.log.close()
+
+
+def holding_logs(directory: Path) -> None:
+    (directory.parent / "orders-0").mkdir()
+    (directory.parent / "orders-0" / "00000000000000000000.log").touch()
+
+
+@pytest.mark.parametrize("what", ["all of it", "its log", "the content of its log"])
+def test_a_metadata_log_that_is_gone_while_topics_are_not_is_refused(directory, what):
+    closed_with(directory, 2)
+    holding_logs(directory)
+    if what == "all of it":
+        shutil.rmtree(directory)
+    elif what == "its log":
+        segment(directory).unlink()
+    else:
+        os.truncate(segment(directory), 0)
+    for _ in range(2):
+        with pytest.raises(CorruptMetadata, match=r"no log of the cluster metadata, though .*orders-0"):
+            Opened(directory)
+
+
+def test_a_metadata_log_that_was_there_and_is_gone_is_refused(directory):
+    closed_with(directory, 2)
+    segment(directory).unlink()
+    with pytest.raises(CorruptMetadata, match="though quorum-state says that there was one"):
+        Opened(directory)

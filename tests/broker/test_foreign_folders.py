@@ -1,0 +1,62 @@
+"""Folders that the cluster metadata does not account for, and damaged `partition.metadata`: each is said in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import structlog
+
+from storage.checkpoints import PARTITION_METADATA
+from storage.directory import CLEAN_MARK
+from tests.support.world import World
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.create(TOPIC, 2)
+    for index in (0, 1):
+        made.produce(TOPIC, index, b"value")
+        made.partition(TOPIC, index).log.close(clean=True)
+    return made
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "after a crash"])
+def test_logs_of_a_topic_that_the_metadata_has_lost_are_one_line(world: World, clean: bool) -> None:
+    del world.cluster.topics[TOPIC]
+    if clean:
+        (world.path / CLEAN_MARK).touch()
+    with structlog.testing.capture_logs() as lines:
+        world.crash()
+    (line,) = [line for line in lines if "not in the cluster metadata" in line["event"]]
+    assert (line["topic"], line["partitions"]) == (TOPIC, [0, 1])
+    assert (world.path / "orders-0" / "00000000000000000000.log").stat().st_size
+
+
+@pytest.mark.parametrize("place", [0, 3, 9, 12, 21, 22, 30, 42])
+def test_a_flipped_partition_metadata_costs_nothing(world: World, place: int) -> None:
+    path = world.path / "orders-0" / PARTITION_METADATA
+    sound = path.read_bytes()
+    path.write_bytes(sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
+    with structlog.testing.capture_logs() as lines:
+        world.crash()
+    assert world.partition(TOPIC, 0).log_end_offset == 1
+    assert world.partition(TOPIC, 0).offline is None
+    written = [line for line in lines if line["event"] == "damaged partition.metadata written anew"]
+    # The last character of an id has two bits that say nothing.
+    assert written or place == 42
+    assert place == 42 or path.read_bytes() == sound
+    assert written == [] or written[0]["directory"] == str(path.parent)
+
+
+def test_a_folder_of_an_earlier_topic_is_set_aside_with_a_line(world: World) -> None:
+    path = world.path / "orders-0" / PARTITION_METADATA
+    path.write_bytes(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    with structlog.testing.capture_logs() as lines:
+        world.crash()
+    (line,) = [line for line in lines if line["event"] == "folder of an earlier topic set aside"]
+    assert Path(line["moved_to"]).is_dir()
+    assert world.partition(TOPIC, 0).log_end_offset == 0
