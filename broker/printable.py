@@ -22,9 +22,4 @@ def printable(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     """``printable`` for text that has lines and tabs of its own, such as a traceback."""
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each in "\n\t" or each.isprintable() else each.encode("unicode_escape").decode("ascii")
-        for each in text
-    )
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))

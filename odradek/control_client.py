@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from odradek.errors import ControlRefused, ControlUnreachable, NotFound
+from odradek.printable import printable_lines
 
 TIMEOUT_S: Final = 60.0
 """To move time on by years, or to stop a node, may take a while."""
@@ -116,6 +117,8 @@ class ControlClient:
             sentence = str(json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
             sentence = f"{self.url} answered {answer.status} {answer.reason}, which is not how a control port says no"
+        # It may name what clients have sent, and ends on a terminal or in a test's report.
+        sentence = printable_lines(sentence)
         return (NotFound if answer.status == 404 else ControlRefused)(answer.status, sentence)
 
     def _unreachable(self, error: Exception) -> ControlUnreachable:

@@ -122,9 +122,10 @@ def _rules_of(item: pytest.Item) -> str:
 
 def _listed(broker: Broker) -> str:
     from odradek.errors import OdradekError
+    from odradek.printable import printable_lines
 
     try:
-        return "\n".join(_line(rule.as_dict()) for rule in broker.faults)
+        return "\n".join(printable_lines(_line(rule.as_dict())) for rule in broker.faults)
     except OdradekError as error:
         return str(error)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from broker.printable import printable
 from broker.trace.decoding import Decoded, answer_dict, request_dict
 from broker.trace.exchange import Exchange, Names, Outcome, no_names
 
@@ -46,11 +47,6 @@ def text_line(exchange: Exchange, names: Names = no_names) -> str:
     if exchange.took_us is not None:
         words.append(f"{exchange.took_us / 1000:.1f} ms")
     return printable(" ".join(filter(None, words)))
-
-
-def printable(text: str) -> str:
-    """Names come from strangers: no line feed and no escape sequence of theirs reaches a terminal."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def time_of_day(time_ms: int) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from broker.printable import printable
 from broker.trace.exchange import Exchange, Names, no_names
 from broker.trace.json_form import to_json
-from broker.trace.lines import printable, text_line, time_of_day
+from broker.trace.lines import text_line, time_of_day
 from broker.trace.timeline import Assembled, Life
 from broker.trace.written import BatchWritten, Event, MarkerWritten, StateRecord, TopicPartition
 from broker.transactions.state import State

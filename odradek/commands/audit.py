@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from odradek.commands.common import HELP_NAMES, needing
+from odradek.commands.common import HELP_NAMES, needing, say
 from odradek.errors import OdradekError
+from odradek.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from odradek.spark.audit import Report
@@ -59,7 +60,7 @@ def audit(data_dir: str, out: Path, unique: tuple[str, ...], producer_id_expirat
             with shown() as say:
                 report = _audit(data_dir, out, keys, producer_id_expiration_ms, say)
     except OdradekError as error:
-        raise _Unusable(str(error)) from None
+        raise _Unusable(printable_lines(str(error))) from None
     _say(report, out)
     click.get_current_context().exit(report.exit_code)
 
@@ -85,9 +86,9 @@ def _audit(data_dir: str, out: Path, unique: dict[str, str], expiration_ms: int,
 def _say(report: Report, out: Path) -> None:
     if report.live:
         click.echo("A broker is at work in this directory: this is the view of a moment.")
-    click.echo(report.verdict)
+    say(report.verdict)
     for finding in report.findings[:_NAMED_MAX]:
-        click.echo(f"  {finding.severity}: {finding.kind} in {finding.where}: {finding.detail}")
+        say(printable(f"  {finding.severity}: {finding.kind} in {finding.where}: {finding.detail}"))
     if (more := report.violations + report.warnings - _NAMED_MAX) > 0:
         click.echo(f"  and {more:,} more")
     click.echo(f"The page: {out / 'report.html'}")

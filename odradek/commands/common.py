@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from odradek.errors import ControlRefused, NotFound, OdradekError
+from odradek.printable import printable, printable_json, printable_lines
 from odradek.remote import CONTROL_VARIABLE, TOKEN_VARIABLE, Remote, connect
 
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
@@ -92,7 +92,12 @@ as_json = click.option("--json", "as_json", is_flag=True, help="For programs: JS
 
 
 def say_json(value: object) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False))
+    click.echo(printable_json(value))
+
+
+def say(text: str) -> None:
+    """Text with lines of its own, in which there may be names of clients."""
+    click.echo(printable_lines(text))
 
 
 def say_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -104,7 +109,7 @@ def say_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def _text(cell: object) -> str:
-    return "-" if cell is None or cell == "" else str(cell)
+    return "-" if cell is None or cell == "" else printable(str(cell))
 
 
 def places(by_topic: dict[str, list[int]]) -> str:
@@ -123,4 +128,4 @@ def _ranges(indexes: list[int]) -> str:
     return ",".join("-".join(map(str, run)) for run in runs)
 
 
-__all__ = ["HELP_NAMES", "Remote", "as_json", "places", "say_json", "say_table", "speaking"]
+__all__ = ["HELP_NAMES", "Remote", "as_json", "places", "say", "say_json", "say_table", "speaking"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from odradek.commands.common import HELP_NAMES, Remote, as_json, say_json, say_table, speaking
+from odradek.commands.common import HELP_NAMES, Remote, as_json, say, say_json, say_table, speaking
 from odradek.remote import Rule
 
 
@@ -62,7 +62,7 @@ def show(remote: Remote, rule_id: int, as_json: bool) -> None:
     if as_json:
         say_json(view)
         return
-    click.echo(view["text"])
+    say(view["text"])
     click.echo(f"hits {view['hits']} of {view['matches']} matches{', spent' if view['spent'] else ''}")
     if view["held"]:
         rows = [(each["at"], each["node"], each["connection"], each["since_ms"]) for each in view["held"]]

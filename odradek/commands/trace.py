@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from odradek.commands.common import HELP_NAMES, Remote, say_json, speaking
+from odradek.commands.common import HELP_NAMES, Remote, say, say_json, speaking
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -88,4 +88,4 @@ def _say(told: dict[str, Any], as_json: bool) -> None:
     elif "missed" in told:
         click.echo(f"({told['missed']} missed: they came faster than they could be shown)", err=True)
     else:
-        click.echo(told["line"])
+        say(told["line"])

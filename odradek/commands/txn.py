@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from odradek.commands.common import HELP_NAMES, Remote, as_json, say_json, say_table, speaking
+from odradek.commands.common import HELP_NAMES, Remote, as_json, say, say_json, say_table, speaking
 
 
 @click.group(context_settings=HELP_NAMES)
@@ -46,4 +46,4 @@ def timeline(remote: Remote, transactional_id: str, as_json: bool) -> None:
     if as_json:
         say_json(found.timeline)
     else:
-        click.echo(found.text.rstrip("\n"))
+        say(found.text.rstrip("\n"))

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from odradek.printable import printable_lines
 from odradek.spark.audit.findings import ABOUT, KINDS, VIOLATION
 from odradek.spark.audit.plots import plots
 from odradek.spark.audit.report import Finding, Report
@@ -63,6 +64,11 @@ def checks(report: Report) -> list[Check]:
     return result
 
 
+def _visible(value: object) -> object:
+    """Names with the marks that turn the direction of the text around them are shown with escapes, as on a terminal."""
+    return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def render(report: Report) -> str:
     """The page. Everything that comes from files is text in it, never markup."""
     environment = Environment(
@@ -71,6 +77,7 @@ def render(report: Report) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_visible,
     )
     environment.filters.update(number=_number, bytes=_bytes, moment=_moment, share=_share, ms=_ms)
     drawn = plots(report.tables)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from odradek.printable import printable
 from odradek.spark.audit.store import Rows
 
 SERIES_MAX: Final = 6
@@ -22,7 +23,7 @@ _TIMES: Final = {"type": "date", "tickangle": 0, "nticks": 5}
 
 
 def label(name: object) -> str:
-    text = str(name)
+    text = printable(str(name))
     if len(text) > NAME_CHARS_MAX:
         text = f"{text[: NAME_CHARS_MAX - 1]}…"
     return html.escape(text)

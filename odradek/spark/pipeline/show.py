@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from odradek.printable import printable, printable_lines
 from odradek.spark.pipeline.proof import evidence
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Show:
         self._progress.stop()
 
     def say(self, line: str) -> None:
-        self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {escape(line)}")
+        self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {escape(printable(line))}")
 
     def progress(self, told: int, read: int, batches: int, rows_out: int, kills: int) -> None:
         beside = f"{batches} micro-batches, {rows_out:,} statistics, {kills} kills"
@@ -64,16 +65,18 @@ class Show:
         self._progress.stop()
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         for name, value in rows.items():
-            table.add_row(name, escape(value))
+            table.add_row(name, escape(printable(value)))
         table.add_row("seconds", f"{time.monotonic() - self._began:.1f}")
         self._console.print(table)
         verdict, audit = outcome.verdict, outcome.report
         if audit is None:
             self._console.print("no audit: nobody said where the segment files are (--data-dir)", style="dim")
         else:
-            self._console.print(escape(audit.verdict), style="red" if audit.violations else "green")
+            self._console.print(
+                escape(printable(audit.verdict)), style="red" if audit.violations else "green"
+            )
             for line in evidence(audit):
-                self._console.print(escape(line))
+                self._console.print(escape(printable(line)))
         line = f"lost {verdict.missing}   doubled {verdict.doubled}   different {verdict.different}"
         if verdict.foreign:
             line += f"   foreign {verdict.foreign}"
@@ -81,4 +84,4 @@ class Show:
 
     def fail(self, line: str) -> None:
         self._progress.stop()
-        print(line, file=sys.stderr)
+        print(printable_lines(line), file=sys.stderr)

@@ -316,7 +316,7 @@ def test_what_a_client_calls_itself_cannot_break_the_line() -> None:
     made.client_id = "c\r\n12:00"
     line = text_line(made)
     assert line.isprintable()
-    assert "tx=a\ufffdb\ufffd[31m" in line
+    assert "tx=a\\nb\\x1b[31m" in line
 
 
 def test_markers_between_nodes_are_told_as_asked_by_a_node() -> None:

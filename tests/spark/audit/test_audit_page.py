@@ -111,6 +111,13 @@ def test_what_comes_from_files_is_text_and_never_markup() -> None:
     assert not any("<" in name for name in names)
 
 
+def test_no_name_turns_the_direction_of_the_text_around_it() -> None:
+    name = "a\u202eb\x1bc\0d"
+    text = page.render(report([finding(name)], data_dir=name, tables=tables(name)))
+    assert r"a\u202eb\x1bc\x00d" in text
+    assert not {"\u202e", "\x1b", "\0"} & set(text)
+
+
 def test_the_page_needs_nothing_but_itself() -> None:
     text = page.render(report([finding()]))
     assert not re.findall(r'<(?:script|img|link|iframe)[^>]+(?:src|href)="', text)
