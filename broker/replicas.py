@@ -369,7 +369,15 @@ class Replicas(MetadataListener):
         self._upkeep.start()
         self._follow_where_behind()
         expiry_ms = self._config.producer_id_expiration_check_interval_ms
-        self._timers = [Periodic(self._clock, expiry_ms, self.expire_producers, Domain.PRODUCERS)]
+        self._timers = [
+            Periodic(
+                self._clock,
+                expiry_ms,
+                self.expire_producers,
+                Domain.PRODUCERS,
+                self._first_producer_expiry_ms,
+            )
+        ]
 
     def _follow_where_behind(self) -> None:
         """This node is served from now on: it catches up with what went on without it."""
@@ -380,6 +388,11 @@ class Replicas(MetadataListener):
             for state in topic.partitions:
                 if self._must_catch_up(state):
                     self.get(topic.name, state.index)
+
+    def _first_producer_expiry_ms(self) -> int | None:
+        expiration_ms = self._config.producer_id_expiration_ms
+        found = (partition.log.producers.first_expiry_ms(expiration_ms) for partition in self.opened())
+        return min((each for each in found if each is not None), default=None)
 
     def expire_producers(self) -> None:
         self._expire(self.opened())

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from broker.clock import NOTHING_DONE, Clock, Domain, Timer
+from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
 from broker.config.endpoints import Endpoint
 from broker.connection import LANDING_BYTES, Connection
 from broker.frame_buffers import FrameBuffers
@@ -82,7 +82,9 @@ class Connections:
         self.clock = clock
         self._open: dict[Connection, None] = {}  # in the order of their coming
         self._per_ip: Counter[str] = Counter()
-        self._timer: Timer | None = None
+        self._timer: Periodic | None = None
+        self._ticked_ms: float = 0
+        """When the present tick began, by the domain ``connections``."""
         self._all_gone: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
@@ -116,11 +118,35 @@ class Connections:
         """Start the one timer that ends connections which nothing was heard from for too long."""
         if self.limits.idle_ms_max < 0:
             return
-        tick_ms = max(IDLE_TICK_MS_MIN, self.limits.idle_ms_max / IDLE_TICKS)
-        self._timer = self.clock.call_later_ms(tick_ms, self._on_tick, Domain.CONNECTIONS)
+        self._ticked_ms = self.clock.now_ms(Domain.CONNECTIONS)
+        self._timer = Periodic(
+            self.clock,
+            self._tick_ms,
+            self._on_tick,
+            Domain.CONNECTIONS,
+            self._idle_until_ms,
+            self._pass_ticks,
+        )
+
+    @property
+    def _tick_ms(self) -> float:
+        return max(IDLE_TICK_MS_MIN, self.limits.idle_ms_max / IDLE_TICKS)
+
+    def _idle_until_ms(self) -> float | None:
+        """When the first connection has been idle for too long, as things are; None while there is none to close."""
+        ticks = (each.last_active_tick for each in self._open if not each.in_progress)
+        first = min(ticks, default=None)
+        if first is None:
+            return None
+        return self._ticked_ms + (first + IDLE_TICKS + 1 - self.tick) * self._tick_ms
+
+    def _pass_ticks(self, count: int) -> None:
+        self.tick += count
+        self._ticked_ms += count * self._tick_ms
 
     def _on_tick(self) -> object:
         self.tick += 1
+        self._ticked_ms = self.clock.now_ms(Domain.CONNECTIONS)
         someone_idle = False
         for connection in list(self._open):
             if not connection.in_progress and self.tick - connection.last_active_tick > IDLE_TICKS:
@@ -128,7 +154,6 @@ class Connections:
                 log.debug("idle connection closed", peer=connection.host, connection=connection.connection_id)
                 connection.hang_up()
                 someone_idle = True
-        self.watch_idleness()
         return None if someone_idle else NOTHING_DONE
 
     def reset(self) -> None:

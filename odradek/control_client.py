@@ -14,7 +14,9 @@ from odradek.errors import ControlRefused, ControlUnreachable, NotFound
 from odradek.printable import printable_lines
 
 TIMEOUT_S: Final = 60.0
-"""To move time on by years, or to stop a node, may take a while."""
+"""To stop a node may take a while."""
+ADVANCE_TIMEOUT_S: Final = 3600.0
+"""All that is due in the time that is passed over happens before the broker answers."""
 _JSON: Final = "application/json"
 
 
@@ -52,8 +54,8 @@ class ControlClient:
     ) -> Any:
         return self._call("GET", _with_query(path, query), None, timeout_s)
 
-    def post(self, path: str, body: object = None) -> Any:
-        return self._call("POST", path, body, None)
+    def post(self, path: str, body: object = None, timeout_s: float | None = None) -> Any:
+        return self._call("POST", path, body, timeout_s)
 
     def delete(self, path: str) -> Any:
         return self._call("DELETE", path, None, None)
@@ -83,6 +85,8 @@ class ControlClient:
         with self._answer(method, path, body, timeout_s or self._timeout_s) as answer:
             try:
                 return json.loads(answer.read())
+            except TimeoutError as error:
+                raise self._late(method, path, timeout_s or self._timeout_s) from error
             except (OSError, http.client.HTTPException, ValueError) as error:
                 raise self._unreachable(error) from error
 
@@ -100,9 +104,15 @@ class ControlClient:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         try:
             try:
+                connection.connect()
+            except OSError as error:
+                raise self._unreachable(error) from error
+            try:
                 data = None if body is None else json.dumps(body).encode()
                 connection.request(method, path, data, headers)
                 answer = connection.getresponse()
+            except TimeoutError as error:
+                raise self._late(method, path, timeout_s) from error
             except (OSError, http.client.HTTPException) as error:
                 raise self._unreachable(error) from error
             if answer.status >= 400:
@@ -120,6 +130,14 @@ class ControlClient:
         # It may name what clients have sent, and ends on a terminal or in a test's report.
         sentence = printable_lines(sentence)
         return (NotFound if answer.status == 404 else ControlRefused)(answer.status, sentence)
+
+    def _late(self, method: str, path: str, timeout_s: float | None) -> ControlUnreachable:
+        """Connected, and no answer: the broker is there."""
+        more = "; it goes on with what it was asked for" if method != "GET" else ""
+        return ControlUnreachable(
+            f"the broker at {self.url} has taken {method} {path} and not answered within {timeout_s or 0:g} s: "
+            f"it is busy{more}"
+        )
 
     def _unreachable(self, error: Exception) -> ControlUnreachable:
         reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")

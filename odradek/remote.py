@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from odradek.control_client import ControlClient, in_path
+from odradek.control_client import ADVANCE_TIMEOUT_S, ControlClient, in_path
 from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
 
 CONTROL_VARIABLE: Final = "ODRADEK_CONTROL"
@@ -226,7 +226,7 @@ class Clock:
         """
         body: dict[str, Any] = {"by": by} if isinstance(by, str) else {"by_ms": _milliseconds(by)}
         domains = [only] if isinstance(only, str) else list(only)
-        self.client.post("/v1/clock/advance", {**body, "only": domains})
+        self.client.post("/v1/clock/advance", {**body, "only": domains}, ADVANCE_TIMEOUT_S)
 
     @property
     def now_ms(self) -> int:

@@ -326,6 +326,17 @@ class Producers:
                 del self.verifications[producer_id]
         return expired
 
+    def first_expiry_ms(self, expiration_ms: int) -> int | None:
+        """When `expire` finds the first one, as things are; None while there is none that may expire."""
+        since_ms = (
+            entry.last_timestamp_ms
+            for entry in self.entries.values()
+            if entry.current_txn_first_offset == NO_OFFSET
+        )
+        asked_ms = (verification.created_ms for verification in self.verifications.values())
+        first_ms = min((*since_ms, *asked_ms), default=None)
+        return None if first_ms is None else first_ms + expiration_ms
+
     def snapshot(self) -> list[ProducerSnapshotEntry]:
         """What goes into a ``.snapshot`` file: of each producer the last batch only, as in Kafka."""
         return [

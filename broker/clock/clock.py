@@ -95,9 +95,10 @@ class Periodic:
 
     ``idle_until_ms``, where it is given, tells when (by the now of the domain) there will be something to do as things
     are, None if never: a clock that is moved on by a week need not stop at each of 60,000 rounds in which nothing happens.
+    ``passed_over`` is then told how many rounds were not run.
     """
 
-    __slots__ = ("_clock", "_domain", "_timer", "_work", "idle_until_ms", "interval_ms")
+    __slots__ = ("_clock", "_domain", "_timer", "_work", "idle_until_ms", "interval_ms", "passed_over")
 
     def __init__(
         self,
@@ -106,10 +107,12 @@ class Periodic:
         work: Callable[[], object],
         domain: Domain,
         idle_until_ms: Callable[[], float | None] | None = None,
+        passed_over: Callable[[int], object] | None = None,
     ) -> None:
         self._clock = clock
         self.interval_ms = interval_ms
         self.idle_until_ms = idle_until_ms
+        self.passed_over = passed_over
         self._work = work
         self._domain = domain
         self._timer = self._arm()

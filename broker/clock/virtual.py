@@ -23,7 +23,7 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from broker.clock import NOTHING_DONE, Clock, Domain, SystemClock, Timer, periodic_of
+from broker.clock import NOTHING_DONE, Clock, Domain, Periodic, SystemClock, Timer, periodic_of
 from broker.clock.durations import checked_duration_ms
 from broker.logging import get_logger
 
@@ -125,11 +125,26 @@ class VirtualTimer:
         """Pass the rounds before ``now_ms`` over: there was nothing to do in them."""
         work = periodic_of(self.callback)
         assert work is not None
-        self.due_ms = self._round_at(now_ms, work.interval_ms)
+        self._pass_over(work, self._rounds_before(now_ms, work.interval_ms))
+
+    def catch_up(self, now_ms: float) -> None:
+        """Pass the rounds before the one that is about to run over; ``due_ms`` may be a fraction before ``now_ms``."""
+        work = periodic_of(self.callback)
+        if work is not None:
+            self._pass_over(work, int((now_ms - self.due_ms) // work.interval_ms))
+
+    def _pass_over(self, work: Periodic, rounds: int) -> None:
+        if rounds > 0:
+            self.due_ms += rounds * work.interval_ms
+            if work.passed_over is not None:
+                work.passed_over(rounds)
 
     def _round_at(self, at_ms: float, interval_ms: float) -> float:
         """The first round that is not before ``at_ms``."""
-        return self.due_ms + max(0, ceil((at_ms - self.due_ms) / interval_ms)) * interval_ms
+        return self.due_ms + self._rounds_before(at_ms, interval_ms) * interval_ms
+
+    def _rounds_before(self, at_ms: float, interval_ms: float) -> int:
+        return max(0, ceil((at_ms - self.due_ms) / interval_ms))
 
 
 class _Advance(NamedTuple):
@@ -182,6 +197,7 @@ class _Course:
             at_ms = until_ms + self.offsets[domain]
             if timer.is_pending and timer.idle_until_ms() <= at_ms:
                 del self._repeating[timer]
+                timer.catch_up(at_ms)
                 found.append(timer)
             else:
                 timer.skip_to(at_ms)

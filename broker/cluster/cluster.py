@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.clock import Domain, Timer
+from broker.clock import Domain, Periodic
 from broker.clock.virtual import VirtualClock
 from broker.cluster.directories import WrongNodes, node_directories
 from broker.cluster.runtime import NodeRuntime, State
@@ -32,6 +32,7 @@ from broker.logging import get_logger, get_unfiltered_logger
 from broker.loop_lag import LoopLag
 from broker.metadata import ClusterMetadata, NewTopic, Refused
 from broker.metadata.copies import copy_metadata
+from broker.metadata.elections import records_for_balance
 from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import WrongDirectory, identify, new_id
 from broker.metadata.framing import CorruptMetadata
@@ -99,7 +100,7 @@ class Cluster:
         self._directories: dict[int, Path] = {}
         self._opened: ClusterMetadata | None = None
         self._leaving: dict[int, asyncio.Task[None]] = {}
-        self._balancing: Timer | None = None
+        self._balancing: Periodic | None = None
         self._background: set[asyncio.Task[None]] = set()
 
     # -- looking ------------------------------------------------------------------------------------------------
@@ -333,11 +334,13 @@ class Cluster:
         if len(self.nodes) == 1 or not config.auto_leader_rebalance_enable:
             return
         interval_ms = config.leader_imbalance_check_interval_seconds * MS_PER_S
-        self._balancing = self.clock.call_later_ms(interval_ms, self._balance, Domain.REPLICATION)
-
-    def _balance(self) -> None:
-        self._run(self.metadata.balance_leaders())
-        self._arm_balancing()
+        self._balancing = Periodic(
+            self.clock,
+            interval_ms,
+            lambda: self._run(self.metadata.balance_leaders()),
+            Domain.REPLICATION,
+            lambda: 0 if any(records_for_balance(self.metadata.image)) else None,
+        )
 
     def _run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

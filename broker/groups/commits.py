@@ -253,6 +253,19 @@ def expire(shard: Shard, retention_ms: int) -> int:
     return len(doomed)
 
 
+def expires_in_ms(shard: Shard, retention_ms: int) -> int | None:
+    """In how many milliseconds `expire` has something to delete, as things are; None for never."""
+
+    def now_for(written_ms: int) -> int:
+        return shard.clock.now_for(written_ms, Domain.GROUPS)
+
+    waits = (
+        shard.memory.offsets.expires_in_ms(group, now_for, retention_ms)
+        for group in shard.memory.groups.values()
+    )
+    return min((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
+
+
 def forget_topic(shard: Shard, topic: str, topic_id: UUID | None) -> int:
     """A topic is gone, and its offsets with it: one that comes later under its name starts without them."""
     doomed = [

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from broker.append_errors import CLIENT_ERRORS
-from broker.clock import Clock, Domain, Timer
+from broker.clock import Clock, Domain, Periodic, Timer
 from broker.deferred import Deferred
 from broker.groups import classic, commits
 from broker.groups.commits import Committer, Errors, OffsetToCommit
@@ -73,7 +73,8 @@ class GroupCoordinator(MetadataListener):
         self._ended = False
         self._shards: dict[int, Shard] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
-        self._expiry: Timer | None = None
+        self._expiry: Periodic | None = None
+        self._rest_of_expiry: Timer | None = None
         metadata.subscribe(self)
 
     # -- coming and going ---------------------------------------------------------------------------------------
@@ -84,7 +85,10 @@ class GroupCoordinator(MetadataListener):
         for state in topic.partitions if topic is not None else ():
             if state.leader == self._replicas.node_id:
                 self.load(state.index)
-        self._arm_expiry()
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._expiry = Periodic(
+            self._clock, interval_ms, self._begin_expiry, Domain.GROUPS, self._next_expiry_ms
+        )
 
     def load(self, index: int) -> asyncio.Task[None] | None:
         """This node leads a partition now: read its log. A long one takes several turns, and a task to await."""
@@ -137,8 +141,7 @@ class GroupCoordinator(MetadataListener):
 
     def close(self) -> None:
         """The node stops: nobody is kept waiting, and no timer is left."""
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self._end_expiry()
         self._ended = True
         for index in tuple(self._shards):
             self.unload(index)
@@ -146,8 +149,7 @@ class GroupCoordinator(MetadataListener):
     def abandon(self) -> None:
         """The node is killed: nobody is told, nothing is written, and no timer of it does anything any more."""
         self._ended = True
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self._end_expiry()
         for task in self._loads.values():
             task.cancel()
         for shard in self._shards.values():
@@ -365,25 +367,40 @@ class GroupCoordinator(MetadataListener):
 
     # -- expiry -------------------------------------------------------------------------------------------------
 
-    def _arm_expiry(self) -> None:
-        interval_ms = self._config.offsets_retention_check_interval_ms
-        self._expiry = self._clock.call_later_ms(interval_ms, self._begin_expiry, Domain.GROUPS)
+    @property
+    def _retention_ms(self) -> int:
+        return self._config.offsets_retention_minutes * MS_PER_MINUTE
+
+    def _next_expiry_ms(self) -> int | None:
+        waits = (
+            commits.expires_in_ms(shard, self._retention_ms)
+            for shard in self._shards.values()
+            if not shard.loading
+        )
+        wait_ms = min((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
+        return None if wait_ms is None else self._clock.now_ms(Domain.GROUPS) + wait_ms
 
     def _begin_expiry(self) -> None:
-        self._expire_next(tuple(self._shards))
+        if self._rest_of_expiry is None:
+            self._expire_next([index for index, shard in self._shards.items() if shard.memory.groups])
 
     def _expire_next(self, indices: Sequence[int]) -> None:
         """One shard a turn, so that many groups do not hold up the loop."""
+        self._rest_of_expiry = None
         if not indices:
-            self._arm_expiry()
             return
         shard = self._shards.get(indices[0])
         if shard is not None and not shard.loading:
-            count = commits.expire(shard, self._config.offsets_retention_minutes * MS_PER_MINUTE)
+            count = commits.expire(shard, self._retention_ms)
             if count:
                 log.info("expired offsets and groups deleted", partition=indices[0], tombstones=count)
         rest = partial(self._expire_next, indices[1:])
-        self._expiry = self._clock.call_later_ms(0, rest, Domain.GROUPS)
+        self._rest_of_expiry = self._clock.call_later_ms(0, rest, Domain.GROUPS)
+
+    def _end_expiry(self) -> None:
+        for timer in (self._expiry, self._rest_of_expiry):
+            if timer is not None:
+                timer.cancel()
 
     # -- comparison ---------------------------------------------------------------------------------------------
 

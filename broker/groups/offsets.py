@@ -6,7 +6,7 @@ are called. KIP-98 (offsets in transactions), KIP-447 (stable fetches), KIP-211 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -202,19 +202,31 @@ class GroupOffsets:
             return [], not self.has_open_transaction(group_id)
         if not _may_expire(group):
             return [], False
+        waits = self._waits_ms(group, of_group, now_for, retention_ms)
+        spots = [spot for spot, wait_ms in waits if wait_ms <= 0]
+        return spots, len(spots) == len(of_group) and not self.has_open_transaction(group_id)
+
+    def expires_in_ms(self, group: ClassicGroup, now_for: Now, retention_ms: int) -> int | None:
+        """In how many milliseconds ``expired`` finds something of the group, as things are; None for never."""
+        of_group = self._committed.get(group.group_id)
+        if of_group is None:
+            return None if self.has_open_transaction(group.group_id) or group.state is not State.EMPTY else 0
+        if not _may_expire(group):
+            return None
+        waits = self._waits_ms(group, of_group, now_for, retention_ms)
+        return min((wait_ms for _, wait_ms in waits), default=None)
+
+    def _waits_ms(
+        self, group: ClassicGroup, of_group: Mapping[Spot, CommittedOffset], now_for: Now, retention_ms: int
+    ) -> Iterator[tuple[Spot, int]]:
+        """How long each offset that may expire is still kept."""
         subscribed: dict[str, bool] = {}
-        spots = []
         for spot, offset in of_group.items():
             topic = spot[0]
             if topic not in subscribed:
                 subscribed[topic] = group.is_subscribed_to(topic)
-            if (
-                not subscribed[topic]
-                and _is_over(group, offset, now_for, retention_ms)
-                and not self.is_unstable(group_id, spot)
-            ):
-                spots.append(spot)
-        return spots, len(spots) == len(of_group) and not self.has_open_transaction(group_id)
+            if not subscribed[topic] and not self.is_unstable(group.group_id, spot):
+                yield spot, _wait_ms(group, offset, now_for, retention_ms)
 
     # -- comparison ---------------------------------------------------------------------------------------------
 
@@ -243,9 +255,10 @@ def _may_expire(group: ClassicGroup) -> bool:
     return group.state is State.STABLE and group.subscribed_topics() is not None
 
 
-def _is_over(group: ClassicGroup, offset: CommittedOffset, now_for: Now, retention_ms: int) -> bool:
+def _wait_ms(group: ClassicGroup, offset: CommittedOffset, now_for: Now, retention_ms: int) -> int:
+    """How long an offset is still kept; 0 or less once its time is over."""
     if offset.expire_timestamp_ms != NO_RETENTION_OF_ITS_OWN:
-        return now_for(offset.commit_timestamp_ms) >= offset.expire_timestamp_ms
+        return offset.expire_timestamp_ms - now_for(offset.commit_timestamp_ms)
     since_ms = offset.commit_timestamp_ms
     if (
         group.protocol_type is not None
@@ -254,4 +267,4 @@ def _is_over(group: ClassicGroup, offset: CommittedOffset, now_for: Now, retenti
     ):
         # KIP-211: the last member's going starts the clock. Old records do not tell when that was.
         since_ms = group.state_since_ms
-    return now_for(since_ms) - since_ms >= retention_ms
+    return retention_ms - (now_for(since_ms) - since_ms)

@@ -450,6 +450,7 @@ class ClusterMetadata:
         """The same for what may concern every topic: in as many batches as it takes, one after the other in the log."""
         done = [self._log.commit(chunk, self._clock.now_ms()) for chunk in chunks(iter(records))]
         self._changing.mark_all(done[-1])
+        self._clock.wait_for(done[-1])
         await asyncio.shield(done[-1])
 
     async def _create_and_log(self, wanted: Sequence[NewTopic]) -> None:

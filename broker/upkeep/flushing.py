@@ -318,7 +318,13 @@ class Flushing(Upkeep):
             ]
             return
         self._timers = [
-            Periodic(self._clock, interval_ms, partial(self._write, names, _nothing), Domain.RETENTION)
+            Periodic(
+                self._clock,
+                interval_ms,
+                partial(self._write, names, _nothing),
+                Domain.RETENTION,
+                lambda: 0 if self._unchecked or self._is_changed else None,
+            )
             for interval_ms, names in (
                 (config.log_flush_offset_checkpoint_interval_ms, (RECOVERY_POINTS, HIGH_WATERMARKS)),
                 (config.log_flush_start_offset_checkpoint_interval_ms, (LOG_STARTS,)),
@@ -327,7 +333,11 @@ class Flushing(Upkeep):
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._dirty) or any(checkpoint.changed for checkpoint in self._checkpoints.values())
+        return bool(self._dirty) or self._is_changed
+
+    @property
+    def _is_changed(self) -> bool:
+        return any(checkpoint.changed for checkpoint in self._checkpoints.values())
 
     def _begin_round(self) -> None:
         if self._round_goes_on:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from broker.api import NO_RESPONSE, Api, CloseConnection, Handler, Parked
 from broker.clock import Domain, Unmoved
+from broker.clock.virtual import VirtualClock
 from broker.connection import (
     BACKLOG_BYTES_MAX,
     LANDING_BYTES,
@@ -130,14 +131,19 @@ class FakeTransport(asyncio.Transport):
 class Broker:
     """The least that a connection needs: handlers by API key, and limits."""
 
-    def __init__(self, handlers: dict[int, Handler], limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        handlers: dict[int, Handler],
+        limits: Limits | None = None,
+        virtual: VirtualClock | None = None,
+    ) -> None:
         served = {
             key: Api(key, f"api_{key}", VERSIONS[key], VERSIONS[key], handler)
             for key, handler in handlers.items()
         }
         self.clock = FakeClock()
         self.connections = Connections(
-            NODE, Routes(served), limits or Limits(), self.clock, asyncio.get_running_loop()
+            NODE, Routes(served), limits or Limits(), virtual or self.clock, asyncio.get_running_loop()
         )
         self.connections.watch_idleness()
 
@@ -684,6 +690,20 @@ async def test_silence_ends_a_connection_but_not_one_that_waits() -> None:
     assert not waiting.transport.closing
     broker.clock.advance(3_000)
     assert waiting.transport.closing
+
+
+async def test_time_that_is_moved_on_ends_silent_connections_and_no_other() -> None:
+    """Rounds in which no connection is idle for too long are passed over, and count all the same."""
+    virtual = VirtualClock(FakeClock())
+    broker = Broker({METADATA: lambda *_: MetadataResponse()}, Limits(idle_ms_max=12_000), virtual)
+    silent, talking = broker.connect(), broker.connect()
+    await virtual.advance(11_000, [Domain.CONNECTIONS])
+    assert not silent.transport.closing
+    talking.send(request(METADATA, 9, MetadataRequest(), 1))
+    await virtual.advance(4_000, [Domain.CONNECTIONS])
+    assert (silent.transport.closing, talking.transport.closing) == (True, False)
+    await virtual.advance(60_000, [Domain.CONNECTIONS])
+    assert talking.transport.closing
 
 
 async def test_a_peer_that_never_takes_its_last_answers_is_cut_off() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -287,6 +288,17 @@ def test_an_answer_that_is_no_control_port_s_is_said_so(broker: odradek.Broker) 
     with pytest.raises(odradek.ControlUnreachable, match="no control port at"):
         odradek.connect(f"http://{kafka}").faults.list()
     broker.process.tracebacks_expected = False
+
+
+def test_a_broker_that_is_busy_is_not_said_to_be_gone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = ControlClient(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.05)
+        with pytest.raises(
+            odradek.ControlUnreachable, match=r"not answered within 0.05 s: it is busy; it goes on"
+        ):
+            client.post("/v1/clock/advance", {"by": "7d"})
+        with pytest.raises(odradek.ControlUnreachable, match=r"GET /v1/clock .* it is busy$"):
+            client.get("/v1/clock")
 
 
 def test_the_users_own_process_loads_nothing_of_the_broker() -> None:

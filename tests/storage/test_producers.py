@@ -532,7 +532,9 @@ def test_a_commit_is_not_indexed(log):
 
 @pytest.mark.parametrize(("now_ms", "is_gone"), [(NOW + 99, False), (NOW + 100, True), (NOW + 101, True)])
 def test_an_idle_producer_expires(log, now_ms, is_gone):
+    assert log.producers.first_expiry_ms(100) is None
     log.send(0)
+    assert log.producers.first_expiry_ms(100) == NOW + 100
     assert log.producers.expire(now_ms, 100) == ([ME] if is_gone else [])
     assert (ME in log.producers.entries) is not is_gone
 
@@ -551,6 +553,7 @@ def test_a_marker_renews_the_time(log):
 
 def test_an_open_transaction_does_not_expire(log):
     log.begin(0)
+    assert log.producers.first_expiry_ms(100) is None
     assert log.producers.expire(NOW * 1_000, 100) == []
     log.mark()
     assert log.producers.expire(NOW * 1_000, 100) == [ME]
@@ -559,6 +562,7 @@ def test_an_open_transaction_does_not_expire(log):
 @pytest.mark.parametrize(("now_ms", "is_gone"), [(NOW + 99, False), (NOW + 100, True)])
 def test_a_question_that_was_never_answered_expires_by_the_clock(log, now_ms, is_gone):
     guard = log.ask(now_ms=NOW)
+    assert log.producers.first_expiry_ms(100) == NOW + 100
     log.producers.expire(now_ms, 100)
     assert log.producers.is_guard_current(ME, guard) is not is_gone
 

@@ -280,6 +280,17 @@ async def test_rounds_without_anything_to_do_are_passed_over_and_keep_their_step
     assert bench.fired[2:] == [("round", 1_500)], "in real time it costs nothing to look"
 
 
+async def test_work_that_counts_its_rounds_is_told_of_those_that_are_passed_over(bench):
+    counted: list[int] = []
+    Periodic(
+        bench.clock, 100, lambda: counted.append(1), TRANSACTIONS, lambda: NOW_MS + 1_250, counted.append
+    )
+    await bench.clock.advance(1_030)
+    assert counted == [10]
+    await bench.clock.advance(370)
+    assert counted == [10, 2, 1, 1]
+
+
 async def test_a_killed_node_has_no_rounds_and_a_live_one_passes_them_over_too(bench):
     node = NodeClock(bench.clock)
     due_ms = NOW_MS + 450

@@ -11,6 +11,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from broker.clock.durations import parse_duration_ms
+from broker.clock.virtual import ALL_DOMAINS, VirtualTimer
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.runtime import State
 from broker.hooks import Call
@@ -46,6 +48,21 @@ async def test_leaders_are_spread_and_every_node_serves_its_own(tmp_path: Path) 
                 await producer.send_and_wait("orders", b"x", partition=partition)
         for partition, leader in enumerate(leaders(cluster, "orders")):
             assert (tmp_path / f"node-{leader}" / f"orders-{partition}").is_dir()
+
+
+async def test_a_month_of_three_idle_nodes_is_a_few_instants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections, groups, producers, leadership, checkpoints: nodes look again and again, and have nothing to do."""
+    fired = []
+    fire = VirtualTimer.fire_now
+    monkeypatch.setattr(VirtualTimer, "fire_now", lambda timer: fired.append(timer) or fire(timer))
+    async with running(tmp_path, "--topic", "orders:6") as cluster:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap(cluster))
+        async with producer:
+            await producer.send_and_wait("orders", b"x")
+        await cluster.clock.advance(parse_duration_ms("30d"), ALL_DOMAINS)
+    assert len(fired) < 200
 
 
 async def test_directories_of_all_nodes_belong_to_one_cluster(tmp_path: Path) -> None:

@@ -260,6 +260,8 @@ def empty_group(since_ms: int, kind: str | None) -> ClassicGroup:
 )
 def test_when_an_offset_expires(log: Log, group: ClassicGroup, committed_ms: int, expires_ms: int | None):
     log.commit(5, commit_timestamp_ms=committed_ms)
+    wait_ms = None if expires_ms is None else expires_ms - 500
+    assert log.offsets.expires_in_ms(group, at(500), RETENTION_MS) == wait_ms
     if expires_ms is None:
         assert log.offsets.expired(group, at(10**12), RETENTION_MS) == ([], False)
     else:
