@@ -23,7 +23,7 @@ _LATE = {
     "node": ("odradek.commands.node", "Show the nodes of the cluster; kill, stop and start them."),
     "spark": (
         "odradek.commands.spark",
-        "Run the Spark pipeline that shows exactly once; fetch Spark's jars.",
+        "Look at exactly-once sinks, and end what they left open; run the pipeline; fetch Spark's jars.",
     ),
     "trace": ("odradek.commands.trace", "Show the requests that were made, and their answers."),
     "txn": ("odradek.commands.txn", "Show transactions: what state they are in, and how they got there."),

@@ -9,12 +9,16 @@ from pathlib import Path
 import click
 
 from odradek.commands.common import HELP_NAMES, end_at_sigterm, needing
+from odradek.commands.sink import sink
 from odradek.errors import OdradekError
 
 
 @click.group(context_settings=HELP_NAMES)
 def spark() -> None:
-    """Spark beside the broker: fetch its jars, run the pipeline."""
+    """Spark beside the broker: fetch its jars, look at its sinks, run the pipeline."""
+
+
+spark.add_command(sink)
 
 
 @spark.command()

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, Refused, SinkError
-    from odradek.spark.sink.inquiry import Decision, progress
+    from odradek.spark.sink.inquiry import (
+        Decision,
+        Resolution,
+        SinkTransaction,
+        Status,
+        progress,
+        resolve,
+        status,
+    )
     from odradek.spark.sink.listener import BatchProgress, ExactlyOnceListener
     from odradek.spark.sink.source import ExactlyOnce
 
@@ -23,8 +31,13 @@ __all__ = [
     "NotDecided",
     "OutcomeUnknown",
     "Refused",
+    "Resolution",
     "SinkError",
+    "SinkTransaction",
+    "Status",
     "progress",
+    "resolve",
+    "status",
 ]
 
 _ROOMS = {
@@ -32,7 +45,12 @@ _ROOMS = {
     "Decision": "inquiry",
     "ExactlyOnce": "source",
     "ExactlyOnceListener": "listener",
+    "Resolution": "inquiry",
+    "SinkTransaction": "inquiry",
+    "Status": "inquiry",
     "progress": "inquiry",
+    "resolve": "inquiry",
+    "status": "inquiry",
 }
 
 

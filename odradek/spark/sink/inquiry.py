@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from odradek.spark.sink.decision import Phase
+from odradek.spark.sink import plan
+from odradek.spark.sink.decision import Entry, Phase, Record
+from odradek.spark.sink.names import driver_id, read_task_id
 from odradek.spark.sink.options import SinkOptions
 from odradek.spark.sink.store import Store
-from odradek.spark.wire import Cluster, ProducerId
+from odradek.spark.wire import Cluster, Partition, ProducerId, Retriable, TransactionState
 
-log = logging.getLogger(__name__)
+_UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+_COMMITTED = ("PrepareCommit", "CompleteCommit")
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,8 @@ class Decision:
 
     ``batch``: the last decided one, -1 if there is none, of ``rows`` rows, at ``decided_at`` (UTC). ``phase``:
     ``"decided"``, or ``"planning"`` while a later one is under way (or was given up). ``plan`` counts plans; ``run`` is the
-    plan since which nothing has failed. ``transactions``: transactional id and producer of what the decision counts on;
+    plan since which nothing has failed; ``decision`` is the plan of the last decision, as the option ``firstBatch`` names
+    it. ``transactions``: transactional id and producer of what the decision counts on;
     while planning, what of it could not be committed (that should be empty)."""
 
     name: str
@@ -30,6 +34,7 @@ class Decision:
     query_id: str
     run: int
     plan: int
+    decision: int
     rows: int
     decided_at: datetime | None
     transactions: tuple[tuple[str, ProducerId], ...]
@@ -42,18 +47,148 @@ def progress(options: Mapping[str, str]) -> Decision | None:
     read = SinkOptions.of(options)
     with Cluster(read.client) as cluster:
         record = Store(cluster, read.protocol.name, read.protocol.topic).read()
-    if record is None:
-        return None
+    return None if record is None else _decision(read.protocol.name, record)
+
+
+def _decision(name: str, record: Record) -> Decision:
     decided = record.decided
     at = datetime.fromtimestamp(record.decided_at_ms / 1000, UTC) if record.decided_at_ms else None
     return Decision(
-        name=read.protocol.name,
+        name=name,
         batch=record.next_batch - 1,
         phase="decided" if record.phase is Phase.DECIDED else "planning",
         query_id=record.query_id,
         run=record.run,
         plan=record.plan,
+        decision=record.decision,
         rows=record.rows,
         decided_at=at,
-        transactions=tuple(decided.transactions(read.protocol.name)) if decided else (),
+        transactions=tuple(decided.transactions(name)) if decided else (),
     )
+
+
+@dataclass(frozen=True)
+class SinkTransaction:
+    """A transaction of a sink. ``state``: ``"open"``, ``"aborted"``, or ``"expired"`` where its coordinator does not know it
+    any more. ``partitions``: what it wrote to, as far as that is known. ``since``: when it began (UTC), if it is open."""
+
+    transactional_id: str
+    state: str
+    partitions: tuple[Partition, ...]
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a sink stands. ``decision``: as ``progress`` has it; None while ``deciding``, or if no batch was ever planned.
+
+    ``deciding``: a transaction of a driver is open, and until it ends nobody can read the record. ``half_committed``: the
+    transactions of the last decided batch that are not committed: readers see the batch without them. ``others``: open
+    transactions that belong to no decision: of a batch that is being written, or of a query that has ended. Readers with
+    ``read_committed`` see nothing behind what is open."""
+
+    name: str
+    decision: Decision | None
+    deciding: bool
+    half_committed: tuple[SinkTransaction, ...]
+    others: tuple[SinkTransaction, ...]
+
+
+def status(options: Mapping[str, str]) -> Status:
+    """Where the sink with these options (those of the query) stands; it changes nothing, and may be called at any time. A
+    decision that is being made is waited for until ``kafka.delivery.timeout.ms``."""
+    read = SinkOptions.of(options)
+    with Cluster(read.client) as cluster:
+        return _status(cluster, read.protocol)
+
+
+def _status(cluster: Cluster, settings: plan.Settings) -> Status:
+    name = settings.name
+    record, deciding = None, False
+    try:
+        record = Store(cluster, name, settings.topic).read()
+    except Retriable as error:
+        if error.code != _UNSTABLE:
+            raise
+        deciding = True
+    decided = record.decided if record is not None else None
+    counted = [each for each, _ in decided.transactions(name)] if decided is not None else []
+    left = [each for each in cluster.ongoing_transactions(f"{name}-") if _is_of(name, each)]
+    known = cluster.describe_transactions({*counted, *left})
+    entries = zip(counted, decided.entries, strict=True) if decided is not None else ()
+    half = (_outcome(each, entry, known[each]) for each, entry in entries)
+    return Status(
+        name=name,
+        decision=None if record is None else _decision(name, record),
+        deciding=deciding,
+        half_committed=tuple(each for each in half if each is not None),
+        others=_open(known, set(left) - set(counted)),
+    )
+
+
+def _is_of(name: str, transactional_id: str) -> bool:
+    return transactional_id == driver_id(name) or read_task_id(name, transactional_id) is not None
+
+
+def _outcome(transactional_id: str, entry: Entry, known: TransactionState | None) -> SinkTransaction | None:
+    """What has become of a decided transaction; None if it is committed."""
+    if known is None:
+        return SinkTransaction(transactional_id, "expired", entry.partitions)
+    if known.producer == entry.producer and known.state in _COMMITTED:
+        return None
+    if known.producer == entry.producer and known.state == "Ongoing":
+        partitions = entry.partitions or known.partitions
+        return SinkTransaction(transactional_id, "open", partitions, _time(known.started_at_ms))
+    return SinkTransaction(transactional_id, "aborted", entry.partitions)
+
+
+def _open(known: Mapping[str, TransactionState | None], ids: Iterable[str]) -> tuple[SinkTransaction, ...]:
+    described = [(each, known[each]) for each in sorted(ids)]
+    return tuple(
+        SinkTransaction(each, "open", state.partitions, _time(state.started_at_ms))
+        for each, state in described
+        # It may have ended between the two questions.
+        if state is not None and state.state == "Ongoing"
+    )
+
+
+def _time(ms: int) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if ms > 0 else None
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What ``resolve`` has done. ``aborted``: what was open and belonged to no decision. ``lost``: the transactions of the
+    last decided batch that could not be committed (the query will ask about the batch)."""
+
+    decision: Decision
+    aborted: tuple[SinkTransaction, ...]
+    lost: tuple[SinkTransaction, ...]
+
+
+def resolve(options: Mapping[str, str]) -> Resolution | None:
+    """End what an ended query has left open: the decided transactions are committed, all others are aborted. None if no
+    batch was ever planned under that name. A query that still runs is stopped by it; started again, it writes its batch."""
+    read = SinkOptions.of(options)
+    name = read.protocol.name
+    with Cluster(read.client) as cluster:
+        left = [each for each in cluster.ongoing_transactions(f"{name}-") if _is_of(name, each)]
+        before = _open(cluster.describe_transactions(left), left)
+        record = plan.resolve(cluster, read.protocol, time.time_ns() // 1_000_000)
+        if record is None:
+            return None
+        after = cluster.describe_transactions([each.transactional_id for each in before])
+    lost = record.decided.transactions(name) if record.decided is not None else []
+    entries = record.decided.entries if record.decided is not None else ()
+    return Resolution(
+        decision=_decision(name, record),
+        aborted=tuple(each for each in before if not _was_committed(after[each.transactional_id])),
+        lost=tuple(
+            SinkTransaction(each, "aborted", entry.partitions)
+            for (each, _), entry in zip(lost, entries, strict=True)
+        ),
+    )
+
+
+def _was_committed(known: TransactionState | None) -> bool:
+    return known is not None and known.state in _COMMITTED

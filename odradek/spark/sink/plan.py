@@ -84,7 +84,28 @@ def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
     )
 
 
-def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[Plan, Collection[str]]:
+def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> Record | None:
+    """End what an ended query has left open: the decided transactions are committed, all others are aborted. The record as
+    it is then, None where nothing was ever planned. A driver that still lives is fenced, and its batch replayed.
+
+    It is a plan that gives out no ids. So it may come at any time, and late: no id of a later plan is touched."""
+    left = ongoing(cluster, settings.name)
+    # A name that no sink has: not even a transactional id should be left of the question.
+    if not left and Store(cluster, settings.name, settings.topic).read() is None:
+        return None
+    return _take_over(cluster, settings, now_ms, anew=True).record
+
+
+class _Taken(NamedTuple):
+    """What the driver knows once it is the only one that can decide."""
+
+    driver: ProducerId
+    record: Record
+
+
+def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, anew: bool = False) -> _Taken:
+    """Fence older drivers, finish what was decided, record that a batch is planned, and abort what is open besides.
+    ``anew``: with new names for the pool, and a look for strays, in any case."""
     name = settings.name
     reached("plan.started")
     mine = driver_id(name)
@@ -95,13 +116,25 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
     reached("plan.fetched")
     decided = _reend(cluster, name, found)
     reached("plan.reended")
-    record = store.fitting(_planning(found, decided, settings, now_ms))
+    due = anew or found is None or found.phase is Phase.PLANNING or _is_due(found, now_ms)
+    left = _listed(cluster, name) if due else None
+    record = _planning(found, decided, settings, anew, [] if left is None else left)
+    record = store.fitting(record if left is None else dataclasses.replace(record, swept_at_ms=now_ms))
     store.write(driver, store.chunks(record))
     store.end(driver, commit=True)
     reached("plan.recorded")
-    if found is not None and record.swept_at_ms == now_ms:
-        _sweep(cluster, settings, record, found)
+    if due:
+        _sweep(cluster, settings, record, found, left or [])
     reached("plan.swept")
+    return _Taken(driver, record)
+
+
+def _is_due(found: Record, now_ms: int) -> bool:
+    return now_ms - found.swept_at_ms >= SWEEP_INTERVAL_MS
+
+
+def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[Plan, Collection[str]]:
+    driver, record = _take_over(cluster, settings, now_ms)
     pool, uncertain = _pool(cluster, settings, record)
     plan = Plan(
         settings=settings,
@@ -113,7 +146,7 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
         decision=record.decision,
         planned_at_ms=now_ms,
         swept_at_ms=record.swept_at_ms,
-        unended=len(decided.entries) if decided else 0,
+        unended=len(record.decided.entries) if record.decided else 0,
         topics=record.topics,
         pool=pool,
         ages=record.ages,
@@ -156,50 +189,65 @@ def _reend(cluster: Coordination, name: str, found: Record | None) -> Decided | 
     return dataclasses.replace(found.decided, entries=tuple(refused)) if refused else None
 
 
-def _planning(found: Record | None, decided: Decided | None, settings: Settings, now_ms: int) -> Record:
-    """The record that says: a batch is planned. A run goes on as long as every plan of it led to a decision."""
+def _planning(
+    found: Record | None, decided: Decided | None, settings: Settings, anew: bool, left: Iterable[str]
+) -> Record:
+    """The record that says: a batch is planned. A run goes on as long as every plan of it led to a decision. ``left``: the
+    sink's open transactions, as far as they were looked for."""
+    open_ids = [each for each in (read_task_id(settings.name, one) for one in left) if each is not None]
     if found is None:
-        return Record(run=1, plan=1, next_batch=0, phase=Phase.PLANNING, swept_at_ms=now_ms)
-    unfinished = found.phase is Phase.PLANNING
+        # Where the record is lost, its names are not: none of them is used again.
+        number = max((max(each.run, each.plan or 0) for each in open_ids), default=0) + 1
+        return Record(run=number, plan=number, next_batch=0, phase=Phase.PLANNING)
     number = found.plan + 1
-    forced = settings.answer is not None and settings.answer.plan == found.decision
-    sweep = unfinished or now_ms - found.swept_at_ms >= SWEEP_INTERVAL_MS
+    answered = settings.answer is not None and settings.answer.plan == found.decision
+    # A transaction under a name of the pool whose task is not in it any more: only new names make it safe to abort.
+    outside = any(
+        each.plan is None and each.run == found.run and each.task not in found.ages for each in open_ids
+    )
     return dataclasses.replace(
         found,
-        run=number if unfinished or forced else found.run,
+        run=number if found.phase is Phase.PLANNING or answered or anew or outside else found.run,
         plan=number,
         phase=Phase.PLANNING,
         decided=decided,
-        swept_at_ms=now_ms if sweep else found.swept_at_ms,
     )
 
 
-def _sweep(cluster: Coordination, settings: Settings, record: Record, found: Record) -> None:
+def _sweep(
+    cluster: Coordination, settings: Settings, record: Record, found: Record | None, left: Iterable[str]
+) -> None:
     """Abort what earlier plans left open, so that it does not hold back readers until its timeout. Best effort."""
     old: set[str] = set()
-    if record.run != found.run:
+    if found is not None and record.run != found.run:
         # Their zombies are fenced too, who may not have begun yet.
         old.update(pool_id(settings.name, found.run, task) for task in found.ages)
-    sweep(cluster, settings, dead(cluster, settings.name, record.run, record.plan), old)
+    sweep(cluster, settings, _dead(settings.name, record, left), old)
 
 
-def dead(cluster: Coordination, name: str, run: int, plan: int) -> list[str]:
-    """The ids with open transactions that no task of this plan or a later one uses, whoever asks and however late."""
+def _dead(name: str, record: Record, left: Iterable[str]) -> list[str]:
+    """Those of the ids that no task of this plan or a later one uses, whoever asks and however late."""
     names = []
-    for transactional_id in ongoing(cluster, name):
+    for transactional_id in left:
         parsed = read_task_id(name, transactional_id)
-        if parsed is not None and (parsed.run < run if parsed.plan is None else parsed.plan < plan):
+        if parsed is not None and (
+            parsed.run < record.run if parsed.plan is None else parsed.plan < record.plan
+        ):
             names.append(transactional_id)
     return names
 
 
 def ongoing(cluster: Coordination, name: str) -> list[str]:
     """The sink's open transactions; none when the cluster does not tell (before Kafka 3.0, or for lack of rights)."""
+    return _listed(cluster, name) or []
+
+
+def _listed(cluster: Coordination, name: str) -> list[str] | None:
     try:
         return cluster.ongoing_transactions(f"{name}-")
     except WireError as error:
         log.warning("open transactions of %s cannot be listed: %s", name, error)
-        return []
+        return None
 
 
 def sweep(cluster: Coordination, settings: Settings, *names: Iterable[str]) -> None:

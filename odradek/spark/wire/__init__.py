@@ -26,7 +26,7 @@ from odradek.spark.wire.errors import (
     UnsupportedVersion,
     WireError,
 )
-from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId
+from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId, TransactionState
 from odradek.spark.wire.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ __all__ = [
     "RecordTooLarge",
     "Retriable",
     "TimedOut",
+    "TransactionState",
     "TransactionalWriter",
     "UnknownTopic",
     "UnsupportedVersion",

@@ -11,7 +11,7 @@ from odradek.spark.wire.errors import Retriable, WireError
 from odradek.spark.wire.exchange import Exchange, Exchanges
 from odradek.spark.wire.metadata import Metadata
 from odradek.spark.wire.network import Network
-from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId
+from odradek.spark.wire.producer import InitializedProducers, Partition, ProducerId, TransactionState
 from odradek.spark.wire.settings import ClientSettings
 
 
@@ -84,6 +84,12 @@ class Cluster:
             with contextlib.suppress(Retriable):
                 found += transactions.list_ongoing(self._exchanges, node_id)
         return sorted(each for each in found if each.startswith(prefix))
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState | None]:
+        """What their coordinators know of these ids, None where that is nothing. The first error is raised."""
+        exchanges = {each: transactions.describe(each) for each in transactional_ids}
+        self._exchanges.run(list(exchanges.values()))
+        return {each: exchange.value() for each, exchange in exchanges.items()}
 
     def end_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId]], commit: bool

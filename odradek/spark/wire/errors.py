@@ -100,6 +100,7 @@ CONCURRENT_TRANSACTIONS = 51
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 DUPLICATE_SEQUENCE_NUMBER = 46
 OPERATION_NOT_ATTEMPTED = 55
+TRANSACTIONAL_ID_NOT_FOUND = 105
 
 _FINAL: dict[int, tuple[type[WireError], str]] = {
     10: (RecordTooLarge, "is larger than the broker takes: see max.message.bytes of the topic and kafka.batch.size"),

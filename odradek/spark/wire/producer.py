@@ -23,3 +23,13 @@ class InitializedProducers(dict[str, ProducerId]):
     def __init__(self) -> None:
         super().__init__()
         self.uncertain = set()
+
+
+class TransactionState(NamedTuple):
+    """What a coordinator knows of a transactional id: ``state`` in Kafka's words (``"Ongoing"``, ``"CompleteCommit"``, …),
+    since when its transaction is open (ms since 1970, -1 if none is), and what is in it."""
+
+    producer: ProducerId
+    state: str
+    started_at_ms: int
+    partitions: tuple[Partition, ...]

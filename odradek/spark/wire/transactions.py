@@ -8,18 +8,19 @@ from typing import Any
 
 from odradek.spark.wire import messages
 from odradek.spark.wire.decode import Malformed
-from odradek.spark.wire.errors import refused
+from odradek.spark.wire.errors import TRANSACTIONAL_ID_NOT_FOUND, refused
 from odradek.spark.wire.exchange import GROUP, TRANSACTION, Exchange, Exchanges, raise_for
 from odradek.spark.wire.messages import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_TRANSACTIONS,
     END_TXN,
     INIT_PRODUCER_ID,
     LIST_TRANSACTIONS,
     OFFSET_FETCH,
     TXN_OFFSET_COMMIT,
 )
-from odradek.spark.wire.producer import Partition, ProducerId
+from odradek.spark.wire.producer import Partition, ProducerId, TransactionState
 
 
 def init_producer_id(transactional_id: str, transaction_timeout_ms: int) -> Exchange:
@@ -186,6 +187,34 @@ def list_ongoing(exchanges: Exchanges, node_id: int) -> list[str]:
     if answer.error_code:
         raise refused(int(answer.error_code), "the list of open transactions")
     return [each.transactional_id for each in answer.transaction_states]
+
+
+def describe(transactional_id: str) -> Exchange:
+    """Its result is a ``TransactionState``, None where the id is not known (any more)."""
+
+    def body(version: int) -> Any:
+        return messages.schema(DESCRIBE_TRANSACTIONS, version).DescribeTransactionsRequest(
+            transactional_ids=(transactional_id,)
+        )
+
+    def read(answer: Any, version: int) -> TransactionState | None:
+        [state] = [
+            each for each in answer.transaction_states if each.transactional_id == transactional_id
+        ] or [None]
+        if state is None:
+            raise Malformed(f"{transactional_id!r} is not in it")
+        if state.error_code == TRANSACTIONAL_ID_NOT_FOUND:
+            return None
+        raise_for([state.error_code])
+        return TransactionState(
+            ProducerId(state.producer_id, state.producer_epoch),
+            state.transaction_state,
+            state.transaction_start_time,
+            tuple(sorted((topic.topic, index) for topic in state.topics for index in topic.partitions)),
+        )
+
+    subject = f"transactional id {transactional_id!r}"
+    return Exchange(DESCRIBE_TRANSACTIONS, subject, (TRANSACTION, transactional_id), body, read)
 
 
 def _accepted(answer: Any, version: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from odradek.spark.sink.decision import Phase
 from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown
 from odradek.spark.sink.names import driver_id, pool_id
-from odradek.spark.sink.plan import SWEEP_INTERVAL_MS
+from odradek.spark.sink.plan import SWEEP_INTERVAL_MS, resolve
 from odradek.spark.wire import Retriable
 from tests.spark.sink.model import OUT, Process, World, with_answer
 
@@ -238,6 +238,10 @@ def all_reported(world: World, batch: int) -> bool:
     return all(some and some[-1].ended for some in tasks)
 
 
+def time_passes(world: World) -> None:
+    world.now_ms += 1000
+
+
 class TestFailures:
     """The cluster is out of reach for one request, longer than the client is patient; whether it was heard is open."""
 
@@ -247,7 +251,8 @@ class TestFailures:
             world = World(BATCHES)
             first = world.start_driver("first", TASKS)
             world.fails_at, world.heard = at, heard
-            world.run()
+            # Each plan looks for strays.
+            world.run(before_step=lambda step, world=world: time_passes(world))
             world.fails_at = -1
             assert first.ended, "it hangs"
             assert not isinstance(first.error, MayBeLost)
@@ -431,6 +436,130 @@ def die_when_decided(world: World, driver: Process) -> None:
         world.run_once()
     for process in world.processes:
         process.kill()
+
+
+class TestStrays:
+    """What a query has left open when it has ended, and tasks that wake up then and open more."""
+
+    def ended(self, at: int, batches=BATCHES) -> World:
+        """A task falls asleep at the step ``at``, its successor does its work, the query ends, and the task wakes up."""
+        world = World(batches)
+        world.start_driver("first", TASKS)
+        sleeping: list[Process] = []
+
+        def strike(step: int) -> None:
+            if step == at:
+                sleeping.extend(sleepers(world, "task"))
+                for process in sleeping:
+                    process.frozen = True
+
+        world.run(before_step=strike)
+        for process in sleeping:
+            process.frozen = False
+        world.run()
+        world.check()
+        return world
+
+    @pytest.mark.parametrize("by", ["the next start", "resolve"])
+    def test_nothing_of_an_ended_query_holds_back_readers(self, by):
+        left = 0
+        for at in range(STEPS):
+            world = self.ended(at)
+            left += bool(world.kafka.ongoing())
+            world.now_ms += SWEEP_INTERVAL_MS
+            if by == "resolve":
+                assert resolved(world).error is None
+            else:
+                world.batches.append(("j", "k"))
+                settle(world)
+            world.check()
+            assert world.kafka.ongoing() == [], at
+            world.close()
+        assert left > 5
+
+    @pytest.mark.parametrize("by", ["the next start", "resolve"])
+    def test_an_id_that_is_no_longer_in_the_pool_is_aborted_under_new_names(self, by):
+        """The pool has a bound, and a task that fell out of it may wake up with its ticket."""
+        world = self.ended(STEPS)
+        world.kafka.add("q-1-7", world.kafka.init("q-1-7"), [(OUT, 0)])
+        world.now_ms += SWEEP_INTERVAL_MS
+        if by == "resolve":
+            assert resolved(world).error is None
+        else:
+            world.batches.append(("j",))
+            settle(world)
+        assert world.kafka.ongoing() == []
+        assert world.record().run == 4
+        world.check()
+        world.close()
+
+    def test_a_driver_that_died_in_the_middle_of_its_decision_holds_nothing_back(self):
+        for at in range(STEPS + 1):
+            world = World(BATCHES)
+            world.start_driver("first", TASKS)
+            all_die(world, at)
+            assert resolved(world).error is None
+            assert world.kafka.ongoing() == [], at
+            settle(world)
+            world.check()
+            world.close()
+
+    def test_a_name_without_a_sink_leaves_nothing(self):
+        world = World(BATCHES)
+        assert resolved(world).result is None
+        assert world.kafka.ids == {}
+        world.close()
+
+    def test_a_lost_record_s_strays_are_aborted_and_their_names_not_used_again(self):
+        world = self.ended(STEPS // 2)
+        while not world.kafka.ongoing():
+            world.kafka.add("q-1-0", world.kafka.ids["q-1-0"].producer, [(OUT, 0)])
+        world.kafka.offsets.clear()
+        world.checkpoint.commits.clear()
+        world.checkpoint.offsets.clear()
+        world.batches = [("x", "y")]
+        settle(world)
+        assert world.kafka.ongoing() == []
+        assert world.record().run > 1
+        world.close()
+
+    def test_beside_a_running_query_at_any_time_and_late(self):
+        """It costs the running query a replay at most: asleep between any two of its steps, it touches nothing later."""
+        for at, long in itertools.product(range(1, STEPS, 9), (0, 3, 11, 41, 10**9)):
+            for sleeps in (0, 4, 8):
+                world = World(BATCHES)
+                world.start_driver("first", TASKS)
+                late: list[Process] = []
+
+                def strike(step: int, at=at, long=long, sleeps=sleeps, world=world, late=late) -> None:
+                    if step == at:
+                        late.append(start_resolve(world))
+                        for _ in range(sleeps):
+                            if late[0].runnable:
+                                late[0].step()
+                        late[0].frozen = bool(long)
+                    if step == at + long and late:
+                        late[0].frozen = False
+
+                world.run(before_step=strike)
+                for process in late:
+                    process.frozen = False
+                world.run()
+                errors = settle(world)
+                assert not any(isinstance(each, MayBeLost) for each in errors)
+                world.check()
+                world.close()
+
+
+def start_resolve(world: World) -> Process:
+    return world.spawn("resolve", lambda: resolve(world.cluster(), world.settings, world.now_ms))
+
+
+def resolved(world: World) -> Process:
+    process = start_resolve(world)
+    world.run()
+    assert process.ended, "it hangs"
+    return process
 
 
 class TestTopics:

@@ -1,0 +1,157 @@
+"""`odradek spark sink`: where an exactly-once sink stands, and ending what an ended query has left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from odradek.commands.common import HELP_NAMES, NOT_FOUND, UNREACHABLE, as_json, places, say_json, say_table
+from odradek.errors import OdradekError
+
+if TYPE_CHECKING:
+    from odradek.spark.sink import Decision, SinkTransaction
+
+# A decision takes milliseconds: whoever asks need not wait as long as a query does.
+_PATIENCE_MS = "10000"
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _Unreachable(click.ClickException):
+    exit_code = UNREACHABLE
+
+
+class _NotFound(click.ClickException):
+    exit_code = NOT_FOUND
+
+
+@click.group(context_settings=HELP_NAMES)
+def sink() -> None:
+    """Look at an exactly-once sink, and end what an ended query has left open."""
+
+
+def _of_a_sink(function: _F) -> _F:
+    """A command about the sink NAME of a cluster; it is called with the options that the query has."""
+
+    @click.argument("name")
+    @click.option("--bootstrap", metavar="HOST:PORT", required=True, help="The Kafka that it writes to.")
+    @click.option(
+        "--option",
+        "-o",
+        "more",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Another option of the query's: kafka.security.protocol=SSL, decisionTopic=...",
+    )
+    @as_json
+    @wraps(function)
+    def call(name: str, bootstrap: str, more: Sequence[str], as_json: bool) -> Any:
+        from odradek.spark.wire import Retriable
+
+        options = {"kafka.delivery.timeout.ms": _PATIENCE_MS, "kafka.max.block.ms": _PATIENCE_MS}
+        for each in more:
+            key, sign, value = each.partition("=")
+            if not sign:
+                raise click.BadParameter(f"{each!r} is not NAME=VALUE", param_hint="--option")
+            options[key] = value
+        try:
+            return function({**options, "kafka.bootstrap.servers": bootstrap, "name": name}, as_json)
+        except OdradekError as error:
+            raise (_Unreachable if isinstance(error, Retriable) else click.ClickException)(
+                str(error)
+            ) from None
+
+    return call  # type: ignore[return-value]
+
+
+@sink.command()
+@_of_a_sink
+def status(options: dict[str, str], as_json: bool) -> None:
+    """Show the last decision of the sink NAME, the partitions of a batch that is committed in part, and what is open."""
+    from odradek.spark.sink import status as status_of
+
+    found = status_of(options)
+    if as_json:
+        say_json(_plain(asdict(found)))
+    elif found.decision is None and not found.deciding and not found.others:
+        raise _unknown(found.name)
+    else:
+        if found.deciding:
+            click.echo("A driver's transaction is open: the decision record can be read when it ends.")
+        if found.decision is not None:
+            _say_decision(found.decision)
+        if found.half_committed:
+            click.echo("Not committed of that batch, so readers see a part of it:")
+            _say_transactions(found.half_committed)
+        if found.others:
+            click.echo("Open, and of no decision; read_committed readers see nothing behind it:")
+            _say_transactions(found.others)
+
+
+@sink.command()
+@_of_a_sink
+def resolve(options: dict[str, str], as_json: bool) -> None:
+    """End what an ended query has left open: commit what is decided, abort the rest.
+
+    A query that still runs under this NAME is stopped by it; started again, it writes its batch once more.
+    """
+    from odradek.spark.sink import resolve as resolve_it
+
+    done = resolve_it(options)
+    if done is None:
+        raise _unknown(options["name"])
+    if as_json:
+        say_json(_plain(asdict(done)))
+        return
+    _say_decision(done.decision)
+    if done.aborted:
+        click.echo("Aborted:")
+        _say_transactions(done.aborted)
+    if done.lost:
+        click.echo("Decided, and aborted before it could be committed, so readers see a part of the batch:")
+        _say_transactions(done.lost)
+    if not done.aborted and not done.lost:
+        click.echo("Nothing is left open.")
+
+
+def _unknown(name: str) -> click.ClickException:
+    return _NotFound(f"No batch was ever planned by a sink of the name {name}.")
+
+
+def _say_decision(decision: Decision) -> None:
+    if decision.decided_at is None:
+        click.echo(f"{decision.name}: no batch is decided yet")
+        return
+    click.echo(
+        f"{decision.name}: batch {decision.batch} was decided at {_seconds(decision.decided_at)} by plan "
+        f"{decision.decision} of query {decision.query_id}, {decision.rows} rows"
+    )
+
+
+def _say_transactions(transactions: Sequence[SinkTransaction]) -> None:
+    rows = []
+    for each in transactions:
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in each.partitions:
+            by_topic.setdefault(topic, []).append(index)
+        rows.append(
+            (each.transactional_id, each.state, each.since and _seconds(each.since), places(by_topic))
+        )
+    say_table(("ID", "STATE", "SINCE", "PARTITIONS"), rows)
+
+
+def _seconds(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return _seconds(value) if isinstance(value, datetime) else value
