@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker.append_queues import AppendQueues
 from broker.hooks import Hooks
 
 if TYPE_CHECKING:
@@ -46,5 +47,6 @@ class Node:
     rack: str | None = None
     hooks: Hooks = field(default_factory=Hooks)
     """Shared by all nodes of the broker."""
+    append_queues: AppendQueues = field(default_factory=AppendQueues)
     peers: Peers | None = None
     """How this node speaks to the others; None where there are none."""

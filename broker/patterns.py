@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 PATTERN_CHARACTERS_MAX: Final = 1024
-UNICODE_CLASSES_MAX: Final = 8
+UNICODE_CLASSES_MAX: Final = 4
 """``\\p…`` and ``\\P…`` in one pattern: each takes RE2 a millisecond and a hundred kilobytes to parse."""
 PROGRAM_BYTES_MAX: Final = 512 * 1024
 """How large a compiled pattern may become, and what a match may remember."""

@@ -20,6 +20,7 @@ from broker.transactions.verification import Check
 from protocol import compression
 from protocol.batch import MAGIC, CorruptBatch, Reason, RecordBatch
 from protocol.errors import ErrorCode
+from storage.validation import Checked, Invalid
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
@@ -209,6 +210,7 @@ class Produce:
 
     def _append(self) -> None:
         acks = self._request.acks
+        self._left = 1
         for item in self.items:
             if item.result is not None:
                 continue
@@ -218,24 +220,57 @@ class Produce:
             elif acks not in VALID_ACKS:
                 item.result = AppendResult(ErrorCode.invalid_required_acks)
             else:
-                item.result = self._append_one(item, acks)
-        if acks == ACKS_ALL:
+                self._append_one(item)
+        self._appended()
+
+    def _append_one(self, item: Item) -> None:
+        """Append at once, or after what must be read first: this batch, or another for the same partition."""
+        if is_internal(item.name) and self._context.client_id != ADMIN_CLIENT_ID:
+            item.result = AppendResult(ErrorCode.invalid_topic_exception)
+            return
+        node = self._context.node
+        partition = node.replicas.leader(item.name, item.index)
+        if not isinstance(partition, Partition):
+            item.result = AppendResult(partition)
+            return
+        item.partition = partition
+        assert item.batch is not None
+        queues = node.append_queues
+        checked = partition.check(item.batch, queues.limits)
+        if isinstance(checked, Checked | Invalid) and queues.is_free(partition):
+            self._append_checked(item, partition, checked)
+            return
+        self._left += 1
+
+        def append(checked: Checked | Invalid) -> None:
+            leader = node.replicas.leader(item.name, item.index)
+            if leader is partition:
+                self._append_checked(item, partition, checked)
+            else:
+                gone = ErrorCode.not_leader_or_follower
+                item.result = AppendResult(gone if isinstance(leader, Partition) else leader)
+            self._appended()
+
+        queues.add(partition, checked, append)
+
+    def _append_checked(self, item: Item, partition: Partition, checked: Checked | Invalid) -> None:
+        assert item.batch is not None
+        guard = item.check.guard if item.check is not None else None
+        item.result = partition.append(
+            item.batch, required_acks=self._request.acks, guard=guard, checked=checked
+        )
+
+    def _appended(self) -> None:
+        """One batch less is to be appended; after the last of them comes what the acks ask for."""
+        self._left -= 1
+        if self._left:
+            return
+        if self._request.acks == ACKS_ALL:
             self._await_commit()
         elif self._context.node.hooks.points is not None:
             self._await_disk()
         else:
             self.finished(self.items)
-
-    def _append_one(self, item: Item, acks: int) -> AppendResult:
-        if is_internal(item.name) and self._context.client_id != ADMIN_CLIENT_ID:
-            return AppendResult(ErrorCode.invalid_topic_exception)
-        partition = self._context.node.replicas.leader(item.name, item.index)
-        if not isinstance(partition, Partition):
-            return AppendResult(partition)
-        item.partition = partition
-        assert item.batch is not None
-        guard = item.check.guard if item.check is not None else None
-        return partition.append(item.batch, required_acks=acks, guard=guard)
 
     def _await_disk(self) -> None:
         """acks=1 while a rule stands at ``log.write``: answer when what was appended counts, however slow the disk is."""

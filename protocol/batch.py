@@ -381,12 +381,8 @@ def with_max_timestamp(batch: RecordBatch, max_timestamp: int) -> bytes:
     return _with(batch, batch.attributes & ~LOG_APPEND_TIME, max_timestamp)
 
 
-def recompress(batch: RecordBatch, compression: int, level: int | None = None) -> bytes:
-    """The same records in another codec, for a topic whose `compression.type` is not `producer`."""
-    try:
-        body = codecs.compress(compression, batch.plain_body(), level)
-    except codecs.CompressionError as error:
-        raise CorruptBatch(Reason.COMPRESSION, str(error)) from None
+def with_body(batch: RecordBatch, compression: int, body: bytes) -> bytes:
+    """The batch with other bytes for its records, in this codec."""
     return _with(batch, batch.attributes & ~CODEC_MASK | compression, batch.max_timestamp, body)
 
 

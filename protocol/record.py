@@ -23,6 +23,7 @@ class Reason(StrEnum):
     MAGIC = "magic"  # another record format
     COMPRESSION = "compression"
     RECORDS = "records"
+    LENGTH = "length"  # where a record's length belongs stands no number
     COUNT = "count"  # the records are sound, and more or fewer than the header says
 
 

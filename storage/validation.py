@@ -1,27 +1,65 @@
 """May a client's batch be appended, and as which bytes? Pure; Kafka's counterpart is ``LogValidator``.
 
-Records are decoded only where the topic's settings ask something of each record; header and CRC are always checked.
+Records are read only where the topic's settings ask something of each record, or the broker's say so; header and CRC are
+always checked. Reading may take long (a kilobyte can hold a million records), so it comes in steps, and the caller decides
+what is done between two of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from protocol import compression as codecs
 from protocol.batch import (
     CorruptBatch,
     Reason,
     RecordBatch,
-    recompress,
+    with_body,
     with_log_append_time,
     with_max_timestamp,
 )
 from protocol.errors import ErrorCode
+from protocol.record_walk import Buffer, Walked, check_count, renumbered, walk
 from storage.config import NEVER, LogConfig
 
 LOG_APPEND_TIME = "LogAppendTime"
 CODEC_IDS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+RECORD_ERRORS_MAX: Final = 1000
+"""So many records are named in one answer; Kafka names all of them."""
+DECOMPRESSED_AT_ONCE_BYTES: Final = 256 * 1024
+"""What is larger is decompressed in a thread."""
+COMPRESSED_AT_ONCE_BYTES: Final = 32 * 1024
+"""What is larger is compressed in a thread."""
+NO_TIMESTAMP: Final = -1
+_ALL_TIMES: Final = 1 << 64
+
+T = TypeVar("T")
+Bounds = tuple[int | None, int]
+"""The earliest and the latest timestamp that a record may have, in milliseconds."""
+Steps = Generator[Callable[[], Any] | None, Any, T]
+"""Yields None at the end of a slice, or work for a thread, whose result it is sent. Returns what it has found."""
+
+
+class Limits(NamedTuple):
+    """What a batch of a client may claim, and whether each is read."""
+
+    records_max: int = 1_000_000
+    decompressed_bytes_max: int = codecs.DECOMPRESSED_BYTES_MAX
+    reads_all: bool = False
+
+
+LIMITS: Final = Limits()
+
+
+class Checked(NamedTuple):
+    """A batch that may be appended, not yet stamped."""
+
+    batch: RecordBatch
+    max_timestamp: int | None
+    """That of its records where they were read."""
 
 
 class Valid(NamedTuple):
@@ -42,28 +80,85 @@ class Invalid(NamedTuple):
 
 
 def validate(
-    batch: RecordBatch, config: LogConfig, now_ms: int, clients_now_ms: int | None = None
+    batch: RecordBatch,
+    config: LogConfig,
+    now_ms: int,
+    clients_now_ms: int | None = None,
+    limits: Limits = LIMITS,
 ) -> Valid | Invalid:
-    """The checks of an append by a client, in Kafka's order (size, CRC, counts, records, timestamps, result).
+    """The checks of an append by a client, in Kafka's order (size, CRC, counts, records, timestamps, result), in one go.
 
     ``clients_now_ms`` is what a client may think that it is, where the broker's ``now_ms`` is ahead.
     """
+    return stamp(run(check(batch, config, now_ms, clients_now_ms, limits)), config, now_ms)
+
+
+def run(checked: Checked | Invalid | Steps[Checked | Invalid]) -> Checked | Invalid:
+    """All steps one after the other."""
+    if isinstance(checked, Checked | Invalid):
+        return checked
+    try:
+        work = next(checked)
+        while True:
+            if work is None:
+                work = next(checked)
+                continue
+            try:
+                result = work()
+            except Exception as error:
+                work = checked.throw(error)
+            else:
+                work = checked.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def check(
+    batch: RecordBatch,
+    config: LogConfig,
+    now_ms: int,
+    clients_now_ms: int | None = None,
+    limits: Limits = LIMITS,
+) -> Checked | Invalid | Steps[Checked | Invalid]:
+    """What is known of the header alone; the steps that read the records where they must be read. Then comes `stamp`."""
     clients_now_ms = now_ms if clients_now_ms is None else clients_now_ms
-    problem = _check_header(batch, config)
+    problem = _check_header(batch, config, limits)
     if problem is not None:
         return problem
-    log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    wanted = CODEC_IDS.get(config.compression_type, batch.compression)
+    bounds = _timestamp_bounds(config, clients_now_ms, now_ms)
+    if limits.reads_all or wanted != batch.compression or _asks_of_records(batch, config, bounds):
+        return _read(batch, config, wanted, bounds, limits)
+    return Checked(batch, None)
+
+
+def _read(
+    batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, limits: Limits
+) -> Steps[Checked | Invalid]:
     try:
-        problem = _check_records(batch, config, clients_now_ms, now_ms, log_append_time=log_append_time)
-        if problem is not None:
-            return problem
-        batch = _rewrite(batch, config, now_ms, log_append_time=log_append_time)
+        return (yield from _check_records(batch, config, wanted, bounds, limits))
+    except codecs.DecompressedTooLarge as error:
+        return Invalid(ErrorCode.message_too_large, str(error), tells_log_start=False)
     except CorruptBatch as error:
-        # Kafka foresees a wrong count only; what else can be wrong inside surprises it.
-        foreseen = error.reason is Reason.COUNT
-        return Invalid(ErrorCode.invalid_record if foreseen else ErrorCode.unknown_server_error, str(error))
+        return Invalid(_error_of(error.reason, batch), str(error))
+    except codecs.CompressionError as error:
+        return Invalid(ErrorCode.unknown_server_error, str(error))
+
+
+def stamp(checked: Checked | Invalid, config: LogConfig, now_ms: int) -> Valid | Invalid:
+    """The rest, with the time of the append: timestamps in the header, the size of the result."""
+    if isinstance(checked, Invalid):
+        return checked
+    batch = checked.batch
+    log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    if log_append_time:
+        batch = RecordBatch.parse(with_log_append_time(batch, now_ms))
+    else:
+        latest = batch.max_timestamp if checked.max_timestamp is None else checked.max_timestamp
+        if batch.is_log_append_time or latest != batch.max_timestamp:
+            batch = RecordBatch.parse(with_max_timestamp(batch, latest))
     if batch.size > config.max_message_bytes:
-        return Invalid(ErrorCode.message_too_large, _too_large(batch, config), tells_log_start=False)
+        return _too_large(batch.size, config)
     if batch.size > config.segment_bytes:
         return Invalid(
             ErrorCode.record_list_too_large,
@@ -73,19 +168,34 @@ def validate(
     return Valid(batch, now_ms if log_append_time else -1)
 
 
-def _too_large(batch: RecordBatch, config: LogConfig) -> str:
-    return f"a batch of {batch.size} bytes is larger than max.message.bytes {config.max_message_bytes}"
+def _too_large(size: int, config: LogConfig) -> Invalid:
+    return Invalid(
+        ErrorCode.message_too_large,
+        f"a batch of {size} bytes is larger than max.message.bytes {config.max_message_bytes}",
+        tells_log_start=False,
+    )
 
 
-def _check_header(batch: RecordBatch, config: LogConfig) -> Invalid | None:
+def _error_of(reason: Reason, batch: RecordBatch) -> ErrorCode:
+    """Kafka foresees most of what can be wrong with records (``DefaultRecord.readFrom``).
+
+    Not a length that is no number, where it reads from memory, nor what its decompressors say.
+    """
+    foreseen = (
+        batch.compression != codecs.NONE if reason is Reason.LENGTH else reason is not Reason.COMPRESSION
+    )
+    return ErrorCode.invalid_record if foreseen else ErrorCode.unknown_server_error
+
+
+def _check_header(batch: RecordBatch, config: LogConfig, limits: Limits) -> Invalid | None:
     if batch.base_offset != 0:
         return Invalid(ErrorCode.invalid_record, f"base offset {batch.base_offset} is not 0")
     if batch.size > config.max_message_bytes:
-        return Invalid(ErrorCode.message_too_large, _too_large(batch, config), tells_log_start=False)
+        return _too_large(batch.size, config)
     if not batch.has_valid_crc():
         return Invalid(ErrorCode.corrupt_message, "the CRC does not match", tells_log_start=False)
     if batch.compression > codecs.ZSTD:
-        return Invalid(ErrorCode.unknown_server_error, f"nobody has defined codec {batch.compression}")
+        return Invalid(ErrorCode.unknown_server_error, f"there is no codec {batch.compression}")
     count = batch.last_offset_delta + 1
     if count <= 0 or batch.record_count <= 0 or count != batch.record_count:
         return Invalid(
@@ -95,58 +205,147 @@ def _check_header(batch: RecordBatch, config: LogConfig) -> Invalid | None:
         return Invalid(ErrorCode.invalid_record, "clients may not write control batches")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         return Invalid(ErrorCode.invalid_record, f"producer {batch.producer_id} sent no sequence")
+    return _check_claims(batch, limits)
+
+
+def _check_claims(batch: RecordBatch, limits: Limits) -> Invalid | None:
+    """No more records than may be, nor than have room in bytes that are not compressed."""
+    if batch.record_count > limits.records_max:
+        # The error on which producers part a batch and send it again.
+        return Invalid(
+            ErrorCode.message_too_large,
+            f"a batch of {batch.record_count} records is larger than odradek.batch.records.max {limits.records_max}",
+            tells_log_start=False,
+        )
+    if batch.compression == codecs.NONE:
+        try:
+            check_count(batch.record_count, len(batch.body))
+        except CorruptBatch as error:
+            return Invalid(ErrorCode.invalid_record, str(error))
     return None
 
 
-def _check_records(
-    batch: RecordBatch, config: LogConfig, from_ms: int, to_ms: int, *, log_append_time: bool
-) -> Invalid | None:
-    """Null keys on a compacted topic, and timestamps that may not be; all offenders of a batch are named."""
-    compacted = "compact" in config.cleanup_policy
-    earliest_ms, latest_ms = _timestamp_bounds(config, from_ms, to_ms)
-    bounded = not log_append_time and (earliest_ms is not None or batch.max_timestamp > latest_ms)
-    stamped = log_append_time and batch.is_log_append_time
-    if not compacted and not bounded and not stamped:
-        return None
-    errors: list[tuple[int, str | None]] = []
-    worst = ErrorCode.invalid_record
-    for index, record in enumerate(batch.records()):
-        if compacted and record.key is None:
-            errors.append((index, "Compacted topic cannot accept message without key"))
-        elif stamped:
-            errors.append((index, "Producer should not set timestamp type to LogAppendTime."))
-            worst = ErrorCode.invalid_timestamp
-        elif bounded and record.timestamp != -1:
-            too_old = earliest_ms is not None and record.timestamp < earliest_ms
-            if too_old or record.timestamp > latest_ms:
-                errors.append((index, f"Timestamp {record.timestamp} is out of range"))
-                worst = ErrorCode.invalid_timestamp
-    if not errors:
-        return None
-    return Invalid(worst, "One or more records have been rejected", record_errors=errors)
-
-
-def _timestamp_bounds(config: LogConfig, from_ms: int, to_ms: int) -> tuple[int | None, int]:
+def _timestamp_bounds(config: LogConfig, from_ms: int, to_ms: int) -> Bounds:
     before = config.message_timestamp_before_max_ms
     return (None if before == NEVER else from_ms - before), to_ms + config.message_timestamp_after_max_ms
 
 
-def _rewrite(batch: RecordBatch, config: LogConfig, now_ms: int, *, log_append_time: bool) -> RecordBatch:
-    """The bytes that the topic wants; the client's own where it already sent these."""
-    wanted = CODEC_IDS.get(config.compression_type)
-    if wanted is not None and wanted != batch.compression:
-        batch = RecordBatch.parse(recompress(batch, wanted, _level(config)))
-    if log_append_time:
-        return RecordBatch.parse(with_log_append_time(batch, now_ms))
-    if batch.is_log_append_time:
-        largest = max(record.timestamp for record in _create_time(batch).records())
-        return RecordBatch.parse(with_max_timestamp(batch, largest))
-    return batch
+def _asks_of_records(batch: RecordBatch, config: LogConfig, bounds: Bounds) -> bool:
+    """Null keys on a compacted topic, and timestamps that may not be."""
+    if config.compact:
+        return True
+    if config.log_append_time:
+        return batch.is_log_append_time
+    earliest_ms, latest_ms = bounds
+    return earliest_ms is not None or batch.max_timestamp > latest_ms
 
 
-def _create_time(batch: RecordBatch) -> RecordBatch:
-    """The batch without its LogAppendTime flag, so that its records show their own timestamps."""
-    return RecordBatch.parse(with_max_timestamp(batch, batch.max_timestamp))
+def _check_records(
+    batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, limits: Limits
+) -> Steps[Checked | Invalid]:
+    body = yield from _plain(batch, limits.decompressed_bytes_max)
+    offences = _Offences(batch, config, bounds)
+    walked: Walked = yield from walk(
+        body,
+        batch.record_count,
+        earliest_delta=offences.earliest_delta,
+        latest_delta=offences.latest_delta,
+        wants_keys=config.compact,
+        suspect=offences.suspect,
+    )
+    if offences.errors:
+        return Invalid(
+            offences.worst, "One or more records have been rejected", record_errors=offences.errors
+        )
+    latest = (
+        batch.max_timestamp if batch.is_log_append_time else batch.base_timestamp + walked.max_timestamp_delta
+    )
+    latest = max(latest, NO_TIMESTAMP)
+    if wanted == batch.compression:
+        if not walked.offsets_in_a_row and wanted != codecs.NONE:
+            # Kafka means to build such a batch anew, and has not kept what it would build it of: it skips keys and values
+            # of a batch whose codec stays (`PartialDefaultRecord`). Uncompressed ones stay as they are.
+            return Invalid(ErrorCode.unknown_server_error, "the offsets inside are not 0, 1, 2, ...")
+        return Checked(batch, latest)
+    if not walked.offsets_in_a_row:
+        body = yield from renumbered(body, batch.record_count)
+    return (yield from _recompress(batch, config, wanted, body, latest))
+
+
+def _recompress(
+    batch: RecordBatch, config: LogConfig, wanted: int, body: Buffer, latest: int
+) -> Steps[Checked | Invalid]:
+    size = batch.size - len(batch.body) + len(body)
+    if wanted == codecs.NONE and size > config.max_message_bytes:
+        return _too_large(size, config)
+    compress = partial(codecs.compress, wanted, body, _level(config))
+    packed = (yield compress) if len(body) > COMPRESSED_AT_ONCE_BYTES else compress()
+    size += len(packed) - len(body)
+    if size > config.max_message_bytes:
+        return _too_large(size, config)
+    return Checked(RecordBatch.parse(with_body(batch, wanted, packed)), latest)
+
+
+def _plain(batch: RecordBatch, limit: int) -> Steps[Buffer]:
+    """The records, decompressed: here if they are few, else in a thread."""
+    body = batch.body
+    if batch.compression == codecs.NONE:
+        return body if len(body) > DECOMPRESSED_AT_ONCE_BYTES else bytes(body)
+    if codecs.has_dependent_blocks(batch.compression, body):
+        raise codecs.CompressionError("lz4: blocks that depend on each other are not read by Kafka")
+    if len(body) <= DECOMPRESSED_AT_ONCE_BYTES:
+        try:
+            return codecs.decompress(batch.compression, body, min(limit, DECOMPRESSED_AT_ONCE_BYTES))
+        except codecs.DecompressedTooLarge:
+            if limit <= DECOMPRESSED_AT_ONCE_BYTES:
+                raise
+    plain: Buffer = yield partial(codecs.decompress_apart, batch.compression, body, limit)
+    return plain
+
+
+class _Offences:
+    """The records for which a batch is refused; the first of them are named."""
+
+    def __init__(self, batch: RecordBatch, config: LogConfig, bounds: Bounds) -> None:
+        self.errors: list[tuple[int, str | None]] = []
+        self.worst = ErrorCode.invalid_record
+        self.earliest_delta, self.latest_delta = -_ALL_TIMES, _ALL_TIMES
+        self._compact = config.compact
+        self._stamped = config.log_append_time and batch.is_log_append_time
+        self._base_ms = batch.base_timestamp
+        self._fixed_ms = batch.max_timestamp if batch.is_log_append_time else None
+        earliest_ms, latest_ms = bounds
+        if self._stamped:
+            self._suspect_all()
+        elif not config.log_append_time:
+            earliest_ms = -_ALL_TIMES if earliest_ms is None else earliest_ms
+            if self._fixed_ms is None:
+                self.earliest_delta, self.latest_delta = (
+                    earliest_ms - self._base_ms,
+                    latest_ms - self._base_ms,
+                )
+            elif not earliest_ms <= self._fixed_ms <= latest_ms:
+                self._suspect_all()
+
+    def _suspect_all(self) -> None:
+        self.earliest_delta, self.latest_delta = 1, 0
+
+    def suspect(self, index: int, timestamp_delta: int, has_key: bool) -> None:
+        if self._compact and not has_key:
+            self._add(index, "Compacted topic cannot accept message without key", ErrorCode.invalid_record)
+        elif self._stamped:
+            message = "Producer should not set timestamp type to LogAppendTime."
+            self._add(index, message, ErrorCode.invalid_timestamp)
+        else:
+            timestamp = self._base_ms + timestamp_delta if self._fixed_ms is None else self._fixed_ms
+            if timestamp != NO_TIMESTAMP:
+                self._add(index, f"Timestamp {timestamp} is out of range", ErrorCode.invalid_timestamp)
+
+    def _add(self, index: int, message: str, error: ErrorCode) -> None:
+        if error is ErrorCode.invalid_timestamp:
+            self.worst = error
+        if len(self.errors) < RECORD_ERRORS_MAX:
+            self.errors.append((index, message))
 
 
 def _level(config: LogConfig) -> int | None:

@@ -22,6 +22,7 @@ NAMES: Final = (
     "many_partitions",
     "many_partitions_live",
     "pauses",
+    "hostile",
 )
 
 Measure = Callable[[Run], Iterator[Figure]]

@@ -40,6 +40,7 @@ from broker.metadata.image import Broker
 from broker.node import Node
 from broker.replicas import Replicas
 from broker.server import Bind, BindError
+from broker.slices import Slices
 from storage.directory import DirectoryInUse
 from storage.files import DESCRIPTORS, StorageError
 
@@ -95,6 +96,7 @@ class Cluster:
         """All of them, also those that are stopped or killed."""
         self.lag = LoopLag(asyncio.get_running_loop())
         self._bind = bind
+        self._slices = Slices()
         self._began = time.perf_counter()
         self._configs = {config.node_id: config for config in settings.nodes}
         self._directories: dict[int, Path] = {}
@@ -164,6 +166,7 @@ class Cluster:
             clock=self.clock,
             random=self.random,
             hooks=self.hooks,
+            slices=self._slices,
             peer_replicas=self._replicas_of,
             bind=self._bind,
             on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,

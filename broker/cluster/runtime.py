@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from broker.api import discover
+from broker.append_queues import AppendQueues, limits_of
 from broker.clock import Clock
 from broker.clock.of_node import NodeClock
 from broker.cluster.failover import Failover
@@ -29,6 +30,7 @@ from broker.peers import Peers
 from broker.replicas import Replicas
 from broker.routes import Routes
 from broker.server import Bind, Connections, Limits, Server
+from broker.slices import Slices
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.verification import Verifier
 from broker.upkeep.compaction import Compaction
@@ -67,6 +69,7 @@ class NodeRuntime:
         clock: Clock,
         random: Random,
         hooks: Hooks,
+        slices: Slices,
         peer_replicas: Callable[[int], Replicas | None],
         bind: Bind | None = None,
         on_failed_replica: Callable[[int, str, int], None] | None = None,
@@ -79,6 +82,7 @@ class NodeRuntime:
         self._clock = NodeClock(clock)
         self._random = random
         self._hooks = hooks
+        self._slices = slices
         self._peer_replicas = peer_replicas
         self._on_failed_replica = on_failed_replica
         self._directory: LogDirectory | None = None
@@ -155,8 +159,12 @@ class NodeRuntime:
             verifier=Verifier(config, clock, transactions, peers),
             rack=config.broker_rack,
             hooks=hooks,
+            append_queues=AppendQueues(self._slices, limits_of(config), self._takes_appends),
             peers=peers,
         )
+
+    def _takes_appends(self) -> bool:
+        return self.state not in (State.STOPPED, State.KILLED)
 
     # -- ways to end --------------------------------------------------------------------------------------------
 

@@ -170,6 +170,8 @@ class BrokerConfig:
 
     # Our own, of the prefix odradek.
     background_flush_interval_ms: int
+    batch_decompressed_bytes_max: int
+    batch_records_max: int
     cluster_id: str | None
     commit_order: str
     commit_marker_delay_ms: int
@@ -181,6 +183,7 @@ class BrokerConfig:
     log_format: str
     log_level: str
     open_files_max: int
+    produce_reads_records: bool
 
     values: Mapping[str, Value] = field(repr=False)
     static: Mapping[str, str] = field(

@@ -69,6 +69,22 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             "log.flush.offset.checkpoint and log.flush.start.offset.checkpoint count only then.",
         ),
         _own(
+            "batch.decompressed.bytes.max",
+            ConfigType.INT,
+            128 * 1024 * 1024,
+            Range(1),
+            "How large the records of a client's batch may be, decompressed, where they are read (see "
+            "odradek.produce.reads.records): a kilobyte of zstd can hold 30 MB. Beyond it MESSAGE_TOO_LARGE, on which "
+            "producers part the batch.",
+        ),
+        _own(
+            "batch.records.max",
+            ConfigType.INT,
+            1_000_000,
+            Range(1),
+            "How many records a client's batch may have; beyond it MESSAGE_TOO_LARGE, on which producers part the batch.",
+        ),
+        _own(
             "defaults",
             ConfigType.STRING,
             EMULATOR,
@@ -150,6 +166,16 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             Range(0),
             "How many of its logs' files the broker keeps open; others are opened when needed. 0 is half of what the "
             "system allows the process, at most 16384.",
+        ),
+        _own(
+            "produce.reads.records",
+            ConfigType.BOOLEAN,
+            False,
+            None,
+            "Whether every record of every batch is read and checked, as in Kafka, at a microsecond a record. Otherwise "
+            "they are where a setting of the topic asks for it: cleanup.policy=compact, a compression.type that the batch "
+            "does not have, message.timestamp.before.max.ms, or a batch that claims a timestamp beyond "
+            "message.timestamp.after.max.ms.",
         ),
     )
 }

@@ -27,7 +27,7 @@ from storage.config import NEVER
 from storage.files import StorageError
 from storage.log import Log
 from storage.producers import Origin, VerificationGuard
-from storage.validation import Invalid, validate
+from storage.validation import LIMITS, Checked, Invalid, Limits, Steps, check, run, stamp
 
 if TYPE_CHECKING:
     from broker.replication.following import Following
@@ -116,17 +116,34 @@ class Partition(ReadablePartition):
 
     # -- appending ----------------------------------------------------------------------------------------------
 
-    def append(
-        self, batch: RecordBatch, *, required_acks: int, guard: VerificationGuard | None = None
-    ) -> AppendResult:
-        """Append what a client sent: every check of Kafka's LogValidator and of the producer state applies."""
-        if required_acks == -1 and not self.has_enough_replicas():
-            return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
+    def check(
+        self, batch: RecordBatch, limits: Limits = LIMITS
+    ) -> Checked | Invalid | Steps[Checked | Invalid]:
+        """What `append` wants to know of a client's batch; steps where its records must be read."""
         now_ms = clients_now_ms = self._clock.now_ms()
         config = self.log.config
         if config.message_timestamp_before_max_ms != NEVER:
             clients_now_ms = self._clock.now_ms(Domain.REQUESTS)
-        valid = validate(batch, config, now_ms, clients_now_ms)
+        return check(batch, config, now_ms, clients_now_ms, limits)
+
+    def append(
+        self,
+        batch: RecordBatch,
+        *,
+        required_acks: int,
+        guard: VerificationGuard | None = None,
+        checked: Checked | Invalid | None = None,
+    ) -> AppendResult:
+        """Append what a client sent: every check of Kafka's LogValidator and of the producer state applies.
+
+        ``checked`` is what became of the steps of `check`; without it they are done here and now.
+        """
+        if required_acks == -1 and not self.has_enough_replicas():
+            return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
+        if checked is None:
+            checked = run(self.check(batch))
+        now_ms = self._clock.now_ms()
+        valid = stamp(checked, self.log.config, now_ms)
         if isinstance(valid, Invalid):
             self._say_refused(valid.error, valid.message)
             log_start = self.log.log_start_offset if valid.tells_log_start else -1

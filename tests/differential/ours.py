@@ -14,8 +14,10 @@ class Ours:
     """Runs stories, one broker for each profile, started when the first story of it comes; one that has died is started
     anew, so that a story that kills it does not spoil the others."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        """``settings`` are for each of the brokers, beside those of its profile."""
         self.directory = directory
+        self.settings = settings or {}
         self.brokers: dict[str, Broker] = {}
         self.transcripts: dict[str, runner.Transcript] = {}
         self.logs: list[Path] = []
@@ -34,7 +36,7 @@ class Ours:
                 self.directory / f"{profile}-{len(self.logs)}",
                 "--feature",
                 f"transaction.version={setting['feature']}",
-                settings=setting["properties"] | setting["ours"],
+                settings=setting["properties"] | setting["ours"] | self.settings,
             ).start()
             self.logs.append(running.log_file)
             self.brokers[profile] = running
@@ -47,8 +49,8 @@ class Ours:
 
 
 @contextmanager
-def ours(directory: Path) -> Iterator[Ours]:
-    stories = Ours(directory)
+def ours(directory: Path, settings: dict[str, str] | None = None) -> Iterator[Ours]:
+    stories = Ours(directory, settings)
     try:
         yield stories
     finally:

@@ -4,6 +4,7 @@ stands in docs/differences.md; a difference that is not there fails its story, a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,23 @@ def test_every_listed_difference_is_one(our_broker: Ours) -> None:
     found = [d for entry in ENTRIES for d in differences(entry, our_broker)]
     stale = listed.stale(found, listed.rows())
     assert not stale, f"listed in docs/differences.md, and no longer different: {sorted(stale)}"
+
+
+def test_nothing_differs_where_every_record_is_read(tmp_path: Path) -> None:
+    """What the rows say of how to switch them off."""
+    rows = listed.rows()
+    switched_off = [row for row in rows if row.id in ("records-not-read", "max-timestamp-kept")]
+    stories = {story for row in switched_off for story in row.stories}
+    with ours(tmp_path, {"odradek.produce.reads.records": "true"}) as told:
+        found = [
+            difference
+            for entry in ENTRIES
+            if f"{entry.area}.{entry.name}" in stories
+            for difference in differences(entry, told)
+        ]
+    left = [row for row in rows if row not in switched_off]
+    assert len(stories) == 6
+    assert not listed.unlisted(found, left), "\n".join(map(str, found))
 
 
 def test_the_corpus_is_large() -> None:

@@ -19,6 +19,7 @@ from protocol.compression import (
     DecompressedTooLarge,
     compress,
     decompress,
+    decompress_apart,
 )
 
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
@@ -126,3 +127,31 @@ def test_nothing_is_not_a_compressed_nothing(codec: int) -> None:
     with pytest.raises(CompressionError):
         decompress(codec, b"")
     assert decompress(codec, compress(codec, b"")) == b""
+
+
+@pytest.mark.parametrize("codec", COMPRESSED, ids=CODEC_NAMES[1:])
+@pytest.mark.parametrize("plain", [b"", b"x", PLAIN, bytes(3_000_000)], ids=["none", "one", "text", "zeros"])
+def test_beside_the_loop_the_same_comes_out(codec: int, plain: bytes) -> None:
+    compressed = compress(codec, plain)
+    assert bytes(decompress_apart(codec, compressed, max(len(plain), 1))) == plain
+    if plain:
+        with pytest.raises(DecompressedTooLarge, match=CODEC_NAMES[codec]):
+            decompress_apart(codec, compressed, len(plain) - 1)
+    for damaged in (compressed[:-1], b"\0garbage" * 4, b""):
+        outcomes: list[object] = []
+        for function in (decompress, decompress_apart):
+            try:
+                outcomes.append(bytes(function(codec, damaged, 4_000_000)))
+            except CompressionError as error:
+                outcomes.append(type(error))
+        assert outcomes[0] == outcomes[1]
+
+
+def test_members_of_gzip_in_a_row_beside_the_loop() -> None:
+    compressed = compress(GZIP, PLAIN) + compress(GZIP, b"end")
+    assert bytes(decompress_apart(GZIP, compressed, 1 << 20)) == PLAIN + b"end"
+
+
+def test_an_unknown_codec_beside_the_loop() -> None:
+    with pytest.raises(CompressionError, match="unknown compression codec 6"):
+        decompress_apart(6, b"x", 10)

@@ -10,8 +10,17 @@ from google_crc32c import value as crc32c
 from protocol import compression
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
+from protocol.record import encode_record
 from storage.config import LogConfig
-from storage.validation import Invalid, Valid, validate
+from storage.validation import (
+    DECOMPRESSED_AT_ONCE_BYTES,
+    RECORD_ERRORS_MAX,
+    Invalid,
+    Limits,
+    Valid,
+    check,
+    validate,
+)
 from tests.storage.logs import NOW_MS, data
 
 HOUR_MS = 3_600_000
@@ -179,3 +188,122 @@ def test_records_that_do_not_decompress_are_refused():
     batch = with_header(">h", 21, compression.GZIP)
     found = validate(batch, LogConfig(cleanup_policy=("compact",)), NOW_MS)
     assert isinstance(found, Invalid)
+
+
+# What a batch may claim
+
+
+def made_of(body: bytes, count: int, codec: int = 0) -> RecordBatch:
+    """A batch of these records, which may be anything."""
+    template = bytearray(build_batch([(NOW_MS, b"k", b"v")])[:61])
+    struct.pack_into(">h", template, 21, codec)
+    struct.pack_into(">i", template, 23, count - 1)
+    struct.pack_into(">i", template, 57, count)
+    raw = template + compression.compress(codec, body)
+    struct.pack_into(">i", raw, 8, len(raw) - 12)
+    struct.pack_into(">I", raw, 17, crc32c(bytes(raw[21:])))
+    return RecordBatch.parse(bytes(raw))
+
+
+def with_deltas(deltas: list[int], codec: int) -> RecordBatch:
+    return made_of(b"".join(encode_record(delta, 0, b"k", b"v") for delta in deltas), len(deltas), codec)
+
+
+COMPACTED = LogConfig(cleanup_policy=("compact",))
+
+
+@pytest.mark.parametrize("config", [LogConfig(), COMPACTED], ids=["records not read", "read"])
+def test_more_records_than_have_room_are_refused_by_the_header_alone(config: LogConfig):
+    found = check(made_of(bytes(1_500), 2_000), config, NOW_MS)
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.invalid_record
+
+
+@pytest.mark.parametrize("config", [LogConfig(), COMPACTED], ids=["records not read", "read"])
+def test_records_of_a_batch_have_a_bound(config: LogConfig):
+    batch = made_of(b"\x0c\0\0\0\0\1\0" * 101, 101, compression.ZSTD)
+    found = check(batch, config, NOW_MS, limits=Limits(records_max=100))
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.message_too_large
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+@pytest.mark.parametrize("limit", [10_000, 1_000_000])
+def test_decompressed_bytes_have_a_bound(codec: int, limit: int):
+    """Refused with the error on which producers part a batch; the bound is below and above what is done at once."""
+    body = encode_record(0, 0, b"k", bytes(limit))
+    found = validate(made_of(body, 1, codec), COMPACTED, NOW_MS, limits=Limits(decompressed_bytes_max=limit))
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.message_too_large
+    assert isinstance(
+        validate(made_of(body, 1, codec), COMPACTED, NOW_MS, limits=Limits(decompressed_bytes_max=len(body))),
+        Valid,
+    )
+
+
+def test_large_bytes_are_decompressed_and_compressed_in_a_thread():
+    body = encode_record(0, 0, b"k", bytes(DECOMPRESSED_AT_ONCE_BYTES))
+    steps = check(made_of(body, 1, compression.ZSTD), LogConfig(compression_type="lz4"), NOW_MS)
+    assert not isinstance(steps, tuple)
+    decompress = next(steps)
+    assert decompress is not None
+    compress = steps.send(decompress())
+    assert compress is not None
+    with pytest.raises(StopIteration) as end:
+        steps.send(compress())
+    assert end.value.value.batch.plain_body() == body
+
+
+def test_the_records_named_in_an_answer_have_a_bound():
+    body = b"".join(encode_record(i, 0, None, b"v") for i in range(RECORD_ERRORS_MAX + 5))
+    found = validate(made_of(body, RECORD_ERRORS_MAX + 5), COMPACTED, NOW_MS)
+    assert isinstance(found, Invalid)
+    assert len(found.record_errors) == RECORD_ERRORS_MAX
+
+
+# Offsets inside a batch (`LogValidator.validateMessagesAndAssignOffsetsCompressed`)
+
+
+def test_uncompressed_deltas_are_the_producer_s_affair():
+    found = validate(with_deltas([0, 0, 5], 0), COMPACTED, NOW_MS)
+    assert isinstance(found, Valid)
+    assert [record.offset for record in found.batch.records()] == [0, 0, 5]
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_compressed_deltas_are_0_1_2(codec: int):
+    """Kafka wants to build the batch anew, and falls over the contents that it has skipped."""
+    found = validate(with_deltas([0, 0, 0], codec), COMPACTED, NOW_MS)
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.unknown_server_error
+    assert isinstance(validate(with_deltas([0, 1, 2], codec), COMPACTED, NOW_MS), Valid)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_another_codec_gives_offsets_anew(codec: int):
+    name = "gzip" if codec != compression.GZIP else "zstd"
+    found = validate(with_deltas([0, 0, 7], codec), LogConfig(compression_type=name), NOW_MS)
+    assert isinstance(found, Valid)
+    assert found.batch.has_valid_crc()
+    assert [record.offset for record in found.batch.records()] == [0, 1, 2]
+    assert [record.key for record in found.batch.records()] == [b"k"] * 3
+
+
+@pytest.mark.parametrize("claimed", [NOW_MS - 7, NOW_MS + 7, -1])
+def test_the_maximum_is_that_of_the_records_where_they_are_read(claimed: int):
+    batch = with_header(">q", 35, claimed, data(2, timestamp_ms=NOW_MS))
+    found = validate(batch, COMPACTED, NOW_MS)
+    assert isinstance(found, Valid)
+    assert found.batch.max_timestamp == NOW_MS
+    assert found.batch.has_valid_crc()
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_every_record_is_read_where_the_broker_says_so(codec: int):
+    config, limits = LogConfig(), Limits(reads_all=True)
+    bad = made_of(encode_record(0, 0, b"k", b"v" * 20), 2, codec)
+    assert isinstance(validate(bad, config, NOW_MS), Valid)
+    found = validate(bad, config, NOW_MS, limits=limits)
+    assert isinstance(found, Invalid)
+    assert found.error is ErrorCode.invalid_record
+    assert isinstance(validate(data(2, compression=codec), config, NOW_MS, limits=limits), Valid)

@@ -269,7 +269,8 @@ def test_on_a_create_time_topic_the_flag_of_log_append_time_is_cleared(bench):
     assert (result.error, result.log_append_time_ms) == (OK, -1)
     [batch] = bench.partition.log.batches()
     assert not batch.is_log_append_time
-    assert batch.max_timestamp == NOW_MS
+    # Kafka gives every record of such a batch its maximum as the timestamp while it validates.
+    assert batch.max_timestamp == NOW_MS - 5
     assert batch.has_valid_crc()
 
 

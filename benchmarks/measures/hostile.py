@@ -1,0 +1,190 @@
+"""How long a client waits at most while another one sends what is small on the wire and long to read.
+
+The probe is a small Produce to a topic of its own each millisecond; the other client sends its request again as soon as it
+is answered, or its connection closed.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from statistics import quantiles
+from typing import Final
+
+import cramjam
+from google_crc32c import value as crc32c
+
+from benchmarks.client import (
+    CREATE_TOPICS,
+    Client,
+    WrongAnswer,
+    create_topic,
+    frame,
+    now_ms,
+    produce_frame,
+    small_batch,
+)
+from benchmarks.figures import Figure, Run
+from benchmarks.process import used_by
+from benchmarks.targets import Running
+from protocol.batch import HEADER_BYTES, build_batch
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.list_transactions import ListTransactionsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.record import encode_record
+
+PROBE: Final = "probe"
+COMPACTED: Final = "compacted"
+RECOMPRESSED: Final = "recompressed"
+EVERY_S: Final = 0.001
+LIMIT_MS: Final = 20.0
+METADATA: Final = (3, 12)
+LIST_TRANSACTIONS: Final = (66, 2)
+LEAST_RECORD: Final = b"\x0c\0\0\0\0\1\0"
+NONE, GZIP, ZSTD = 0, 1, 4
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    with run.target.running(run.scratch / "hostile", {"auto.create.topics.enable": "false"}) as target:
+        client = Client(target.connect())
+        create_topic(client, PROBE)
+        _create(client, COMPACTED, {"cleanup.policy": "compact"})
+        _create(client, RECOMPRESSED, {"compression.type": "lz4"})
+        seconds = run.scaled(10, 4)
+        rest = _probe(target, seconds, None)[0]
+        for what, hostile in _hostile(run):
+            waits, answered, cpu = _probe(target, seconds, hostile)
+            yield Figure(
+                f"longest wait beside {what}",
+                max(waits),
+                "ms",
+                limit=LIMIT_MS,
+                baseline=f"at rest {max(rest):.1f} ms",
+                note=f"{len(hostile):,} bytes, {answered} answered; {len(waits):,} round trips, {_spread(waits)}",
+                other_cpu=cpu,
+            )
+        client.close()
+
+
+def _hostile(run: Run) -> Iterator[tuple[str, bytes]]:
+    run.say("requests are built")
+    million = LEAST_RECORD * 1_000_000
+    deltas = b"".join(encode_record(delta, 0, b"", None) for delta in range(100_000))
+    huge = encode_record(0, 0, b"k", bytes(100 << 20))
+    yield "2,000,000 records in a batch", produce_frame(COMPACTED, _batch(million * 2, 2_000_000, ZSTD))
+    yield "1,000,000 records in a batch", produce_frame(COMPACTED, _batch(million, 1_000_000, ZSTD))
+    yield "100,000 sound records, not compressed", produce_frame(COMPACTED, _batch(deltas, 100_000, NONE))
+    yield (
+        "100,000 sound records for another codec",
+        produce_frame(RECOMPRESSED, _batch(deltas, 100_000, ZSTD)),
+    )
+    yield "100 MiB in one record, zstd", produce_frame(COMPACTED, _batch(huge, 1, ZSTD))
+    yield "100 MiB in one record, gzip", produce_frame(COMPACTED, _batch(huge, 1, GZIP))
+    yield "100 MiB for another codec", produce_frame(RECOMPRESSED, _batch(huge, 1, ZSTD))
+    for count in (100_000, 10_000):
+        topics = [MetadataRequestTopic(name=f"no-such-topic-{number:06d}") for number in range(count)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+        yield f"Metadata of {count:,} unknown names", frame(METADATA, request)
+    for count in (60_000, 10_000, 4):
+        # Written by hand: a string of this length is refused by our own writer.
+        yield f"a pattern of {count:,} Unicode classes", _list_transactions(rb"\pL" * count)
+
+
+def _batch(body: bytes, count: int, codec: int) -> bytes:
+    """A batch of these records, whatever they are."""
+    compress: dict[int, Callable[[bytes], bytes]] = {
+        NONE: bytes,
+        GZIP: lambda plain: bytes(cramjam.gzip.compress(plain)),
+        ZSTD: lambda plain: bytes(cramjam.zstd.compress(plain)),
+    }
+    raw = bytearray(build_batch([(now_ms(), b"k", b"v")])[:HEADER_BYTES]) + compress[codec](body)
+    struct.pack_into(">i", raw, 8, len(raw) - 12)
+    struct.pack_into(">hi", raw, 21, codec, count - 1)
+    struct.pack_into(">i", raw, 57, count)
+    struct.pack_into(">I", raw, 17, crc32c(bytes(raw[21:])))
+    return bytes(raw)
+
+
+def _list_transactions(pattern: bytes) -> bytes:
+    mark = "pattern-stands-here"
+    whole = frame(LIST_TRANSACTIONS, ListTransactionsRequest(transactional_id_pattern=mark))
+    before, after = whole[4:].split(bytes((len(mark) + 1,)) + mark.encode())
+    size, length = len(pattern) + 1, bytearray()
+    while size > 127:
+        length.append(size & 127 | 128)
+        size >>= 7
+    length.append(size)
+    body = before + bytes(length) + pattern + after
+    return struct.pack(">i", len(body)) + body
+
+
+def _create(client: Client, name: str, configs: dict[str, str]) -> None:
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=1,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    answer = client.ask(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    if answer.topics[0].error_code:
+        raise WrongAnswer(f"CreateTopics: error {answer.topics[0].error_code}")
+
+
+def _probe(target: Running, seconds: float, hostile: bytes | None) -> tuple[list[float], int, float]:
+    """Milliseconds of each round trip, how many hostile requests were answered, cores that others used."""
+    client = Client(target.connect())
+    small = produce_frame(PROBE, small_batch())
+    waits: list[float] = []
+    answered = 0
+    over = threading.Event()
+
+    def attack(data: bytes) -> None:
+        nonlocal answered
+        while not over.is_set():
+            with target.connect() as connection:
+                connection.sendall(data)
+                while _took_answer(connection) and not over.is_set():
+                    answered += 1
+                    connection.sendall(data)
+            over.wait(0.01)
+
+    thread = threading.Thread(target=attack, args=(hostile,)) if hostile is not None else None
+    with used_by(target.pid) as usage:
+        if thread is not None:
+            thread.start()
+        end = time.perf_counter() + seconds
+        while (began := time.perf_counter()) < end:
+            client.send(small)
+            client.receive()
+            took = time.perf_counter() - began
+            waits.append(took * 1000)
+            if took < EVERY_S:
+                time.sleep(EVERY_S - took)
+        over.set()
+        if thread is not None:
+            thread.join()
+    client.close()
+    return waits, answered, usage.other_cpu
+
+
+def _took_answer(connection: socket.socket) -> bool:
+    """Read one answer and forget it; False if the connection was closed instead."""
+    try:
+        head = connection.recv(4)
+        left = struct.unpack(">i", head)[0] if len(head) == 4 else -1
+        while left > 0:
+            data = connection.recv(min(left, 1 << 16))
+            if not data:
+                return False
+            left -= len(data)
+    except OSError:
+        return False
+    return left == 0
+
+
+def _spread(waits: list[float]) -> str:
+    cuts = quantiles(waits, n=1000)
+    return f"p50 {cuts[499]:.2f} ms, p99 {cuts[989]:.1f} ms, p99.9 {cuts[998]:.1f} ms"

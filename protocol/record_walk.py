@@ -1,0 +1,209 @@
+"""A walk over the records of a batch that makes no objects of them and stops after each slice.
+
+What ``LogValidator`` asks of records needs their structure, keys' presence, times and offset deltas, not their contents. A
+walk takes 0.6 µs a record, and a kilobyte of zstd can hold a million: the caller decides what is done between two slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple
+
+from protocol.record import CorruptBatch, Reason
+from protocol.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, zigzag
+
+RECORD_BYTES_MIN: Final = 7
+"""Of one record: length, attributes, timestamp and offset delta, two null or empty fields, no headers."""
+RECORDS_PER_SLICE: Final = 500
+"""Records and headers between two stops: half a millisecond."""
+
+Buffer = bytes | memoryview
+Suspect = Callable[[int, int, bool], object]
+
+
+class Walked(NamedTuple):
+    """What a walk has found in sound records."""
+
+    max_timestamp_delta: int
+    offsets_in_a_row: bool
+    """Whether the offset deltas are 0, 1, 2, …"""
+
+
+def check_count(count: int, plain_bytes: int) -> None:
+    """No more records than have room in their bytes."""
+    if count * RECORD_BYTES_MIN > plain_bytes:
+        raise CorruptBatch(Reason.COUNT, f"{plain_bytes} bytes cannot hold {count} records")
+
+
+def walk(
+    body: Buffer,
+    count: int,
+    *,
+    earliest_delta: int,
+    latest_delta: int,
+    wants_keys: bool,
+    suspect: Suspect,
+    slice_records: int = RECORDS_PER_SLICE,
+) -> Generator[None, None, Walked]:
+    """Over ``count`` uncompressed records that fill ``body`` exactly; anything else raises `CorruptBatch`.
+
+    ``suspect(index, timestamp_delta, has_key)`` is called for records outside the times, and without a key that is wanted.
+    """
+    check_count(count, len(body))
+    try:
+        return (
+            yield from _walk(body, count, earliest_delta, latest_delta, wants_keys, suspect, slice_records)
+        )
+    except IndexError:
+        raise CorruptBatch(Reason.RECORDS, "a record reaches past the end of its batch") from None
+
+
+def _walk(  # noqa: C901 - straight-line, because a call costs as much as a record
+    body: Buffer,
+    count: int,
+    earliest_delta: int,
+    latest_delta: int,
+    wants_keys: bool,
+    suspect: Suspect,
+    slice_records: int,
+) -> Generator[None, None, Walked]:
+    size, position, in_a_row, left = len(body), 0, True, slice_records
+    latest = -(1 << 64)
+    for index in range(count):
+        if position == size:
+            raise CorruptBatch(Reason.COUNT, f"fewer records than the promised {count}")
+        length = body[position]
+        position += 1
+        if length > 127:
+            length, position = _length_rest(body, position, length)
+        end = position + (length >> 1)
+        position += 1  # the attributes of a record are unused
+        delta = body[position]
+        position += 1
+        if delta > 127:
+            delta, position = _rest(body, position, delta, VARLONG_BYTES_MAX)
+        delta = (delta >> 1) ^ -(delta & 1)
+        if delta > latest:
+            latest = delta
+        offset = body[position]
+        position += 1
+        if offset > 127:
+            offset, position = _rest(body, position, offset, VARINT_BYTES_MAX)
+        if offset != index << 1:
+            in_a_row = False
+        key = body[position]
+        position += 1
+        if key > 127:
+            key, position = _rest(body, position, key, VARINT_BYTES_MAX)
+        if not key & 1:
+            position += key >> 1
+            if not earliest_delta <= delta <= latest_delta:
+                suspect(index, delta, True)
+        elif wants_keys or not earliest_delta <= delta <= latest_delta:
+            suspect(index, delta, False)
+        value = body[position]
+        position += 1
+        if value > 127:
+            value, position = _rest(body, position, value, VARINT_BYTES_MAX)
+        if not value & 1:
+            position += value >> 1
+        headers = body[position]
+        position += 1
+        if headers:
+            position, left = yield from _walk_headers(body, position - 1, end, left, slice_records)
+        if position != end or length & 1:
+            raise CorruptBatch(
+                Reason.RECORDS, f"record {index} has its end at another place than its length says"
+            )
+        left -= 1
+        if left <= 0:
+            left = slice_records
+            yield
+    if position != size:
+        raise CorruptBatch(Reason.COUNT, f"{size - position} bytes follow the last of {count} records")
+    return Walked(latest, in_a_row)
+
+
+def _walk_headers(
+    body: Buffer, position: int, end: int, left: int, slice_records: int
+) -> Generator[None, None, tuple[int, int]]:
+    """The position after the headers of one record, and what is left of the slice."""
+    count, position = _varint(body, position)
+    if count < 0 or count > end - position:
+        raise CorruptBatch(Reason.RECORDS, f"a record cannot have {count} headers")
+    for _ in range(count):
+        size, position = _varint(body, position)
+        if size < 0:
+            raise CorruptBatch(Reason.RECORDS, "a header has no key")
+        position += size
+        size, position = _varint(body, position)
+        if size > 0:
+            position += size
+        left -= 1
+        if left <= 0:
+            left = slice_records
+            yield
+    return position, left
+
+
+def renumbered(
+    body: Buffer, count: int, slice_records: int = RECORDS_PER_SLICE
+) -> Generator[None, None, memoryview]:
+    """The same records with the offset deltas 0, 1, 2, …; ``body`` was walked and is sound."""
+    out = bytearray()
+    position, left = 0, slice_records
+    for index in range(count):
+        length, position = _varint(body, position)
+        end = position + length
+        offset_at = _after_varint(body, position + 1)
+        times = body[position + 1 : offset_at]
+        rest = _after_varint(body, offset_at)
+        delta = zigzag(index)
+        out += zigzag(1 + len(times) + len(delta) + end - rest)
+        out += b"\0"
+        out += times
+        out += delta
+        out += body[rest:end]
+        position = end
+        left -= 1
+        if left <= 0:
+            left = slice_records
+            yield
+    return memoryview(out)
+
+
+def _after_varint(body: Buffer, position: int) -> int:
+    while body[position] > 127:
+        position += 1
+    return position + 1
+
+
+def _rest(body: Buffer, position: int, value: int, bytes_max: int) -> tuple[int, int]:
+    """A varint whose first byte, ``value``, says that more follow; still folded."""
+    byte = body[position]
+    position += 1
+    value = value & 127 | (byte & 127) << 7
+    if byte < 128:
+        return value, position
+    for shift in range(14, 7 * bytes_max, 7):
+        byte = body[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+    raise CorruptBatch(Reason.RECORDS, f"a variable-length integer is longer than {bytes_max} bytes")
+
+
+def _length_rest(body: Buffer, position: int, value: int) -> tuple[int, int]:
+    try:
+        return _rest(body, position, value, VARINT_BYTES_MAX)
+    except CorruptBatch as error:
+        raise CorruptBatch(Reason.LENGTH, str(error)) from None
+
+
+def _varint(body: Buffer, position: int) -> tuple[int, int]:
+    folded = body[position]
+    position += 1
+    if folded > 127:
+        folded, position = _rest(body, position, folded, VARINT_BYTES_MAX)
+    return (folded >> 1) ^ -(folded & 1), position
