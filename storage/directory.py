@@ -24,8 +24,12 @@ DIRECTORY_NAME_MAX = 255
 PartitionKey = tuple[str, int]
 
 
+_OPEN: set[Path] = set()
+"""The log directories that this process has open. The lock of a file keeps other processes out, and not this one."""
+
+
 class DirectoryInUse(Exception):
-    """Another process works on this directory."""
+    """Another process, or another node of this one, works on this directory."""
 
 
 def _lock(directory: Path) -> int:
@@ -69,13 +73,24 @@ class LogDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         make_directory(path)
+        self._resolved = path.resolve()
+        if self._resolved in _OPEN:
+            raise DirectoryInUse(f"{path} is in use by another node of this process")
         self._lock_fd = _lock(path)
-        mark = path / CLEAN_MARK
+        _OPEN.add(self._resolved)
+        self.is_open = True
+        try:
+            self._take_mark(path / CLEAN_MARK)
+        except BaseException:
+            self.close(clean=False)
+            raise
+
+    def _take_mark(self, mark: Path) -> None:
         self.was_clean = mark.exists() or not any(self.partition_directories())
         # From here on a crash is a crash, and a power cut must not bring the mark back.
         if mark.exists():
             remove(mark)
-            sync_directory(path)
+            sync_directory(self.path)
 
     def partition_path(self, topic: str, index: int) -> Path:
         return self.path / f"{topic}-{index}"
@@ -125,6 +140,8 @@ class LogDirectory:
 
     def close(self, *, clean: bool, broker_epoch: int = 0) -> None:
         """Give the lock back; after a clean stop leave the mark that lets the next start skip recovery."""
+        self.is_open = False
+        _OPEN.discard(self._resolved)
         try:
             if clean:
                 replace_file(self.path / CLEAN_MARK, f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode())

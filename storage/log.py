@@ -27,6 +27,10 @@ EPOCH_FILE = "leader-epoch-checkpoint"
 RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
+class ClosedLog(AssertionError):
+    """Something wrote to a log after its end: its node is dead or its topic deleted, and its files belong to others."""
+
+
 class Log(ReadableLog):
     """The files of one partition. ``directory`` is made at the first append or by ``create``."""
 
@@ -51,6 +55,8 @@ class Log(ReadableLog):
         self._jitter = jitter
         # Everything below is on the disk for good (fsynced), and the indexes of each segment that ends there.
         self.flushed_offset = log_start_offset
+        self.is_closed = False
+        """Once it is, nothing may change its files (`ClosedLog`)."""
         self._closed_clean = False
         self.epoch_file_lock = Lock()
         """A flush in a thread writes the same file as a truncation."""
@@ -74,6 +80,7 @@ class Log(ReadableLog):
         """
         if self.segments:
             return
+        self._check_open()
         make_directory(self.directory)
         write_partition_metadata(self.directory, self.topic_id)
         self._add_segment(self.log_end_offset, now_ms, new_names_in=[self.directory.parent])
@@ -127,6 +134,8 @@ class Log(ReadableLog):
                 self._note_aborted(aborted)
 
     def _append(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> int:
+        if self.is_closed:
+            raise ClosedLog(self.directory)
         base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
         segment = self._segment_for(batch, last_offset, now_ms)
@@ -174,6 +183,7 @@ class Log(ReadableLog):
 
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and begin the next one, with a snapshot of the producers at its base."""
+        self._check_open()
         sealed = self.active
         sealed.seal()
         # Its records may be on the disk all of them, but its indexes are not yet.
@@ -253,6 +263,7 @@ class Log(ReadableLog):
         `recovery.truncate` does this and reloads the producers. An epoch that this replica began as a leader, and never
         wrote in, goes in any case: the leader of the next one may have another to begin there (KIP-101).
         """
+        self._check_open()
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
@@ -285,6 +296,7 @@ class Log(ReadableLog):
 
     def truncate_fully(self, offset: int, now_ms: int) -> list[Path]:
         """Drop everything and go on at ``offset``; returns the files to remove later. See `recovery.start_anew`."""
+        self._check_open()
         doomed: list[Path] = []
         self._tail.clear()
         self._sealed = None
@@ -335,6 +347,7 @@ class Log(ReadableLog):
         return self.segments[index : index + len(segments)] == segments
 
     def _take_out(self, index: int, segments: list[Segment], instead: Segment | None) -> list[Path]:
+        self._check_open()
         self._tail.clear()
         retired: list[Path] = []
         # The oldest first: a crash must not leave an old value of a key without the tombstone that came after it.
@@ -381,6 +394,7 @@ class Log(ReadableLog):
         """
         if not self.segments or self._sealed == (self.active, self.log_end_offset):
             return lambda: None
+        self._check_open()
         self.active.seal()
         self.take_snapshot()
         if self.flushed_offset == self.log_end_offset:
@@ -400,8 +414,13 @@ class Log(ReadableLog):
             self.seal()()
             self.note_sealed()
             self._closed_clean = True
+        self.is_closed = True
         for segment in self.segments:
             segment.close()
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise ClosedLog(self.directory)
 
 
 def _sync(segments: list[Segment], epoch_file: Path, epochs: bytes | None) -> None:

@@ -56,6 +56,16 @@ def test_a_directory_in_use_is_refused(tmp_path: Path):
     assert (tmp_path / ".lock").read_bytes() == b""
 
 
+def test_a_directory_is_open_once_in_a_process_whose_own_lock_would_not_see_it(
+    opened: Callable[[], LogDirectory], tmp_path: Path
+):
+    first = opened()
+    with pytest.raises(DirectoryInUse, match="in use by another node of this process"):
+        LogDirectory(tmp_path / "." / ".." / tmp_path.name)
+    first.close(clean=False)
+    opened().close(clean=False)
+
+
 def test_the_mark_is_there_only_after_a_clean_stop(opened: Callable[[], LogDirectory], tmp_path: Path):
     (tmp_path / "orders-0").mkdir()
     directory = opened()
