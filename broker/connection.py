@@ -121,6 +121,10 @@ class Connection(asyncio.BufferedProtocol):
         if sockname:
             self.address = (str(sockname[0]), int(sockname[1]))
         self.peer = f"/{self.host}"
+        if not self._shared.life.alive:
+            # The loop had accepted it before the node was killed: the kernel would have reset it with the process.
+            self.reset()
+            return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         refusal = self._shared.admit(self)
         if refusal is not None:
@@ -264,6 +268,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: bytes | memoryview) -> None:
         """Handle one request. ``frame`` must never change: records stay views of it if it is one."""
         shared = self._shared
+        assert shared.life.alive, "a node that died has reset all of its connections"
         try:
             header = parse_request_header(frame)
             route = shared.routes[header.api_key << 16 | header.api_version]
@@ -412,7 +417,8 @@ class Connection(asyncio.BufferedProtocol):
             if call is not None and call.hook.answering(call):
                 call.note(CallEvent.UNANSWERED)
             return
-        chunks = self._encode(route, outcome)
+        # On a connection that is closed nothing is answered: the node was killed while it handled the request.
+        chunks = None if self._holds & CLOSED else self._encode(route, outcome)
         if chunks is None:
             if call is not None:
                 call.note(CallEvent.GONE)

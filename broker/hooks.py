@@ -86,7 +86,10 @@ class Call:
         self.connection.proceed(self)
 
     def run_alone(self) -> None:
-        """Handle the request once more, or late, with nobody there to hear the answer."""
+        """Handle the request once more, or late, with nobody there to hear the answer. A node that died handles nothing."""
+        if not self.context.node.life.alive:
+            self.note(CallEvent.GONE)
+            return
         self.note(CallEvent.HANDLED_ALONE)
         try:
             outcome = self.route.handler(self.request, self.context)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.append_queues import AppendQueues
 from broker.hooks import Hooks
+from broker.life import NodeLife
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -48,5 +49,7 @@ class Node:
     hooks: Hooks = field(default_factory=Hooks)
     """Shared by all nodes of the broker."""
     append_queues: AppendQueues = field(default_factory=AppendQueues)
+    life: NodeLife = field(default_factory=NodeLife)
+    """Over once the node is killed, has stopped, or could not start: nothing of it is served then."""
     peers: Peers | None = None
     """How this node speaks to the others; None where there are none."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.foreign_folders import say_unknown, set_aside_foreign
 from broker.hooks import Hooks
+from broker.life import NodeLife
 from broker.logging import get_logger
 from broker.metadata.image import NO_LEADER, TOPIC_RESOURCE
 from broker.metadata.listeners import MetadataListener
@@ -27,6 +27,7 @@ from broker.replication.surroundings import Peers
 from broker.upkeep.events import Everybody, Upkeep
 from broker.upkeep.flushing import Flushing
 from broker.upkeep.removal import remove_retired
+from broker.upkeep.sealing import seal_all
 from protocol.errors import ErrorCode
 from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
@@ -43,8 +44,6 @@ log_events = get_logger()
 
 EXPIRED_PER_TURN: Final = 500
 """Of how many partitions idle producers are dropped before others have their turn: about a millisecond."""
-SYNCS_AT_ONCE: Final = 16
-"""How many threads wait for the disk at a clean stop."""
 
 T = TypeVar("T")
 
@@ -62,10 +61,15 @@ class Replicas(MetadataListener):
         chance: random.Random,
         hooks: Hooks | None = None,
         peers: Peers | None = None,
+        life: NodeLife | None = None,
     ) -> None:
-        """``peers`` finds the replicas of the other nodes, and these themselves; without it every replica is alone."""
+        """``peers`` finds the replicas of the other nodes, and these themselves; without it every replica is alone.
+
+        Once ``life`` is over no log is opened and no work begins.
+        """
         self.node_id = node_id
         self.directory = directory
+        self._life = life or NodeLife()
         self._config = config
         self._clock = clock
         self._metadata = metadata
@@ -168,9 +172,10 @@ class Replicas(MetadataListener):
         )
 
     def _open_known(self, topic: str, index: int) -> Partition | None:
-        known = self._known(topic, index)
+        """The partition, if there is a replica of it here. None also where opening it is what the node dies of."""
+        known = self._known(topic, index) if self._life.alive else None
         if known is None:
-            return None
+            return None  # of a dead node: its next life has these files, or will have them
         partition = self._open(*known)
         self._partitions[topic, index] = partition
         if partition.offline is None:
@@ -178,9 +183,10 @@ class Replicas(MetadataListener):
             partition.tell_unflushed()
         if self._roles is not None:
             self._roles.assume(partition, at_once=True)
-        return partition
+        return partition if self._life.alive else None
 
     def _open(self, topic: Topic, state: PartitionState) -> Partition:
+        assert self.directory.is_open, "whoever opens a log holds the lock of its directory"
         key = (topic.name, state.index)
         path = self.directory.partition_path(*key)
         offline: str | None = None
@@ -282,6 +288,8 @@ class Replicas(MetadataListener):
 
     def on_leader_changed(self, topic: Topic, state: PartitionState) -> None:
         """Somebody else leads now, or the same node in a new epoch; or others hold it, or are in sync."""
+        if not self._life.alive:
+            return
         key = (topic.name, state.index)
         partition = self._partitions.get(key)
         if partition is None:
@@ -331,6 +339,8 @@ class Replicas(MetadataListener):
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Its name is free at once; the files go in the background after ``file.delete.delay.ms``."""
+        if not self._life.alive:
+            return
         for state in topic.partitions:
             partition = self._partitions.pop((topic.name, state.index), None)
             self._remove(topic, state.index, partition, ErrorCode.unknown_topic_or_partition)
@@ -357,8 +367,16 @@ class Replicas(MetadataListener):
     # -- durability ---------------------------------------------------------------------------------------------
 
     def in_background(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run blocking work in a thread; ``close`` waits for what is still running."""
-        future = asyncio.get_running_loop().run_in_executor(None, work)
+        """Run blocking work in a thread; ``close`` and ``buried`` wait for what is still running.
+
+        A node that died begins none: the future is cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._life.alive:
+            nothing: asyncio.Future[T] = loop.create_future()
+            nothing.cancel()
+            return nothing
+        future = loop.run_in_executor(None, work)
         self._background.add(future)
         self._clock.wait_for(future)
         future.add_done_callback(self._background.discard)
@@ -409,12 +427,19 @@ class Replicas(MetadataListener):
 
     def abandon(self) -> None:
         """The node is killed: descriptors are given back, memory is gone, and nothing is written any more."""
+        self._life.end()
         self._stop()
         self._upkeep.abandon()
         for partition in self._partitions.values():
             partition.resign(ErrorCode.not_leader_or_follower)
             partition.log.close(clean=False)
         self._partitions.clear()
+
+    async def buried(self) -> None:
+        """Return once the threads of a killed node have let go of its files: its next life may open them then."""
+        await self._upkeep.close()
+        while self._background:
+            await asyncio.wait(self._background)
 
     def _stop(self) -> None:
         for timer in (*self._timers, self._expiry):
@@ -426,15 +451,18 @@ class Replicas(MetadataListener):
     async def close(self, *, clean: bool) -> bool:
         """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders.
 
-        Returns whether all of that could be done. If not, the next start looks at everything again.
+        Returns whether all of that could be done. If not, or if the node is killed meanwhile, the next start looks at
+        everything again.
         """
         self._stop()
         await self._upkeep.close()
         while self._background:
             await asyncio.wait(self._background)
-        if clean:
+        if clean and self._life.alive:
             self._create_missing()
-            await self._seal_all()
+            await seal_all(self._partitions.values(), self._life)
+        if not self._life.alive:
+            return False
         for partition in self._partitions.values():
             if partition.offline is None:
                 try:
@@ -466,25 +494,6 @@ class Replicas(MetadataListener):
                     partition.log.create(now_ms)
                 except StorageError as error:
                     partition.go_offline(error)
-
-    async def _seal_all(self) -> None:
-        """Complete the files of all logs, and make them durable many at a time: the disk takes one flush for them all."""
-        loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="log-sync") as threads:
-            under_way = []
-            for partition in self._partitions.values():
-                if partition.offline is None:
-                    try:
-                        under_way.append((partition, loop.run_in_executor(threads, partition.log.seal())))
-                    except StorageError as error:
-                        partition.go_offline(error)
-            for partition, sealed in under_way:
-                try:
-                    await sealed
-                except StorageError as error:
-                    partition.go_offline(error)
-                else:
-                    partition.log.note_sealed()
 
 
 def _say_snapshot_failed(error: StorageError) -> None:

@@ -19,6 +19,7 @@ from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
 from broker.config.endpoints import Endpoint
 from broker.connection import LANDING_BYTES, Connection
 from broker.frame_buffers import FrameBuffers
+from broker.life import LifeOver
 from broker.logging import get_logger
 from broker.node import Listener
 from broker.routes import Routes
@@ -70,6 +71,7 @@ class Connections:
     ) -> None:
         self.node = node
         self.hooks = node.hooks
+        self.life = node.life
         self.routes = routes
         self.limits = limits
         self.loop = loop
@@ -202,9 +204,10 @@ class Server:
         return self.listeners
 
     async def accept(self, connections: Connections) -> None:
-        """From here on clients are let in."""
+        """From here on clients are let in. `LifeOver` if the node is killed meanwhile."""
         loop = asyncio.get_running_loop()
-        for bound, listener in self._sockets:
+        for bound, listener in tuple(self._sockets):
+            connections.life.check()
             try:
                 # Both loops set TCP_NODELAY on what they accept here.
                 server = await loop.create_server(
@@ -215,6 +218,9 @@ class Server:
             except OSError as error:
                 raise BindError(_cannot_listen(listener.name, listener.host, listener.port, error)) from error
             self._servers.append(server)
+        if not connections.life.alive:
+            self.stop_accepting()
+            raise LifeOver
 
     def stop_accepting(self) -> None:
         for server in self._servers:

@@ -10,6 +10,7 @@ from broker.clock.clock import (
     SystemClock,
     Timer,
     Unmoved,
+    is_dead,
     periodic_of,
     stopwatch_us,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "SystemClock",
     "Timer",
     "Unmoved",
+    "is_dead",
     "periodic_of",
     "stopwatch_us",
 ]

@@ -144,8 +144,17 @@ class Guarded:
         self.callback = callback
         self._owner = owner
 
+    @property
+    def is_alive(self) -> bool:
+        return self._owner.alive
+
     def __call__(self) -> object:
         return self.callback() if self._owner.alive else NOTHING_DONE
+
+
+def is_dead(callback: Callable[[], object]) -> bool:
+    """Whether a timer's callback does nothing any more, because its owner is gone."""
+    return isinstance(callback, Guarded) and not callback.is_alive
 
 
 def periodic_of(callback: Callable[[], object]) -> Periodic | None:

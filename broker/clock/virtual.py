@@ -23,7 +23,7 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from broker.clock import NOTHING_DONE, Clock, Domain, Periodic, SystemClock, Timer, periodic_of
+from broker.clock import NOTHING_DONE, Clock, Domain, Periodic, SystemClock, Timer, is_dead, periodic_of
 from broker.clock.durations import checked_duration_ms
 from broker.logging import get_logger
 
@@ -289,6 +289,12 @@ class VirtualClock:
             )
             for domain, timers in self._timers.items()
         }
+
+    def cancel_dead(self) -> None:
+        """Take out the timers of nodes that have died: they would fire into nothing."""
+        for timers in self._timers.values():
+            for timer in [each for each in timers if is_dead(each.callback)]:
+                timer.cancel()
 
     # -- moving -------------------------------------------------------------------------------------------------
 

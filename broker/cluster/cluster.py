@@ -17,7 +17,8 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -28,6 +29,7 @@ from broker.clock.virtual import VirtualClock
 from broker.cluster.directories import WrongNodes, node_directories
 from broker.cluster.runtime import NodeRuntime, State
 from broker.hooks import Hooks
+from broker.life import LifeOver
 from broker.logging import get_logger, get_unfiltered_logger
 from broker.loop_lag import LoopLag
 from broker.metadata import ClusterMetadata, NewTopic, Refused
@@ -37,7 +39,7 @@ from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import WrongDirectory, identify, new_id
 from broker.metadata.framing import CorruptMetadata
 from broker.metadata.image import Broker
-from broker.node import Node
+from broker.node import Listener, Node
 from broker.replicas import Replicas
 from broker.server import Bind, BindError
 from broker.slices import Slices
@@ -125,6 +127,7 @@ class Cluster:
         runtime = self.nodes.get(node_id)
         if runtime is None or runtime.state not in (State.STARTING, State.RUNNING):
             return None
+        # A node has none in the first steps of its start.
         node: Node | None = getattr(runtime, "node", None)
         return node.replicas if node is not None else None
 
@@ -149,18 +152,29 @@ class Cluster:
         for each in self.settings.nodes:
             self._take(each)
         self.metadata = self._opened = self._open_metadata()
-        for runtime in self.nodes.values():
-            self._open(runtime)
-        for runtime in self.nodes.values():
-            runtime.coordinate()
+        for runtime in self._living():
+            with suppress(LifeOver):
+                self._open(runtime)
+        for runtime in self._living():
+            with suppress(LifeOver):
+                runtime.coordinate()
         await self._create_topics(self.settings.topics)
-        for runtime in self.nodes.values():
-            await runtime.serve()
+        for runtime in self._living():
+            with suppress(LifeOver):
+                await runtime.serve()
         self._arm_balancing()
         self.lag.start()
 
-    def _take(self, config: BrokerConfig) -> NodeRuntime:
-        runtime = NodeRuntime(
+    def _living(self) -> Iterator[NodeRuntime]:
+        """Those that no rule has killed in an earlier step of the start."""
+        return (runtime for runtime in self.nodes.values() if runtime.life.alive)
+
+    def _take(self, config: BrokerConfig) -> None:
+        self.nodes[config.node_id] = runtime = self._runtime(config)
+        runtime.take()
+
+    def _runtime(self, config: BrokerConfig, listeners: Sequence[Listener] = ()) -> NodeRuntime:
+        return NodeRuntime(
             config,
             self._directories[config.node_id],
             clock=self.clock,
@@ -168,12 +182,10 @@ class Cluster:
             hooks=self.hooks,
             slices=self._slices,
             peer_replicas=self._replicas_of,
+            listeners=listeners,
             bind=self._bind,
             on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,
         )
-        self.nodes[config.node_id] = runtime
-        runtime.take()
-        return runtime
 
     def _open(self, runtime: NodeRuntime) -> None:
         copy_metadata(self.first.data_dir, runtime.data_dir)
@@ -265,9 +277,13 @@ class Cluster:
     # -- one node -----------------------------------------------------------------------------------------------
 
     def kill_node(self, node_id: int) -> None:
-        """End a node as kill -9 would: sockets are reset, memory is gone, nothing is written. Others take over."""
-        self._expect(node_id, State.RUNNING).kill()
-        self._leaving[node_id] = self._run(self._lose(node_id))
+        """End a node as kill -9 would: sockets are reset, memory is gone, nothing is written. Others take over.
+
+        A node that starts or stops can be killed as well, at every step: the start, or the stop, then fails.
+        """
+        self._expect(node_id, State.RUNNING, State.STARTING, State.STOPPING).kill()
+        self.clock.cancel_dead()
+        self._note_loss(node_id)
 
     async def settled(self) -> None:
         """Return once the loss of nodes that were killed is in the metadata, and others lead what they led."""
@@ -276,28 +292,59 @@ class Cluster:
 
     async def stop_node(self, node_id: int) -> None:
         """End a node of its own will: others lead what it led before it goes, and its files are complete."""
-        runtime = self._expect(node_id, State.RUNNING)
+        self._expect(node_id, State.RUNNING)
         await self.metadata.hand_over(node_id)
-        clean = await runtime.quiesce()
-        await self._lose(node_id)
+        # It may have been killed, or stopped by another caller, in the meantime.
+        runtime = self._expect(node_id, State.RUNNING)
+        try:
+            clean = await runtime.quiesce()
+            await self._lose(node_id)
+            runtime.life.check()
+        except LifeOver:
+            raise NoSuchNode(f"node {node_id} was killed while it stopped") from None
+        except BaseException:
+            self.kill_node(node_id)
+            raise
         self._release(runtime, clean=clean)
 
     async def start_node(self, node_id: int) -> None:
-        """Start a node again: it recovers from its files, and follows whoever leads now. ``StartError`` if it cannot."""
+        """Start a node again: it recovers from its files, and follows whoever leads now.
+
+        ``StartError`` if it cannot: then it is what it was before; or if it is killed while it starts: then it is killed.
+        """
         before = self._expect(node_id, State.STOPPED, State.KILLED)
-        leaving = self._leaving.pop(node_id, None)
+        config = self._configs[node_id] = _with_ports(self._configs[node_id], before)
+        runtime = self.nodes[node_id] = self._runtime(config, before.listeners)
+        try:
+            await self._start_again(runtime, before)
+        except BaseException as error:
+            # If it was killed, its loss may have been noted before it was registered.
+            self._note_loss(node_id)
+            if isinstance(error, LifeOver):
+                raise StartError(f"node {node_id} was killed while it started") from error
+            runtime.abandon()
+            self.nodes[node_id] = before
+            if isinstance(error, _EXPECTED):
+                raise StartError(str(error)) from error
+            raise
+
+    async def _start_again(self, runtime: NodeRuntime, before: NodeRuntime) -> None:
+        leaving = self._leaving.pop(runtime.node_id, None)
         if leaving is not None:
             await leaving
-        try:
-            runtime = self._take(_with_ports(self._configs[node_id], before))
-            self._open(runtime)
-            await self.metadata.join(self._introduce(self.metadata, runtime))
-            runtime.coordinate()
-            await runtime.serve()
-        except _EXPECTED as error:
-            self.nodes[node_id].abandon()
-            self.nodes[node_id] = before
-            raise StartError(str(error)) from error
+        await before.buried()
+        runtime.life.check()
+        runtime.take()
+        self._open(runtime)
+        await self.metadata.join(self._introduce(self.metadata, runtime))
+        runtime.life.check()
+        runtime.coordinate()
+        await runtime.serve()
+
+    def _note_loss(self, node_id: int) -> None:
+        """Tell the controller that a node is gone; its next start waits for that."""
+        if self._opened is not None:
+            self._leaving[node_id] = self._run(self._lose(node_id))
 
     def _expect(self, node_id: int, *states: State) -> NodeRuntime:
         runtime = self.nodes.get(node_id)
@@ -359,12 +406,19 @@ class Cluster:
             self._balancing.cancel()
         if self._background:
             await asyncio.wait(self._background)
+        for runtime in self.nodes.values():
+            if runtime.state is State.STARTING:
+                runtime.kill()
         running = [each for each in self.nodes.values() if each.state is State.RUNNING]
-        clean = await asyncio.gather(*(runtime.quiesce() for runtime in running))
+        clean = await asyncio.gather(*(runtime.quiesce() for runtime in running), return_exceptions=True)
         self.lag.stop()
         await self.metadata.leave()
         await self.metadata.close()
         for runtime, complete in zip(running, clean, strict=True):
+            if isinstance(complete, LifeOver):
+                continue  # a rule killed it on the way
+            if isinstance(complete, BaseException):
+                raise complete
             self._release(runtime, clean=complete)
         self._remove_temporary()
 

@@ -23,6 +23,7 @@ from broker.cluster.failover import Failover
 from broker.fetch_sessions import FetchSessions
 from broker.groups.coordinator import GroupCoordinator
 from broker.hooks import Hooks
+from broker.life import NodeLife
 from broker.logging import get_logger
 from broker.metadata import ClusterMetadata, Endpoint
 from broker.node import Listener, Node
@@ -51,6 +52,7 @@ class State(Enum):
 
     STARTING = "starting"
     RUNNING = "running"
+    STOPPING = "stopping"
     STOPPED = "stopped"
     KILLED = "killed"
 
@@ -59,7 +61,9 @@ class NodeRuntime:
     """One node, its sockets and its files. What it shares with the others comes from the cluster."""
 
     node: Node
+    """From ``open`` on."""
     connections: Connections
+    """From ``serve`` on."""
 
     def __init__(
         self,
@@ -71,15 +75,18 @@ class NodeRuntime:
         hooks: Hooks,
         slices: Slices,
         peer_replicas: Callable[[int], Replicas | None],
+        listeners: Sequence[Listener] = (),
         bind: Bind | None = None,
         on_failed_replica: Callable[[int, str, int], None] | None = None,
     ) -> None:
+        """``listeners`` are those of the node's earlier life, until this one has bound its own."""
         self.config = config
         self.node_id = config.node_id
         self.data_dir = data_dir
         self.state = State.STARTING
-        self.listeners: Sequence[Listener] = ()
-        self._clock = NodeClock(clock)
+        self.life = NodeLife()
+        self.listeners: Sequence[Listener] = listeners
+        self._clock = NodeClock(clock, self.life)
         self._random = random
         self._hooks = hooks
         self._slices = slices
@@ -87,8 +94,10 @@ class NodeRuntime:
         self._on_failed_replica = on_failed_replica
         self._directory: LogDirectory | None = None
         self._server = Server(config.socket_listen_backlog_size, bind)
+        self._stopped = asyncio.Event()
+        self._stopped.set()
 
-    # -- the steps of a start, in their order -------------------------------------------------------------------
+    # -- the steps of a start, in their order; each raises `LifeOver` if the node was killed in it ---------------
 
     def take(self) -> None:
         """Make the directory ours, and bind the listeners so that each has a port."""
@@ -105,12 +114,15 @@ class NodeRuntime:
         assert self._directory is not None
         self.node = self._build_node(self._directory, metadata)
         self.node.replicas.recover()
+        self.life.check()
 
     def coordinate(self) -> None:
         """Read what coordinators know, and finish what was decided."""
         # Decided transactions are finished at once, and their markers may commit offsets: groups come first.
         self.node.groups.start()
+        self.life.check()
         self.node.transactions.start()
+        self.life.check()
 
     async def serve(self) -> None:
         """Let clients in."""
@@ -120,6 +132,7 @@ class NodeRuntime:
         await self._server.accept(self.connections)
         self.connections.watch_idleness()
         self.node.replicas.start_timers()
+        self.life.check()
         self.state = State.RUNNING
 
     def _build_node(self, directory: LogDirectory, metadata: ClusterMetadata) -> Node:
@@ -133,6 +146,7 @@ class NodeRuntime:
             random,
             hooks=self._hooks,
             peers=self._peer_replicas,
+            life=self.life,
         )
         replicas.add_upkeep(Retention(config, clock, replicas))
         if config.log_cleaner_enable:
@@ -160,25 +174,36 @@ class NodeRuntime:
             rack=config.broker_rack,
             hooks=hooks,
             append_queues=AppendQueues(self._slices, limits_of(config), self._takes_appends),
+            life=self.life,
             peers=peers,
         )
 
     def _takes_appends(self) -> bool:
-        return self.state not in (State.STOPPED, State.KILLED)
+        return self.state in (State.STARTING, State.RUNNING)
 
     # -- ways to end --------------------------------------------------------------------------------------------
 
     async def quiesce(self) -> bool:
-        """Let the clients go, finish what is under way, and complete the files. True if nothing is missing in them."""
-        self.state = State.STOPPED
-        self._server.stop_accepting()
-        await self.connections.close()
-        self._forget_metadata()
-        self.node.transactions.close()
-        self.node.groups.close()
-        if self.node.peers is not None:
-            self.node.peers.close()
-        return await self.node.replicas.close(clean=True)
+        """Let the clients go, finish what is under way, and complete the files. True if nothing is missing in them.
+
+        `LifeOver` if the node is killed meanwhile.
+        """
+        self.state = State.STOPPING
+        self._stopped.clear()
+        try:
+            self._server.stop_accepting()
+            await self.connections.close()
+            self.life.check()
+            self._forget_metadata()
+            self.node.transactions.close()
+            self.node.groups.close()
+            if self.node.peers is not None:
+                self.node.peers.close()
+            clean = await self.node.replicas.close(clean=True)
+            self.life.check()
+            return clean
+        finally:
+            self._stopped.set()
 
     def _forget_metadata(self) -> None:
         """What changes from now on is no affair of this node any more."""
@@ -188,6 +213,8 @@ class NodeRuntime:
     def release(self, *, clean: bool) -> None:
         """Give the directory back; after a clean end with the mark that says so."""
         assert self._directory is not None
+        self.state = State.STOPPED
+        self.life.end()
         epoch = self.node.metadata.brokers[self.node_id].epoch
         try:
             self._directory.close(clean=clean, broker_epoch=epoch)
@@ -196,23 +223,35 @@ class NodeRuntime:
         log.info("stopped", node_id=self.node_id)
 
     def kill(self) -> None:
-        """End as the process of a node does that is killed: peers see resets, memory is gone, nothing is written."""
+        """End as the process of a node does that is killed: peers see resets, memory is gone, nothing is written.
+
+        It may be called in the middle of whatever the node does, also of its start or its stop.
+        """
         self.state = State.KILLED
-        self._clock.stop()
-        self._forget_metadata()
-        self._server.stop_accepting()
-        self.connections.reset()
-        self.node.transactions.abandon()
-        self.node.groups.abandon()
-        if self.node.peers is not None:
-            self.node.peers.abandon()
-        self.node.replicas.abandon()
-        assert self._directory is not None
-        self._directory.close(clean=False)
+        self.abandon()
         log.info("killed", node_id=self.node_id)
 
     def abandon(self) -> None:
-        """A start that failed: let go as a crash would, so that the next one looks at everything again."""
+        """Let go of everything that there is so far, as a crash would: the next start looks at everything again."""
+        if not self.life.alive:
+            return
+        # First of all: what follows may call back into the node, and finds it dead.
+        self.life.end()
         self._server.stop_accepting()
+        if hasattr(self, "connections"):
+            self.connections.reset()
+        if hasattr(self, "node"):
+            self._forget_metadata()
+            self.node.transactions.abandon()
+            self.node.groups.abandon()
+            if self.node.peers is not None:
+                self.node.peers.abandon()
+            self.node.replicas.abandon()
         if self._directory is not None:
             self._directory.close(clean=False)
+
+    async def buried(self) -> None:
+        """Return once nothing of a dead node is under way: no thread has a file of it open any more."""
+        await self._stopped.wait()
+        if hasattr(self, "node"):
+            await self.node.replicas.buried()

@@ -93,7 +93,7 @@ class GroupCoordinator(MetadataListener):
     def load(self, index: int) -> asyncio.Task[None] | None:
         """This node leads a partition now: read its log. A long one takes several turns, and a task to await."""
         partition = self._replicas.leader(CONSUMER_OFFSETS, index)
-        if not isinstance(partition, Partition):
+        if not isinstance(partition, Partition) or self._ended:
             return None
         self.unload(index)
         shard = Shard(partition, lambda: self._config, self._clock, self._hooks)
@@ -195,7 +195,9 @@ class GroupCoordinator(MetadataListener):
         shard = self._shards.get(index)
         if shard is None or shard.partition is not partition or not shard.is_current:
             self.load(index)
-            shard = self._shards[index]
+            shard = self._shards.get(index)
+            if shard is None:
+                return ErrorCode.not_coordinator  # the node was killed at ``coordinator.load``
         return shard.refusal if shard.loading else shard
 
     def _open_shards(self) -> list[Shard]:

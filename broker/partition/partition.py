@@ -57,6 +57,10 @@ class AppendResult(NamedTuple):
     record_errors: Sequence[tuple[int, str | None]] = ()
 
 
+GONE: Final = AppendResult(ErrorCode.not_leader_or_follower)
+"""The replica is no more: its node was killed, the last time at ``log.write``, or its topic was deleted."""
+
+
 class Partition(ReadablePartition):
     """One replica on this node. Its attributes are read-only to others."""
 
@@ -219,6 +223,8 @@ class Partition(ReadablePartition):
             return AppendResult(ErrorCode.kafka_storage_error)
         try:
             held = self._at_the_disk() if self._hooks.points is not None else None
+            if self.log.is_closed:
+                return GONE
             base_offset = self.log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
         except StorageError as error:
             return self.go_offline(error)
@@ -255,6 +261,8 @@ class Partition(ReadablePartition):
         )
         try:
             held = self._at_the_disk() if self._hooks.points is not None else None
+            if self.log.is_closed:
+                return GONE
             offset = self.log.append_marker(RecordBatch.parse(data), marker, self.leader_epoch, now_ms)
         except StorageError as error:
             return self.go_offline(error)
@@ -319,6 +327,8 @@ class Partition(ReadablePartition):
         base_offset = self.log.log_end_offset
         try:
             held = self._at_the_disk() if self._hooks.points is not None else None
+            if self.log.is_closed:
+                return GONE.error
             self.log.append_replicated(records, self._clock.now_ms())
         except StorageError as error:
             return self.go_offline(error).error

@@ -106,6 +106,10 @@ class Channel:
             self._queue.append(correlation_id)
             self._begin_to_connect()
 
+    @property
+    def has_ended(self) -> bool:
+        return self._ended
+
     def _tell(self, then: Answered, response: Any) -> None:
         if not self._ended:
             then(response)
@@ -255,6 +259,8 @@ class _Wire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        if self._channel.has_ended:
+            self.reset()  # the node died while the connection was made
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None

@@ -118,7 +118,9 @@ class Roles:
             following.end()
 
     def end(self) -> None:
-        """The node stops or is killed: nothing is copied any more, in either direction."""
+        """The node stops or is killed: nothing is copied any more, in either direction. A node that stops may be killed."""
+        if self._ended:
+            return
         self._ended = True
         self._hooks.links.unsubscribe(self._links_changed)
         for partition in (*self._leading, *self._following):

@@ -26,6 +26,7 @@ from broker.connection import (
 from broker.context import RequestContext
 from broker.frame_buffers import FRAME_BUFFER_START_BYTES
 from broker.hooks import Hooks
+from broker.life import NodeLife
 from broker.node import Listener, Node
 from broker.routes import Routes
 from broker.server import IDLE_TICKS, Connections, Limits
@@ -52,7 +53,7 @@ VERSIONS = {
     API_VERSIONS: range(5),
 }
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092)
-NODE = cast(Node, SimpleNamespace(hooks=Hooks()))
+NODE = cast(Node, SimpleNamespace(hooks=Hooks(), life=NodeLife()))
 
 
 class FakeClock(Unmoved):

@@ -20,6 +20,7 @@ from broker.config.endpoints import Endpoint
 from broker.connection import WRITE_BUFFER_HIGH_BYTES
 from broker.context import RequestContext
 from broker.hooks import Hooks
+from broker.life import NodeLife
 from broker.node import Listener, Node
 from broker.routes import Routes
 from broker.server import BindError, Connections, Limits, Server
@@ -31,7 +32,7 @@ from tests.support.turns import until
 
 FETCH, HEARTBEAT = 1, 12
 HERE = Endpoint("PLAINTEXT", "127.0.0.1", 0)
-NODE = cast(Node, SimpleNamespace(hooks=Hooks()))
+NODE = cast(Node, SimpleNamespace(hooks=Hooks(), life=NodeLife()))
 Scenario = Callable[[], Awaitable[object]]
 Run = Callable[[Scenario], object]
 

@@ -23,7 +23,7 @@ class ListenerView(View):
 class NodeView(View):
     node_id: int
     state: str
-    """starting, running, stopped or killed"""
+    """starting, running, stopping, stopped or killed"""
     rack: str | None
     listeners: list[ListenerView]
     connections: int

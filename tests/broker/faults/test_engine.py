@@ -13,6 +13,7 @@ from broker.faults import FaultError, parse_rule
 from broker.faults.engine import RULES_MAX
 from broker.faults.holding import HELD_MAX
 from broker.hooks import Passage
+from broker.life import NodeLife
 from broker.server import IDLE_TICKS
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
@@ -471,7 +472,7 @@ async def test_what_a_killed_node_had_under_way_never_happens_on_its_next_life()
     stage = Stage(kill_node=cluster.kill, running=cluster.nodes.get)
     active = stage.add("log.write -> hold")
     stage.step("old", write())
-    cluster.nodes[1] = SimpleNamespace(node_id=1)
+    cluster.nodes[1] = SimpleNamespace(node_id=1, life=NodeLife())
     assert active.held == ()
     assert stage.faults.release(active.id) == 0
     stage.faults.clear()
@@ -493,7 +494,7 @@ async def test_detached_bytes_arrive_at_whoever_runs_there_then() -> None:
     cluster.nodes.clear()
     stage.faults.release(active.id, 1)
     assert asked == []
-    cluster.nodes[1] = successor = SimpleNamespace(node_id=1)
+    cluster.nodes[1] = successor = SimpleNamespace(node_id=1, life=NodeLife())
     stage.faults.release(active.id)
     assert asked == [successor]
 

@@ -94,6 +94,7 @@ class MemoryLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.flushed_offset = 0
+        self.is_closed = False
         self._batches: list[bytes] = []
 
     def append_data(self, batch: RecordBatch, leader_epoch: int, now_ms: int, timestamp_ms: int) -> int:

@@ -11,6 +11,7 @@ import pytest
 from broker.api import NO_RESPONSE, Handler
 from broker.context import RequestContext
 from broker.hooks import Call, Hooks
+from broker.life import NodeLife
 from broker.trace.exchange import Exchange, Outcome
 from broker.trace.filters import BadFilter, TraceFilter
 from broker.trace.following import Subscription
@@ -37,7 +38,7 @@ class Traced:
     def __init__(self, handlers: dict[int, Handler] | None = None, **limits: int) -> None:
         self.broker = Broker(handlers or {HEARTBEAT: pong})
         self.hooks = self.broker.connections.hooks = Hooks()
-        self.broker.connections.node = SimpleNamespace(node_id=3)  # type: ignore[assignment]
+        self.broker.connections.node = SimpleNamespace(node_id=3, life=NodeLife())  # type: ignore[assignment]
         self.stopwatch_us = 0
         self.trace = Trace(
             self.hooks, self.broker.clock, TraceLimits(**limits), measure_us=lambda: self.stopwatch_us
