@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.clock import Domain
 from broker.clock.virtual import ALL_DOMAINS, DEFAULT_DOMAINS, VirtualClock
-from broker.cluster import Cluster
+from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.runtime import NodeRuntime, State
 from broker.hooks import POINTS, Passage
 from broker.metadata.elections import Election
@@ -20,6 +20,8 @@ from tests.simulation.network import SimNetwork
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 MEAN_PAUSE_S: Final = 6.0
+ACCEPT_S_MAX: Final = 20.0
+"""So long a node that is to die at an accept waits for one."""
 
 
 class Chaos:
@@ -41,11 +43,13 @@ class Chaos:
         self._clients = clients
         self._say = say
         self._tasks: list[asyncio.Task[None]] = []
+        self._coming_back: set[int] = set()
         self._armed: dict[str, list[bool]] = {}
         """By point: for each passage to come that goes wrong, whether its node dies there or is only slow."""
         cluster.hooks.points = self
         self._kinds = [
             *[self._kill] * 2,
+            *[self._kill_at_accept] * 2,
             self._stop,
             self._slow_down,
             *[self._arm_point] * 6,
@@ -96,11 +100,16 @@ class Chaos:
         """The step is lost because its node dies before it, or it comes late."""
         where = f"{passage.point} on node {passage.node_id}"
         runtime = self._cluster.nodes[passage.node_id]
-        if runtime.state is not State.RUNNING:
+        if not runtime.life.alive:
             go_on()
         elif self._armed[passage.point].pop():
-            self._say(f"fault: dies before {where}")
-            self._tasks.append(asyncio.ensure_future(self._kill(passage.node_id)))
+            self._say(f"fault: dies before {where}, {runtime.state.value}")
+            is_stopping = runtime.state is State.STOPPING
+            self._cluster.kill_node(passage.node_id)
+            if not is_stopping:  # its stop fails, and who asked for it brings it back
+                self._tasks.append(asyncio.ensure_future(self._bring_back(passage.node_id)))
+        elif runtime.state is not State.RUNNING:
+            go_on()
         else:
             delay_s = self._random.uniform(0.001, 8)
             self._say(f"fault: {where} takes {delay_s:.3f} s")
@@ -122,16 +131,33 @@ class Chaos:
     def _port(self, node_id: int) -> int:
         return self._cluster.nodes[node_id].listeners[0].port
 
-    async def _kill(self, node_id: int | None = None) -> None:
-        node_id = self._node() if node_id is None else node_id
-        down_s = self._random.uniform(0.01, 15)
-        if self._cluster.nodes[node_id].state is not State.RUNNING:
+    async def _kill(self) -> None:
+        node_id = self._node()
+        if self._is_running(node_id):
+            self._say(f"fault: node {node_id} is killed")
+            self._cluster.kill_node(node_id)
+            await self._bring_back(node_id)
+
+    async def _kill_at_accept(self) -> None:
+        """The node dies when it has accepted a connection, and before it has heard of it."""
+        node_id = self._node()
+        port = self._port(node_id)
+        if not self._is_running(node_id):
             return
-        self._say(f"fault: node {node_id} is killed for {down_s:.3f} s")
-        self._cluster.kill_node(node_id)
-        await asyncio.sleep(down_s)
-        await self._cluster.start_node(node_id)
-        self._say(f"fault: node {node_id} is back")
+        died = asyncio.get_running_loop().create_future()
+
+        def die() -> None:
+            if self._is_running(node_id) and not died.done():
+                self._say(f"fault: node {node_id} is killed in the turn of an accept")
+                self._cluster.kill_node(node_id)
+                died.set_result(None)
+
+        self._network.at_next_accept(port, die)
+        self._network.reset_all(port)
+        await asyncio.wait([died], timeout=ACCEPT_S_MAX)
+        self._network.forget_accept(port)
+        if died.done():
+            await self._bring_back(node_id)
 
     async def _cut_power(self) -> None:
         """A node dies with what its disk has not got yet, of partitions that others have whole."""
@@ -179,14 +205,36 @@ class Chaos:
         return any(partition.offline is not None for partition in runtime.node.replicas.opened())
 
     async def _stop(self) -> None:
-        node_id, down_s = self._node(), self._random.uniform(0.01, 15)
-        if self._cluster.nodes[node_id].state is not State.RUNNING:
+        node_id = self._node()
+        if not self._is_running(node_id):
             return
-        self._say(f"fault: node {node_id} is stopped for {down_s:.3f} s")
-        await self._cluster.stop_node(node_id)
-        await asyncio.sleep(down_s)
-        await self._cluster.start_node(node_id)
-        self._say(f"fault: node {node_id} is back")
+        self._say(f"fault: node {node_id} is stopped")
+        try:
+            await self._cluster.stop_node(node_id)
+        except NoSuchNode as death:
+            self._say(f"fault: {death}")
+        await self._bring_back(node_id)
+
+    async def _bring_back(self, node_id: int) -> None:
+        """Start a node after a while; if it dies in that, again. Nothing, if another fault does so already."""
+        if node_id in self._coming_back:
+            return
+        self._coming_back.add(node_id)
+        while True:
+            down_s = self._random.uniform(0.01, 15)
+            self._say(f"fault: node {node_id} stays away for {down_s:.3f} s")
+            await asyncio.sleep(down_s)
+            try:
+                await self._cluster.start_node(node_id)
+            except StartError as death:
+                self._say(f"fault: {death}")
+            else:
+                self._say(f"fault: node {node_id} is back")
+                self._coming_back.remove(node_id)
+                return
+
+    def _is_running(self, node_id: int) -> bool:
+        return self._cluster.nodes[node_id].state is State.RUNNING
 
     async def _slow_down(self) -> None:
         port, delay_s = self._port(self._node()), self._random.uniform(0.01, 2)

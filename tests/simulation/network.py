@@ -60,6 +60,8 @@ class SimTransport(asyncio.Transport):
         self._closing = False
         self._lost = False
         self._ended = False  # the peer sends no more
+        self.made = not of_node
+        """Whether its protocol has heard of it."""
 
     # ---- what a protocol calls
 
@@ -121,6 +123,10 @@ class SimTransport(asyncio.Transport):
 
     # ---- what the network calls
 
+    @property
+    def is_lost(self) -> bool:
+        return self._lost
+
     def arrived(self, piece: bytes) -> None:
         """A piece for our protocol; an empty one is the end."""
         self._inbox.append(piece)
@@ -132,7 +138,7 @@ class SimTransport(asyncio.Transport):
             self._lose(ConnectionResetError("reset by the peer"))
 
     def deliver(self) -> None:
-        while self._inbox and self._reading and not self._lost:
+        while self._inbox and self._reading and self.made and not self._lost:
             piece = self._inbox.popleft()
             if not piece:
                 self._end()
@@ -166,7 +172,8 @@ class SimTransport(asyncio.Transport):
         if not self._lost:
             self._lost = True
             self._inbox.clear()
-            self.protocol.connection_lost(error)
+            if self.made:
+                self.protocol.connection_lost(error)
 
 
 class _Direction:
@@ -193,6 +200,7 @@ class SimNetwork:
         self._delay_s: dict[int, float] = {}
         self._losing: dict[int, int] = {}
         self.late_frames = LATE_FRAMES
+        self._at_accept: dict[int, Callable[[], object]] = {}
         self.on_piece: Callable[[Line, str, bytes], None] = lambda line, what, piece: None
         """Told of all that arrives: line, ``>`` to the node or ``<`` from it, bytes; and of ends and resets."""
 
@@ -228,9 +236,21 @@ class SimNetwork:
         ours.peer, theirs.peer = theirs, ours
         self._directions[ours], self._directions[theirs] = _Direction(), _Direction()
         theirs.protocol, ours.protocol = factory(), protocol_factory()
-        theirs.protocol.connection_made(theirs)
+        # As with uvloop: what was accepted is made known in the next turn, whatever happens to its listener meanwhile.
+        if port in self._at_accept:
+            self.loop.call_soon(self._at_accept.pop(port))
+        self.loop.call_soon(self._made, theirs)
         ours.protocol.connection_made(ours)
         return ours, ours.protocol
+
+    @staticmethod
+    def _made(transport: SimTransport) -> None:
+        transport.made = True
+        transport.protocol.connection_made(transport)
+        if transport.is_lost:
+            transport.protocol.connection_lost(None)
+        else:
+            transport.deliver()
 
     # ---- carrying
 
@@ -301,6 +321,19 @@ class SimNetwork:
     def lose_answers(self, port: int, count: int) -> None:
         """The next answers of a node are written, and never arrive: their connections are reset instead."""
         self._losing[port] = self._losing.get(port, 0) + count
+
+    def at_next_accept(self, port: int, act: Callable[[], object]) -> None:
+        """Do this between the next accept at a port and the moment at which its protocol hears of the connection."""
+        self._at_accept[port] = act
+
+    def forget_accept(self, port: int) -> None:
+        self._at_accept.pop(port, None)
+
+    def reset_all(self, port: int) -> None:
+        """All connections to a port are reset, in both directions: their clients connect anew."""
+        for sender in list(self._directions):
+            if sender.of_node and sender.line[1] == port:
+                sender.abort()
 
     def slow_down(self, port: int, delay_s: float) -> None:
         """All that goes to a node or comes from it takes so much longer."""

@@ -57,6 +57,7 @@ async def connected(loop: SimLoop) -> tuple[End, End]:
     (bound,) = loop.network.bind(ENDPOINT)
     await loop.create_server(accept, sock=bound)
     _, client = await loop.network.connect("c", bound.port, End)
+    await asyncio.sleep(0)  # the server's end hears of it in the next turn
     return client, servers[0]
 
 
@@ -164,6 +165,38 @@ def test_a_reader_that_is_slow_holds_the_writer_back():
         await asyncio.sleep(1)
         assert not server.paused
         assert len(client.heard) == WRITE_BUFFER_HIGH_BYTES + 1
+
+    simulated(story)
+
+
+def test_a_listener_that_closes_in_the_turn_of_an_accept_has_accepted():
+    async def story(loop: SimLoop) -> None:
+        (bound,) = loop.network.bind(ENDPOINT)
+        servers: list[End] = []
+
+        def accept() -> End:
+            servers.append(End())
+            return servers[-1]
+
+        await loop.create_server(accept, sock=bound)
+        loop.network.at_next_accept(bound.port, bound.close)
+        _, client = await loop.network.connect("c", bound.port, End)
+        client.transport.write(b"question")
+        await asyncio.sleep(1)
+        assert servers[0].heard == b"question"
+        with pytest.raises(ConnectionRefusedError):
+            await loop.network.connect("c", bound.port, End)
+
+    simulated(story)
+
+
+def test_all_connections_to_a_port_are_reset_at_once():
+    async def story(loop: SimLoop) -> None:
+        client, server = await connected(loop)
+        loop.network.reset_all(client.transport.line[1])
+        await asyncio.sleep(1)
+        assert isinstance(client.lost[0], ConnectionResetError)
+        assert server.lost == [None]
 
     simulated(story)
 
