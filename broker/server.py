@@ -189,7 +189,7 @@ class Server:
         self.listeners: list[Listener] = []
         self._backlog = backlog
         self._sockets: list[tuple[socket.socket, Listener]] = []
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[tuple[asyncio.Server, socket.socket]] = []
 
     def bind(self, endpoints: Iterable[Endpoint], advertised: Iterable[Endpoint]) -> list[Listener]:
         """Bind every listener's port. A port 0 is chosen here, and advertised where no other port is."""
@@ -206,8 +206,9 @@ class Server:
     async def accept(self, connections: Connections) -> None:
         """From here on clients are let in. `LifeOver` if the node is killed meanwhile."""
         loop = asyncio.get_running_loop()
-        for bound, listener in tuple(self._sockets):
-            connections.life.check()
+        while self._sockets:
+            # No longer among those that a kill closes: the loop still works on it.
+            bound, listener = self._sockets.pop(0)
             try:
                 # Both loops set TCP_NODELAY on what they accept here.
                 server = await loop.create_server(
@@ -216,15 +217,17 @@ class Server:
                     backlog=self._backlog,
                 )
             except OSError as error:
+                bound.close()
                 raise BindError(_cannot_listen(listener.name, listener.host, listener.port, error)) from error
-            self._servers.append(server)
-        if not connections.life.alive:
-            self.stop_accepting()
-            raise LifeOver
+            self._servers.append((server, bound))
+            if not connections.life.alive:
+                self.stop_accepting()
+                raise LifeOver
 
     def stop_accepting(self) -> None:
-        for server in self._servers:
+        for server, bound in self._servers:
             server.close()
+            bound.close()
         for bound, _ in self._sockets:
             bound.close()
         self._servers, self._sockets = [], []

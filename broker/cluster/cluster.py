@@ -161,7 +161,8 @@ class Cluster:
         await self._create_topics(self.settings.topics)
         for runtime in self._living():
             with suppress(LifeOver):
-                await runtime.serve()
+                async with runtime.at_work:
+                    await runtime.serve()
         self._arm_balancing()
         self.lag.start()
 
@@ -292,20 +293,21 @@ class Cluster:
 
     async def stop_node(self, node_id: int) -> None:
         """End a node of its own will: others lead what it led before it goes, and its files are complete."""
-        self._expect(node_id, State.RUNNING)
-        await self.metadata.hand_over(node_id)
-        # It may have been killed, or stopped by another caller, in the meantime.
         runtime = self._expect(node_id, State.RUNNING)
-        try:
-            clean = await runtime.quiesce()
-            await self._lose(node_id)
-            runtime.life.check()
-        except LifeOver:
-            raise NoSuchNode(f"node {node_id} was killed while it stopped") from None
-        except BaseException:
-            self.kill_node(node_id)
-            raise
-        self._release(runtime, clean=clean)
+        async with runtime.at_work:
+            self._expect(node_id, State.RUNNING)
+            await self.metadata.hand_over(node_id)
+            self._expect(node_id, State.RUNNING)
+            try:
+                clean = await runtime.quiesce()
+                await self._lose(node_id)
+                runtime.life.check()
+            except LifeOver:
+                raise NoSuchNode(f"node {node_id} was killed while it stopped") from None
+            except BaseException:
+                self.kill_node(node_id)
+                raise
+            self._release(runtime, clean=clean)
 
     async def start_node(self, node_id: int) -> None:
         """Start a node again: it recovers from its files, and follows whoever leads now.
@@ -315,24 +317,25 @@ class Cluster:
         before = self._expect(node_id, State.STOPPED, State.KILLED)
         config = self._configs[node_id] = _with_ports(self._configs[node_id], before)
         runtime = self.nodes[node_id] = self._runtime(config, before.listeners)
-        try:
-            await self._start_again(runtime, before)
-        except BaseException as error:
-            # If it was killed, its loss may have been noted before it was registered.
-            self._note_loss(node_id)
-            if isinstance(error, LifeOver):
-                raise StartError(f"node {node_id} was killed while it started") from error
-            runtime.abandon()
-            self.nodes[node_id] = before
-            if isinstance(error, _EXPECTED):
-                raise StartError(str(error)) from error
-            raise
+        async with runtime.at_work:
+            try:
+                await self._start_again(runtime, before)
+            except BaseException as error:
+                # If it was killed, its loss may have been noted before it was registered.
+                self._note_loss(node_id)
+                if isinstance(error, LifeOver):
+                    raise StartError(f"node {node_id} was killed while it started") from error
+                runtime.abandon()
+                self.nodes[node_id] = before
+                if isinstance(error, _EXPECTED):
+                    raise StartError(str(error)) from error
+                raise
 
     async def _start_again(self, runtime: NodeRuntime, before: NodeRuntime) -> None:
+        await before.buried()
         leaving = self._leaving.pop(runtime.node_id, None)
         if leaving is not None:
             await leaving
-        await before.buried()
         runtime.life.check()
         runtime.take()
         self._open(runtime)

@@ -94,8 +94,8 @@ class NodeRuntime:
         self._on_failed_replica = on_failed_replica
         self._directory: LogDirectory | None = None
         self._server = Server(config.socket_listen_backlog_size, bind)
-        self._stopped = asyncio.Event()
-        self._stopped.set()
+        self.at_work = asyncio.Lock()
+        """Held by a start and by a stop: a kill comes in between, and the next start waits for their ends."""
 
     # -- the steps of a start, in their order; each raises `LifeOver` if the node was killed in it ---------------
 
@@ -189,21 +189,17 @@ class NodeRuntime:
         `LifeOver` if the node is killed meanwhile.
         """
         self.state = State.STOPPING
-        self._stopped.clear()
-        try:
-            self._server.stop_accepting()
-            await self.connections.close()
-            self.life.check()
-            self._forget_metadata()
-            self.node.transactions.close()
-            self.node.groups.close()
-            if self.node.peers is not None:
-                self.node.peers.close()
-            clean = await self.node.replicas.close(clean=True)
-            self.life.check()
-            return clean
-        finally:
-            self._stopped.set()
+        self._server.stop_accepting()
+        await self.connections.close()
+        self.life.check()
+        self._forget_metadata()
+        self.node.transactions.close()
+        self.node.groups.close()
+        if self.node.peers is not None:
+            self.node.peers.close()
+        clean = await self.node.replicas.close(clean=True)
+        self.life.check()
+        return clean
 
     def _forget_metadata(self) -> None:
         """What changes from now on is no affair of this node any more."""
@@ -251,7 +247,7 @@ class NodeRuntime:
             self._directory.close(clean=False)
 
     async def buried(self) -> None:
-        """Return once nothing of a dead node is under way: no thread has a file of it open any more."""
-        await self._stopped.wait()
-        if hasattr(self, "node"):
-            await self.node.replicas.buried()
+        """Return once nothing of a dead node is under way: its start or stop has given up, and its threads have ended."""
+        async with self.at_work:
+            if hasattr(self, "node"):
+                await self.node.replicas.buried()

@@ -131,8 +131,8 @@ class Chaos:
     def _port(self, node_id: int) -> int:
         return self._cluster.nodes[node_id].listeners[0].port
 
-    async def _kill(self) -> None:
-        node_id = self._node()
+    async def _kill(self, node_id: int | None = None) -> None:
+        node_id = self._node() if node_id is None else node_id
         if self._is_running(node_id):
             self._say(f"fault: node {node_id} is killed")
             self._cluster.kill_node(node_id)

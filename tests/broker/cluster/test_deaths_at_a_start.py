@@ -158,6 +158,25 @@ async def test_a_node_dies_in_every_turn_of_its_start(tmp_path: Path, nodes: int
         assert not cluster.metadata.brokers[nodes].fenced
 
 
+async def test_a_node_is_started_in_the_turn_in_which_it_is_killed_at_its_start(tmp_path: Path) -> None:
+    async with running(tmp_path, "--topic", "orders:3", nodes=1) as cluster:
+        for turns in range(1, 12):
+            cluster.kill_node(1)
+            first = asyncio.create_task(cluster.start_node(1))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            was_starting = cluster.nodes[1].state is State.STARTING
+            cluster.kill_node(1)
+            second = asyncio.create_task(cluster.start_node(1))
+            if was_starting:
+                with pytest.raises(StartError, match="killed while it started"):
+                    await first
+            await second
+            await cluster.settled()
+            assert cluster.running(1) is not None
+            assert not cluster.metadata.brokers[1].fenced
+
+
 async def test_two_who_start_a_node_start_it_once(tmp_path: Path) -> None:
     async with running(tmp_path, nodes=1) as cluster:
         cluster.kill_node(1)
