@@ -12,11 +12,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain
 from broker.hooks import Hooks
 from broker.logging import get_logger
+from broker.partition.append_result import GONE, AppendResult
 from broker.partition.held_writes import HeldWrite, HeldWrites
 from broker.partition.reading import ReadablePartition, ReadResult, TimestampOffset
 from broker.partition.waiting import Told, Waiting
@@ -39,26 +40,6 @@ __all__ = ["AppendResult", "Partition", "ReadResult", "TimestampOffset"]
 log_events = get_logger()
 
 NO_HOOKS: Final = Hooks()
-
-
-class AppendResult(NamedTuple):
-    """What became of one batch.
-
-    ``base_offset`` and ``last_offset`` are -1 on error; ``log_start_offset`` is -1 where Kafka sends -1 with the error.
-    """
-
-    error: ErrorCode
-    base_offset: int = -1
-    last_offset: int = -1
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-    duplicate: bool = False
-    message: str | None = None
-    record_errors: Sequence[tuple[int, str | None]] = ()
-
-
-GONE: Final = AppendResult(ErrorCode.not_leader_or_follower)
-"""The replica is no more: its node was killed, the last time at ``log.write``, or its topic was deleted."""
 
 
 class Partition(ReadablePartition):
