@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -45,6 +46,17 @@ class Deferred(Generic[T]):
         self._value = _Failure(error)
         if self._future is not None and not self._future.done():
             self._future.set_exception(error)
+
+    def guarded(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """``callback``; an exception in it is the answer, whatever turn of the loop it runs in."""
+
+        def run() -> None:
+            try:
+                callback()
+            except Exception as error:
+                self.fail(error)
+
+        return run
 
     def outcome(self) -> T | asyncio.Future[T]:
         if isinstance(self._value, _Failure):

@@ -61,24 +61,32 @@ class Item:
 
 
 class Produce:
-    """One request under way; ``finished`` is called once, with every item's result in place."""
+    """One request under way; ``finished`` is called once, with every item's result in place.
 
-    __slots__ = ("_context", "_has_refused_transactional", "_left", "_request", "finished", "items")
+    ``guarded`` wraps what runs in a later turn of the loop: an exception there is the client's answer too.
+    """
+
+    __slots__ = ("_context", "_guarded", "_has_transactional", "_left", "_request", "finished", "items")
 
     def __init__(
-        self, request: ProduceRequest, context: RequestContext, finished: Callable[[Sequence[Item]], object]
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        finished: Callable[[Sequence[Item]], object],
+        guarded: Callable[[Callable[[], object]], Callable[[], None]],
     ) -> None:
+        self._guarded = guarded
         self._request = request
         self._context = context
         self._left = 0
         # The name is asked for before anything else, so a batch that is refused on its own counts as well.
-        self._has_refused_transactional = False
+        self._has_transactional = False
         self.finished = finished
         self.items: list[Item] = []
 
     def run(self) -> None:
         transactional = self._look()
-        if (transactional or self._has_refused_transactional) and self._refuse_as_a_whole(transactional):
+        if self._has_transactional and self._refuse_as_a_whole(transactional):
             self.finished(self.items)
         elif transactional:
             self._verify(transactional)
@@ -99,9 +107,14 @@ class Produce:
                 if item.result is None:
                     self._parse(item, data.records)
                 if item.result is not None:
-                    self._has_refused_transactional |= _is_transactional(data.records)
+                    self._has_transactional |= _is_transactional(data.records)
         self.items = list(items.values())
-        return [item for item in self.items if item.batch is not None and item.batch.is_transactional]
+        transactional = [
+            item for item in self.items if item.batch is not None and item.batch.is_transactional
+        ]
+        self._has_transactional |= bool(transactional)
+        # A batch with the bit and without a producer is in no transaction: it is authorized, and appended as it is.
+        return [item for item in transactional if item.batch is not None and item.batch.producer_id >= 0]
 
     def _locate(self, item: Item) -> None:
         """Resolve the topic; whether this node leads it is asked later, as in Kafka."""
@@ -183,7 +196,7 @@ class Produce:
             checks,
             adds=self._context.api_version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
             wait_ms=min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms),
-            then=verified,
+            then=self._guarded(verified),
         )
         if not settled:
             self._keep_batches()

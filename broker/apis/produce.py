@@ -34,9 +34,9 @@ def produce(
 ) -> ProduceResponse | NoResponse | Awaitable[ProduceResponse | NoResponse]:
     answer: Deferred[ProduceResponse | NoResponse] = Deferred()
     if request.acks == 0:
-        Produce(request, context, lambda items: _be_silent(items, answer)).run()
+        Produce(request, context, lambda items: _be_silent(items, answer), answer.guarded).run()
     else:
-        Produce(request, context, lambda items: answer.resolve(_phrase(items, context))).run()
+        Produce(request, context, lambda items: answer.resolve(_phrase(items, context)), answer.guarded).run()
     return answer.outcome()
 
 

@@ -62,7 +62,7 @@ class TxnOffsetCommit:
             [check],
             adds=version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
             wait_ms=0,
-            then=lambda: self._verified(check),
+            then=self._answer.guarded(lambda: self._verified(check)),
         )
         return self._answer.outcome()
 

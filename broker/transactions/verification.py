@@ -76,22 +76,34 @@ class Verifier:
         ``adds``: the client relies on the implicit add. ``wait_ms``: how long an add may be tried again while the
         producer's previous transaction is being completed.
         """
-        open_questions = [check for check in checks if self._is_asked(check, adds=adds)]
-        if open_questions and not transactional_id:
-            for check in open_questions:
-                check.error = ErrorCode.invalid_request
-            open_questions = []
-        if not open_questions:
-            then()
-        elif adds:
+        if adds:
             deadline_ms = self._clock.now_ms(Domain.REQUESTS) + wait_ms
-            self._add(transactional_id, open_questions, deadline_ms, then)
-        else:
-            self._verify(transactional_id, open_questions, then)
+            self._add(transactional_id, checks, deadline_ms, then)
+            return
+        asked = self._to_ask(transactional_id, checks, adds=False)
+        if not asked:
+            then()
+            return
+
+        def verified(errors: Errors) -> None:
+            _fill_in(asked, errors)
+            then()
+
+        self._ask(transactional_id, asked, verified, verifies=True)
+
+    def _to_ask(self, transactional_id: str, checks: Sequence[Check], *, adds: bool) -> list[Check]:
+        """The checks that the coordinator has to answer."""
+        asked = [check for check in checks if self._is_asked(check, adds=adds)]
+        if transactional_id:
+            return asked
+        for check in asked:
+            check.error = ErrorCode.invalid_request
+        return []
 
     def _is_asked(self, check: Check, *, adds: bool) -> bool:
         if not adds and not self._config.transaction_partition_verification_enable:
             return False
+        check.guard, check.error = None, ErrorCode.none
         producers = check.partition.log.producers
         entry = producers.entries.get(check.producer_id)
         if entry is not None and check.epoch < entry.epoch:
@@ -106,17 +118,17 @@ class Verifier:
         )
         return check.guard is not None
 
-    def _verify(self, transactional_id: str, checks: Sequence[Check], then: Callable[[], object]) -> None:
-        def answered(errors: Errors) -> None:
-            for check in checks:
-                check.error = errors[check.key]
-            then()
-
-        self._ask(transactional_id, checks, answered, verifies=True)
-
     def _add(
         self, transactional_id: str, checks: Sequence[Check], deadline_ms: int, then: Callable[[], object]
     ) -> None:
+        """One try. The next one begins from the start, guards included (``ReplicaManager.handleProduceAppend``): the marker
+        that was waited for has dropped those that it ended.
+        """
+        asked = self._to_ask(transactional_id, checks, adds=True)
+        if not asked:
+            then()
+            return
+
         def added(errors: Errors) -> None:
             backoff_ms = self._config.add_partitions_to_txn_retry_backoff_ms
             may_wait = self._clock.now_ms(Domain.REQUESTS) + backoff_ms <= deadline_ms
@@ -124,11 +136,10 @@ class Verifier:
                 again = partial(self._add, transactional_id, checks, deadline_ms, then)
                 self._clock.call_later_ms(backoff_ms, again, Domain.REQUESTS)
                 return
-            for check in checks:
-                check.error = errors[check.key]
+            _fill_in(asked, errors)
             then()
 
-        self._ask(transactional_id, checks, added, verifies=False)
+        self._ask(transactional_id, asked, added, verifies=False)
 
     def _ask(
         self,
@@ -158,3 +169,8 @@ class Verifier:
             self._transactions.add_partitions(
                 transactional_id, producer_id, epoch, keys, CLIENT_VERSION_2, added
             )
+
+
+def _fill_in(asked: Sequence[Check], errors: Errors) -> None:
+    for check in asked:
+        check.error = errors[check.key]

@@ -136,3 +136,17 @@ def large_transaction_of_many_partitions(s: Story) -> None:
     s.produce(rows, v=12, tx=p.tx, retry=(51,))
     p.end(False)
     s.fetch([(t, n, 0) for n in range(5)], isolation_level=1)
+
+
+@story("txn-produce")
+def bit_without_a_producer(s: Story) -> None:
+    """The transactional bit asks for a transactional id; without a producer id nothing is verified, and it is appended."""
+    t, p = s.topic(2), Producer(s, "tx")
+    for v in (11, 12):
+        s.produce(t, s.batch(1, txn=True), v=v, note="no transactional id")
+        s.produce(t, s.batch(1, txn=True), v=v, tx=p.tx, note="an id")
+        s.produce(t, s.batch(1, txn=True), v=v, tx=s.name("unknown"), note="an unknown id")
+        both = [(t, 0, s.batch(1, txn=True)), (t, 1, s.batch(1, pid=p.pid, epoch=p.epoch, seq=0, txn=True))]
+        s.produce(both, v=v, tx=p.tx, note="beside one of a producer")
+    p.end(True)
+    s.fetch([(t, 0, 0), (t, 1, 0)], isolation_level=1)

@@ -86,3 +86,17 @@ def markers_first(s: Story) -> None:
         end = p.who(committed=True)
         behind(s, p, end, 4, "add_partitions_to_txn", 3, "right behind EndTxn", **add)
         p.add(t)
+
+
+@story("txn-window", "order")
+def batch_that_waits(s: Story) -> None:
+    """Produce v12 right behind EndTxn v4, to a partition of the transaction that has no data: its guard is made before
+    the marker, and has the marker's epoch. It is appended."""
+    t, p = s.topic(), Producer(s, "tx")
+    for seq in range(3):
+        p.add(t)
+        end = s.send("end_txn", 4, committed=seq != 1, **p.who())
+        s.receive(end)
+        p.send(t, seq, note="the next transaction")
+        p.end(True, False)
+    s.fetch(t, isolation_level=1)
