@@ -206,29 +206,41 @@ class ReadableLog:
             segment = self.segments[index]
             if segment.max_timestamp_ms < timestamp_ms:
                 continue
-            try:
-                found = self._find_timestamp_in(segment, timestamp_ms)
-            except CorruptBatch as error:
-                raise StorageError(segment.log.name, str(error)) from error
+            found = self._find_timestamp_in(segment, timestamp_ms, self.log_start_offset)
             if found is not None:
                 return found
         return None
 
-    def _find_timestamp_in(self, segment: Segment, timestamp_ms: int) -> TimestampedOffset | None:
+    def find_max_timestamp(self) -> TimestampedOffset | None:
+        """The record with the largest timestamp, the first of them; control records count.
+
+        It may stand below the log start, as on Kafka (``UnifiedLog.fetchOffsetByTimestamp``): DeleteRecords moves the log
+        start and leaves the batches of the segment that it lies in.
+        """
+        if not self.size:
+            return None
+        largest_ms = self._list.largest_timestamp_ms()
+        segment = self.segments[self._list.first_since(largest_ms)]
+        return self._find_timestamp_in(segment, largest_ms, segment.base_offset)
+
+    def _find_timestamp_in(
+        self, segment: Segment, timestamp_ms: int, from_offset: int
+    ) -> TimestampedOffset | None:
         segment.used = True
         start = segment.time_index.offset_at_or_before(timestamp_ms)
         position = segment.offset_index.position_at_or_before(start)
-        for batch in segment.batches(position, SCAN_BYTES):
-            if batch.max_timestamp < timestamp_ms or batch.last_offset < self.log_start_offset:
-                continue
-            for record in batch.records():
-                if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                    return TimestampedOffset(record.offset, record.timestamp, batch.partition_leader_epoch)
+        try:
+            for batch in segment.batches(position, SCAN_BYTES):
+                if batch.max_timestamp < timestamp_ms or batch.last_offset < from_offset:
+                    continue
+                for record in batch.records():
+                    if record.timestamp >= timestamp_ms and record.offset >= from_offset:
+                        return TimestampedOffset(
+                            record.offset, record.timestamp, batch.partition_leader_epoch
+                        )
+        except CorruptBatch as error:
+            raise StorageError(segment.log.name, str(error)) from error
         return None
-
-    def find_max_timestamp(self) -> TimestampedOffset | None:
-        """The record with the largest timestamp, the first of them; control records count."""
-        return self.find_timestamp(self._list.largest_timestamp_ms()) if self.size else None
 
 
 def _last_offset(place: Place) -> int:

@@ -492,6 +492,18 @@ def test_the_largest_timestamp_is_found_and_markers_count(make_log: MakeLog):
     assert (found.offset, found.timestamp_ms) == (4, 71)
 
 
+@pytest.mark.parametrize("segment_bytes", [2 * SIZE, 100 * SIZE])
+def test_the_largest_timestamp_may_stand_below_the_log_start(make_log: MakeLog, segment_bytes: int):
+    """DeleteRecords leaves it in its segment, and Kafka's ListOffsets -3 names it."""
+    log = make_log(segment_bytes=segment_bytes)
+    for time in (10, 70, 20, 30):
+        append(log, timestamp_ms=time)
+    log.advance_log_start(3)
+    found = log.find_max_timestamp()
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (1, 70)
+
+
 # -- the log start ----------------------------------------------------------------------------------------------
 
 

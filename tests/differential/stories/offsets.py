@@ -92,6 +92,20 @@ def after_delete_records(s: Story) -> None:
 
 
 @story("list-offsets")
+def max_timestamp_deleted(s: Story) -> None:
+    """DeleteRecords moves the log start and leaves the batch: -3 names a record that cannot be fetched any more."""
+    t = s.topic()
+    for delta in (0, 500, 20, 30):
+        s.produce(t, s.batch(1, ts_deltas=[delta]))
+    for offset in (1, 3, 4):
+        row = {"partition_index": 0, "offset": offset}
+        s.ask("delete_records", 1, topics=[{"name": t.name, "partitions": [row]}], timeout=10000)
+        listed(s, t, "max timestamp", -3, 7)
+        listed(s, t, "max timestamp, committed", -3, 7, isolation_level=1)
+        listed(s, t, "t0+40", s.t0 + 40)
+
+
+@story("list-offsets")
 def log_append_time(s: Story) -> None:
     t = s.topic(message__timestamp__type="LogAppendTime")
     s.produce(t, s.batch(2))
