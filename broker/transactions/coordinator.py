@@ -192,6 +192,9 @@ class TransactionCoordinator(MetadataListener):
         if isinstance(decision, Answer) or entry is None:
             done(decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error))
             return
+        if not self._can_store(client_version):
+            done(Answer(ErrorCode.unsupported_version))
+            return
         crash_point("txn.begin.append")
         self._write(home, entry, decision, done)
 
@@ -254,6 +257,8 @@ class TransactionCoordinator(MetadataListener):
             self._with_fresh_id(lambda fresh: again(fresh_producer_id=fresh), done)
         elif isinstance(decision, Answer) or entry is None:
             done(decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error))
+        elif bumps_epoch and not self._can_store(rules.TRANSACTION_VERSION_2):
+            done(Answer(ErrorCode.unsupported_version))
         else:
             self._prepare(home, entry, decision, done)
 
@@ -283,6 +288,10 @@ class TransactionCoordinator(MetadataListener):
     @property
     def _value_version(self) -> int:
         return 1 if self._transaction_version >= 1 else 0
+
+    def _can_store(self, client_version: int) -> bool:
+        """At transaction.version 0 values are of version 0, which has no field for what such a client does."""
+        return client_version == 0 or self._value_version >= 1
 
     @property
     def _transaction_version(self) -> int:

@@ -24,6 +24,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "main": {"feature": 2, "properties": TIMEOUTS, "ours": {}},
     "order": {"feature": 2, "properties": COMMON, "ours": KAFKAS_ORDER},
     "tv1": {"feature": 1, "properties": TIMEOUTS, "ours": {}},
+    "tv0": {"feature": 0, "properties": COMMON, "ours": {}},
     "unverified": {"feature": 1, "properties": UNVERIFIED, "ours": {}},
     "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
 }

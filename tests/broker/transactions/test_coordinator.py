@@ -270,6 +270,75 @@ async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_append
     assert answer.responses[0].partition_responses[0].error_code == OK
 
 
+async def test_a_batch_that_waits_is_verified_anew_at_each_try(kafka):
+    """The marker drops a guard that was made for an older Produce; the next try makes another one."""
+    kafka.create("u", 1)
+    producer_id, epoch = kafka.init()
+    kafka.add("tx", producer_id, epoch, ("u", 0))
+    kafka.partition("u").log.producers.start_verification(
+        producer_id, epoch, 0, supports_epoch_bump=False, now_ms=kafka.clock.now_ms()
+    )
+    assert kafka.end("tx", producer_id, epoch, committed=False, version=4)[0] == OK
+    batch = build_batch(
+        [(kafka.clock.now, b"k", b"next")],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    waiting = kafka.ask_produce({("u", 0): batch}, transactional_id="tx")
+    for _ in range(6):
+        kafka.clock.advance(20)
+    answer = await asyncio.wait_for(waiting, 5)
+    assert answer.responses[0].partition_responses[0].error_code == OK
+
+
+async def test_an_exception_in_a_later_try_is_the_answer(kafka, monkeypatch):
+    """The request would never be answered, and its connection with it."""
+    producer_id, epoch = kafka.init()
+    kafka.add("tx", producer_id, epoch, ("t", 0))
+    assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
+    batch = build_batch(
+        [(kafka.clock.now, b"k", b"v")],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    waiting = kafka.ask_produce({("t", 0): batch}, transactional_id="tx")
+    monkeypatch.setattr(kafka.partition("t"), "append", lambda *arguments, **more: 1 / 0)
+    for _ in range(6):
+        kafka.clock.advance(20)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(waiting, 5)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_transactional_batch_without_a_producer_is_in_no_transaction(world, version):
+    """It needs the name, and nothing else; Kafka verifies only batches that have a producer id."""
+    batch = build_batch([(world.clock.now, b"k", b"v")], transactional=True)
+    for transactional_id, error in ((None, 53), ("tx", 0)):
+        answer = world.ask_produce({("t", 0): batch}, transactional_id=transactional_id, version=version)
+        assert answer.responses[0].partition_responses[0].error_code == error
+    assert world.partition("t").last_stable_offset == 1
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_version_0_stores_nothing_of_the_new_protocol(tmp_path, version):
+    """A value of version 0 has no room for it: UNSUPPORTED_VERSION, and the id goes on in the old protocol."""
+    world = World(tmp_path, transaction_version=0)
+    world.create("t", 1)
+    producer_id, epoch = world.init()
+    assert send(world, producer_id, epoch) == ErrorCode.unsupported_version
+    assert world.add("tx", producer_id, epoch, ("t", 0)) == {("t", 0): OK}
+    assert send(world, producer_id, epoch, version=11) == OK
+    error = world.end("tx", producer_id, epoch, committed=True, version=version)[0]
+    assert error == (OK if version == 4 else ErrorCode.unsupported_version)
+    assert world.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
+    assert world.committed_values("t") == [b"v0"]
+    world.abandon()
+
+
 # -- fencing ------------------------------------------------------------------------------------------------
 
 

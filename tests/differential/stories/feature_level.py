@@ -1,4 +1,4 @@
-"""A cluster with transaction.version 1."""
+"""Clusters with transaction.version 1 and 0."""
 
 from __future__ import annotations
 
@@ -46,3 +46,31 @@ def init_while_ongoing(s: Story) -> None:
         s.ask("init_producer_id", 5, retry=(51,), note="TV2" if new else "TV1", **body)
         p.send(t, 1, new=new, note="the old epoch")
         s.fetch(t)
+
+
+@story("feature-level-0", "tv0")
+def old_protocol_at_0(s: Story) -> None:
+    t, p = s.topic(), Producer(s, "tx")
+    p.start(t, False)
+    p.end(True, False)
+    p.start(t, False, 1)
+    p.end(False, False)
+    s.fetch(t, isolation_level=1)
+
+
+@story("feature-level-0", "tv0")
+def new_requests_at_0(s: Story) -> None:
+    """Values of version 0 cannot say which protocol the client speaks: 35. Kafka then leaves the id pending for good."""
+    init = {"transaction_timeout": 60000}
+    t, p = s.topic(), Producer(s, "produce")
+    p.send(t, 0, v=12, retry=())
+    s.ask("init_producer_id", 4, note="after Produce v12", transactional_id=p.tx, **init)
+    q = Producer(s, "end")
+    q.start(t, False)
+    s.ask("end_txn", 5, committed=True, **q.who())
+    s.ask("init_producer_id", 4, note="after EndTxn v5", transactional_id=q.tx, **init)
+    r = Producer(s, "offsets")
+    row = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "m"}
+    topics = [{"name": t.name, "partitions": [row]}]
+    s.ask("txn_offset_commit", 5, group_id=s.name("g"), topics=topics, **r.who())
+    s.ask("init_producer_id", 4, note="after TxnOffsetCommit v5", transactional_id=r.tx, **init)

@@ -209,3 +209,17 @@ def whole_transaction(s: Story) -> None:
     p.end(True, False)
     s.ask("offset_fetch", 7, retry=(88,), group_id=s.name("g"), topics=None, require_stable=True)
     s.fetch(t, isolation_level=1)
+
+
+@story("txn-offsets")
+def only_metadata_that_is_too_long(s: Story) -> None:
+    """Nothing is written. Kafka keeps the group in memory: DeleteGroups finds it, DescribeGroups does not."""
+    t, p = s.topic(), Producer(s, "tx")
+    row = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "x" * 4097}
+    topics = [{"name": t.name, "partitions": [row]}]
+    for v in (3, 5):
+        group = s.name(f"g{v}")
+        s.ask("add_offsets_to_txn", 3, retry=(51,), group_id=group, **p.who())
+        s.ask("txn_offset_commit", v, retry=(51,), group_id=group, topics=topics, note="too long", **p.who())
+        s.ask("describe_groups", 5, groups=[group], include_authorized_operations=False, note="the group")
+        s.ask("delete_groups", 2, groups_names=[group], note="the group")
