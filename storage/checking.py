@@ -7,6 +7,7 @@ the words for what is wrong.
 
 from __future__ import annotations
 
+from collections import deque
 from struct import Struct
 
 from google_crc32c import value as crc32c
@@ -21,6 +22,7 @@ from protocol.batch import (
     RecordBatch,
 )
 from storage.log import RELATIVE_OFFSET_MAX
+from storage.producers import BATCHES_REMEMBERED
 from storage.segment import REPLAY_BYTES, Segment
 
 # base offset, length, leader epoch, magic, crc | attributes, last offset delta, max timestamp, producer id
@@ -60,8 +62,8 @@ class Check:
         """(leader epoch, base offset) of each batch whose epoch is not that of the one before."""
         self.has_transactions = False
         """Whether there are transactional batches or markers: of these each counts for the producer state."""
-        self.last_batches: dict[int, RecordBatch] = {}
-        """By producer id the header of the last batch that is outside of transactions: all that is remembered of them."""
+        self.last_batches: dict[int, deque[RecordBatch]] = {}
+        """By producer id the headers of its last batches outside of transactions, as many as are remembered."""
 
     def run(self) -> None:
         """Judge and index; afterwards the attributes say what was found.
@@ -83,7 +85,7 @@ class Check:
         start, end_offset, offset_max = self.position, self.end_offset, self._offset_max
         note, interval, epochs = self._segment.note_batch, self._index_interval_bytes, self.epochs
         last_epoch = epochs[-1][0] if epochs else None
-        last_of: dict[int, int] = {}
+        places: dict[int, list[int]] = {}
         chunk = self._segment.log.read(start, REPLAY_BYTES)
         at, limit = 0, len(chunk)
         unpack = _JUDGED.unpack_from
@@ -109,20 +111,27 @@ class Check:
                 epochs.append((epoch, offset))
                 last_epoch = epoch
             if producer_id >= 0:
-                last_of[producer_id] = at
+                if producer_id in places:
+                    places[producer_id].append(at)
+                else:
+                    places[producer_id] = [at]
                 if attributes & _OF_TRANSACTIONS:
                     self.has_transactions = True
             end_offset, at = last_offset + 1, stop
         self.position, self.end_offset = start + at, end_offset
-        self._remember(chunk, last_of)
+        self._remember(chunk, places)
         return at > 0
 
-    def _remember(self, chunk: bytes, last_of: dict[int, int]) -> None:
+    def _remember(self, chunk: bytes, places: dict[int, list[int]]) -> None:
         """Producers' last batches, by where they begin in a part of the file. Only headers, for the part is large."""
-        if not self.has_transactions:
-            for producer_id, begin in last_of.items():
-                header = chunk[begin : begin + HEADER_BYTES]
-                self.last_batches[producer_id] = RecordBatch.parse_header(header)
+        if self.has_transactions:
+            return
+        for producer_id, begins in places.items():
+            last = self.last_batches.get(producer_id)
+            if last is None:
+                last = self.last_batches[producer_id] = deque(maxlen=BATCHES_REMEMBERED)
+            for begin in begins[-BATCHES_REMEMBERED:]:
+                last.append(RecordBatch.parse_header(chunk[begin : begin + HEADER_BYTES]))
 
     def _judge(self, batch: RecordBatch) -> None:
         """One batch that does not fit into a window, or is bad."""
@@ -135,7 +144,7 @@ class Check:
         self.epochs.append((batch.partition_leader_epoch, batch.base_offset))
         if batch.producer_id >= 0:
             self.has_transactions = self.has_transactions or batch.attributes & _OF_TRANSACTIONS != 0
-            self._remember(bytes(batch.data[:HEADER_BYTES]), {batch.producer_id: 0})
+            self._remember(bytes(batch.data[:HEADER_BYTES]), {batch.producer_id: [0]})
         self.position += batch.size
         self.end_offset = batch.last_offset + 1
 

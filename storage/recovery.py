@@ -356,8 +356,10 @@ def _load_producers(
     if log.producers.entries or log.size > REPLAY_BYTES:
         log.take_snapshot()  # else it would say no more than the log does at one glance
     if checked:
-        # Kafka goes on from the snapshot that it has just taken: the last batch of each producer, not the last five.
-        log.restore_producers(_restored(log.producers.snapshot(), options), log.last_snapshot_offset)
+        # The last five batches of each producer stay, as they have been read: a client with five requests in flight may
+        # repeat any of them. Kafka goes on from the snapshot that it has just taken, which has the last one only.
+        log.producers.forget_replicated(log.log_end_offset)
+        log.producers.expire(options.now_ms, options.producer_id_expiration_ms)
 
 
 def _forget_aborted(log: Log, checked: dict[int, _Checked]) -> None:
@@ -402,8 +404,9 @@ def _restored(entries: list[producer_snapshot.ProducerSnapshotEntry], options: O
 def _take_over(check: Check, log: Log) -> None:
     for epoch, first_offset in check.epochs:
         log.epochs.assign(epoch, first_offset)
-    for batch in check.last_batches.values():
-        log.producers.update(batch, batch.base_offset, batch.max_timestamp)
+    for batches in check.last_batches.values():
+        for batch in batches:
+            log.producers.update(batch, batch.base_offset, batch.max_timestamp)
 
 
 def _replay(segment: Segment, from_offset: int, log: Log) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from protocol.records.producer_snapshot import decode
+from storage import checking
 from storage.files import StorageError, remove_all
 from storage.log import Log
 from tests.storage.conftest import MakeLog
@@ -76,15 +77,41 @@ def test_an_open_transaction_comes_back(make_log: MakeLog):
     assert producers.has_open_transaction(7, 3)
 
 
-def test_only_the_last_batch_of_a_producer_is_remembered(make_log: MakeLog):
+def test_after_a_clean_stop_only_the_last_batch_of_a_producer_is_remembered(make_log: MakeLog):
+    """The snapshot has no more than that, as Kafka's."""
     log = make_log()
     for sequence in range(3):
         append(log, producer=(1, 0, sequence))
     log.close(clean=True)
-    for clean in (True, False):
-        producers = reopen(log, clean=clean).log.producers
-        assert producers.duplicate_of(data(producer=(1, 0, 2))) is not None
-        assert producers.duplicate_of(data(producer=(1, 0, 1))) is None
+    producers = reopen(log).log.producers
+    assert producers.duplicate_of(data(producer=(1, 0, 2))) is not None
+    assert producers.duplicate_of(data(producer=(1, 0, 1))) is None
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("window_bytes", [2 * SIZE, 1 << 20])
+@pytest.mark.parametrize("segment_bytes", [3 * SIZE, 100 * SIZE])
+@pytest.mark.parametrize("recovery_point", [0, 4])
+def test_after_a_kill_the_last_five_batches_of_a_producer_are_remembered(
+    make_log: MakeLog,
+    monkeypatch: pytest.MonkeyPatch,
+    transactional: bool,
+    window_bytes: int,
+    segment_bytes: int,
+    recovery_point: int,
+):
+    """A client has five requests in flight: whichever of them it repeats is a duplicate, and no gap."""
+    monkeypatch.setattr(checking, "REPLAY_BYTES", window_bytes)
+    log = make_log(segment_bytes=segment_bytes)
+    for sequence in range(8):
+        append(log, producer=(1, 0, sequence), transactional=transactional)
+        append(log, producer=(2, 0, sequence), transactional=transactional)
+    append(log, producer=(2, 1, 0), transactional=transactional)
+    log.close(clean=False)
+    producers = reopen(log, clean=False, recovery_point=recovery_point).log.producers
+    found = [producers.duplicate_of(data(producer=(1, 0, sequence))) for sequence in range(8)]
+    assert [known.first_offset if known else None for known in found] == [None] * 3 + [6, 8, 10, 12, 14]
+    assert [batch.first_sequence for batch in producers.entries[2].batches] == [0], "a new epoch begins anew"
 
 
 def test_idle_producers_are_dropped_but_not_with_an_open_transaction(make_log: MakeLog):
