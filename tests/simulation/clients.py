@@ -15,6 +15,8 @@ PAUSE_S: Final = (0.1, 3.0)
 ABORTS: Final = 0.2
 HAUNTS: Final = 0.5
 """Of the instances that are fenced, so many go on for a moment."""
+BUMPS: Final = 0.5
+"""After an error an idempotent producer goes on in its next epoch (KIP-360), or with another id."""
 ZOMBIE_PAUSE_S: Final = (5.0, 60.0)
 COPIED_AT_ONCE: Final = 5
 IN_FLIGHT_MAX: Final = 5
@@ -110,9 +112,12 @@ async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop
                 work.verdict = Verdict.COMMITTED
         except (MustAbort, MustRestart) as error:
             wire.say(f"{number}: {error}")
-            # A new producer id: what the old one has under way comes in any order with what follows.
+            # What the old life has under way comes in any order with what follows.
             life += 1
-            await producer.live()
+            if wire.random.random() < BUMPS:
+                producer.bump()
+            else:
+                await producer.live()
     wire.close()
 
 

@@ -93,6 +93,13 @@ class Producer:
         self._over()
         self.wire.say(f"is {self._producer_id}/{self._epoch}")
 
+    def bump(self) -> None:
+        """The next epoch, which an idempotent producer takes without asking; sequences begin anew."""
+        self._epoch += 1
+        self._sequences.clear()
+        self._written_ms.clear()
+        self.wire.say(f"is {self._producer_id}/{self._epoch}")
+
     def _over(self) -> None:
         self._added.clear()
         self._begun = self._in_doubt = False

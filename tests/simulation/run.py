@@ -10,13 +10,15 @@ import argparse
 import asyncio
 import contextlib
 import hashlib
+import json
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, Final
+from unittest.mock import patch
 from zlib import crc32
 
 import structlog
@@ -24,7 +26,10 @@ import structlog
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
 from broker.options import parse
+from broker.transactions import state
+from storage import producers
 from storage.files import use_system
+from tests.simulation import rare
 from tests.simulation.clients import ZOMBIE_PAUSE_S, Stop, copy, number_batches, read, transact
 from tests.simulation.disks import SimDisk
 from tests.simulation.ending import Ending
@@ -44,6 +49,7 @@ MARKED_GROUPS: Final = ("marked-1", "marked-2", "marked-3")
 TEAM: Final = "team"
 TEAM_SPOTS: Final = [(SOURCE, index) for index in range(4)]
 MARKED_SPOTS: Final = [(topic, index) for topic in (SOURCE, TARGET) for index in range(PARTITIONS)]
+EPOCHS_MAX: Final = (32_767, 32_767, 32_767, 20)
 TIME_TO_FINISH_S: Final = 900.0
 TIME_TO_SETTLE_S: Final = 180.0
 TIME_TO_RECOVER_S: Final = 30.0
@@ -68,12 +74,15 @@ class Trace:
         self._loop = loop
         self._file = path.open("w") if path is not None else None
         self._hash = hashlib.sha256()
+        self.reached = rare.watch()
         self.errors: list[str] = []
         """What the broker reported as errors, but for those of a disk that the run lets fail."""
 
     def say(self, text: str) -> None:
         line = f"{self._loop.now:.6f} {text}\n"
         self._hash.update(line.encode())
+        if text.startswith("fault:"):
+            self.reached.fault(text)
         if self._file is not None:
             self._file.write(line)
 
@@ -86,6 +95,7 @@ class Trace:
             f"{key}={value!r}" for key, value in sorted(event.items()) if key not in UNREPEATABLE
         )
         self.say(f"broker {name}: {facts}")
+        self.reached.log_line(event)
         if name == "error" and "Input/output error" not in facts:
             self.errors.append(f"{facts} {event.get('exc_info')!r}")
         raise structlog.DropEvent
@@ -243,8 +253,19 @@ class Simulation:
             raise Broken(f"{len(late)} clients came to no end in a cluster that is whole")
 
 
-def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> str:
-    """The digest of the trace; ``Broken`` (or whatever else failed) names what went wrong."""
+@contextlib.contextmanager
+def epochs_up_to(epoch_max: int) -> Iterator[None]:
+    """Producer epochs are used up at this one: an id that has 32,767 transactions takes too long to wait for."""
+    with (
+        patch.object(state, "EPOCH_MAX", epoch_max),
+        patch.object(state, "LAST_USABLE_EPOCH", epoch_max - 1),
+        patch.object(producers, "EPOCH_MAX", epoch_max),
+    ):
+        yield
+
+
+def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> tuple[str, set[str]]:
+    """The digest of the trace, and the rare paths that were passed; ``Broken`` (or what else failed) names the reason."""
     loop = SimLoop(seed)
     trace = Trace(loop, trace_path)
     structlog.configure(processors=[trace.event], cache_logger_on_first_use=False)
@@ -254,6 +275,7 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
     with (
         tempfile.TemporaryDirectory(prefix="sim-", dir=memory if memory.is_dir() else None) as directory,
         contextlib.closing(trace),
+        epochs_up_to(Random(f"{seed}/epochs").choice(EPOCHS_MAX)),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
         disk = SimDisk()
@@ -270,7 +292,7 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
             raise Broken(f"{failures[0].get('message')}: {failures[0].get('exception')!r}")
         if trace.errors:
             raise Broken(f"the broker reports {trace.errors[0]}")
-        return trace.digest
+        return trace.digest, trace.reached.names
 
 
 def nodes_of(seed: int) -> int:
@@ -285,11 +307,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="so many, one after the other, from --seed on")
     parser.add_argument("--nodes", type=int, help="3; of several seeds each fourth has 1")
     parser.add_argument("--trace", type=Path, help="where the trace goes")
+    parser.add_argument("--reached", type=Path, help="gets a line for each seed: its rare paths")
     options = parser.parse_args(arguments)
     for seed in range(options.seed, options.seed + options.seeds):
         nodes = options.nodes or (3 if options.seeds == 1 else nodes_of(seed))
         try:
-            print(simulate(seed, options.seconds, nodes, options.trace), flush=True)
+            digest, reached = simulate(seed, options.seconds, nodes, options.trace)
+            print(digest, flush=True)
+            if options.reached is not None:
+                with options.reached.open("a") as file:
+                    print(json.dumps({"seed": seed, "reached": sorted(reached)}), file=file)
         except Broken as broken:
             print(f"seed {seed}: {broken}", file=sys.stderr)
             return 1

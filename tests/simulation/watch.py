@@ -31,6 +31,8 @@ class Watch:
         self._cluster = cluster
         self._seen: dict[Partition, tuple[int, int, int]] = {}
         """Of each leader: (leader epoch, high watermark, LSO)."""
+        self._committed: dict[Spot, tuple[int, int]] = {}
+        """The highest high watermark that a leader ever had, and in which epoch the record before it was written."""
 
     async def run(self) -> None:
         while True:
@@ -56,9 +58,9 @@ class Watch:
                     continue
                 seen[leader] = self._check_progress(spot, leader)
                 for node_id in state.isr:
-                    follower = replicas.get((node_id, spot))
-                    if follower is not None and follower is not leader:
-                        _check_in_sync(spot, leader, node_id, follower)
+                    replica = replicas.get((node_id, spot))
+                    if replica is not None:
+                        self._check_in_sync(spot, node_id, replica)
         self._seen = seen
 
     def _check_progress(self, spot: Spot, leader: Partition) -> tuple[int, int, int]:
@@ -67,7 +69,29 @@ class Watch:
         before = self._seen.get(leader, now)
         if before[0] == now[0] and (now[1] < before[1] or now[2] < before[2]):
             raise Broken(f"{spot}: (epoch, high watermark, LSO) of the leader was {before}, is {now}")
+        if now[1] > self._committed.get(spot, (0, -1))[0]:
+            self._committed[spot] = now[1], leader.log.epochs.epoch_for_offset(now[1] - 1)
         return now
+
+    def _check_in_sync(self, spot: Spot, node_id: int, replica: Partition) -> None:
+        """Who is in sync, the leader too, has all that was ever committed, written by the same leaders.
+
+        Not only what is below this leader's high watermark: one that has just taken over does not know yet how far
+        its predecessor had come, and who joins the ISR meanwhile may lead next.
+        """
+        committed, epoch = self._committed.get(spot, (0, -1))
+        if replica.log_end_offset < committed:
+            raise Broken(
+                f"{spot}: {committed} offsets were committed, and node {node_id}, "
+                f"which is in sync, has {replica.log_end_offset}"
+            )
+        if committed > replica.log_start_offset:
+            found = replica.log.epochs.epoch_for_offset(committed - 1)
+            if found != epoch:
+                raise Broken(
+                    f"{spot}: offset {committed - 1} was committed in epoch {epoch}, "
+                    f"and is of epoch {found} on node {node_id}, which is in sync"
+                )
 
 
 def _check_bounds(node_id: int, spot: Spot, partition: Partition) -> None:
@@ -77,22 +101,6 @@ def _check_bounds(node_id: int, spot: Spot, partition: Partition) -> None:
             f"{spot} on node {node_id}: log start, high watermark, log end are {ends}, "
             f"the LSO is {partition.last_stable_offset}"
         )
-
-
-def _check_in_sync(spot: Spot, leader: Partition, node_id: int, follower: Partition) -> None:
-    """Who is in sync has all that is committed, written by the same leaders."""
-    committed = leader.high_watermark
-    if follower.log_end_offset < committed:
-        raise Broken(
-            f"{spot}: node {node_id} is in sync with {follower.log_end_offset} of {committed} committed offsets"
-        )
-    if committed > max(leader.log_start_offset, follower.log_start_offset):
-        epochs = [each.log.epochs.epoch_for_offset(committed - 1) for each in (leader, follower)]
-        if epochs[0] != epochs[1]:
-            raise Broken(
-                f"{spot}: offset {committed - 1} is committed in epoch {epochs[0]}, "
-                f"and of epoch {epochs[1]} on node {node_id}, which is in sync"
-            )
 
 
 # ---- a memory is a view of its log

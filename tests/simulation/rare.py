@@ -1,0 +1,269 @@
+"""Rare paths by name, and which of them a run has passed: a net that never gets there catches nothing.
+
+A path is recognised from outside: by what a function of the broker returned, or by a line of its log. The product knows
+nothing of it. `python -m tests.simulation.nightly` runs 200 seeds and fails if one of the names was never reached.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker.transactions.state import AbortFirst, Answer, State, Transition
+from protocol.errors import ErrorCode
+from storage.producers import BATCHES_REMEMBERED
+
+When = Callable[..., bool]
+"""(result, *arguments) of a call that has returned."""
+
+DUPLICATES_AT_ONCE: Final = 3
+
+
+def _error_is(error: ErrorCode) -> When:
+    return lambda result, *_: result is not None and result.error is error
+
+
+def _returns(value: object) -> When:
+    return lambda result, *_: bool(result is value)
+
+
+def _ends_with(error: ErrorCode) -> When:
+    return lambda result, *_: isinstance(result, Answer) and result.error is error
+
+
+def _is_true(result: object, *_: object) -> bool:
+    return bool(result)
+
+
+def _rotates(result: Any, *_: object) -> bool:
+    return isinstance(result, Transition) and (
+        result.after.next_producer_id >= 0
+        or (
+            result.after.epoch == 0
+            and result.after.previous_producer_id not in (-1, result.after.producer_id)
+        )
+    )
+
+
+_PRODUCERS: Final = "storage.producers:Producers"
+_TXN: Final = "broker.transactions.state"
+_READING: Final = "broker.partition.reading:ReadablePartition"
+_ELECTIONS: Final = "broker.metadata.elections"
+
+BY_CALL: Final[dict[str, tuple[str, When]]] = {
+    "a repeated batch is answered from the producer state": (f"{_PRODUCERS}.duplicate_of", _is_true),
+    "a repeated batch is the oldest of five": (
+        f"{_PRODUCERS}.duplicate_of",
+        lambda found, producers, batch: (
+            found is not None
+            and len(known := producers.entries[batch.producer_id].batches) == BATCHES_REMEMBERED
+            and found == known[0]
+        ),
+    ),
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": (
+        f"{_PRODUCERS}.check",
+        _error_is(ErrorCode.out_of_order_sequence_number),
+    ),
+    "a batch of an old epoch is INVALID_PRODUCER_EPOCH": (
+        f"{_PRODUCERS}.check",
+        _error_is(ErrorCode.invalid_producer_epoch),
+    ),
+    "an append without its verification guard is INVALID_TXN_STATE": (
+        f"{_PRODUCERS}.check",
+        _error_is(ErrorCode.invalid_txn_state),
+    ),
+    "a marker of an old producer epoch is refused": (
+        f"{_PRODUCERS}.check_marker",
+        _error_is(ErrorCode.invalid_producer_epoch),
+    ),
+    "a marker of an old coordinator epoch is refused": (
+        f"{_PRODUCERS}.check_marker",
+        _error_is(ErrorCode.transaction_coordinator_fenced),
+    ),
+    "a marker above the high watermark holds the LSO": (
+        f"{_PRODUCERS}.first_unstable_offset",
+        lambda found, producers, *_: found is not None and found != next(iter(producers._open), None),
+    ),
+    "several transactions are open in one partition": (
+        f"{_PRODUCERS}.first_unstable_offset",
+        lambda _, producers, *__: len(producers._open) > 1,
+    ),
+    "a read_committed reader is told of aborted transactions": (
+        "storage.reading:ReadableLog.aborted_transactions",
+        _is_true,
+    ),
+    "a follower's log has left its leader's": (
+        f"{_READING}.diverging",
+        lambda found, *_: found[1] is not None,
+    ),
+    "a Fetch of an old leader epoch is fenced": (
+        f"{_READING}.check_epoch",
+        _returns(ErrorCode.fenced_leader_epoch),
+    ),
+    "acks=all with too few in sync": (
+        "broker.partition:Partition.has_enough_replicas",
+        lambda enough, *_: not enough,
+    ),
+    "InitProducerId aborts an open transaction": (
+        f"{_TXN}.init_producer_id",
+        lambda found, *_: isinstance(found, AbortFirst),
+    ),
+    "InitProducerId meets a transaction that is being completed": (
+        f"{_TXN}.init_producer_id",
+        _ends_with(ErrorCode.concurrent_transactions),
+    ),
+    "InitProducerId of a fenced producer": (
+        f"{_TXN}.init_producer_id",
+        _ends_with(ErrorCode.producer_fenced),
+    ),
+    "InitProducerId is repeated: no second bump": (
+        f"{_TXN}._bump",
+        lambda found, txn, *_: isinstance(found, Transition) and found.after.epoch == txn.epoch,
+    ),
+    "epochs are exhausted at EndTxn: a new producer id": (f"{_TXN}.end_v2", _rotates),
+    "epochs are exhausted at InitProducerId: a new producer id": (f"{_TXN}.init_producer_id", _rotates),
+    "EndTxn v5 is repeated after the end": (f"{_TXN}.end_v2", _ends_with(ErrorCode.none)),
+    "EndTxn v5 of a fenced producer": (f"{_TXN}.end_v2", _ends_with(ErrorCode.producer_fenced)),
+    "EndTxn v4 is repeated after the end": (f"{_TXN}.end_v1", _ends_with(ErrorCode.none)),
+    "EndTxn v4 of a fenced producer": (f"{_TXN}.end_v1", _ends_with(ErrorCode.producer_fenced)),
+    "EndTxn meets a transaction that is being completed": (
+        f"{_TXN}.end_v2",
+        _ends_with(ErrorCode.concurrent_transactions),
+    ),
+    "partitions are added by a fenced producer": (
+        f"{_TXN}.add_partitions",
+        _ends_with(ErrorCode.producer_fenced),
+    ),
+    "partitions are added while the last transaction completes": (
+        f"{_TXN}.add_partitions",
+        _ends_with(ErrorCode.concurrent_transactions),
+    ),
+    "a late batch is of no open transaction": (
+        f"{_TXN}.verify_partitions",
+        lambda errors, *_: any(error is not ErrorCode.none for error in errors.values()),
+    ),
+    "a commit of an old generation": (
+        "broker.groups.classic.commit",
+        lambda found, *_: found[0] in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id),
+    ),
+    "UNSTABLE_OFFSET_COMMIT": (
+        "broker.groups.offsets:GroupOffsets.find",
+        lambda found, *_: found.error is ErrorCode.unstable_offset_commit,
+    ),
+    "a segment is rolled": ("storage.log:Log.roll", _is_true),
+    "compaction replaces segments": ("storage.log:Log.replace", _is_true),
+    "recovery begins with a producer snapshot": ("storage.recovery._read_snapshot", _is_true),
+    "a log is cut": ("storage.log:Log.truncate_to", _is_true),
+    "an id expires": ("broker.transactions.state.is_expired", _is_true),
+    "a move of replicas is completed": (f"{_ELECTIONS}._completed", _is_true),
+    "a partition gets a leader because a disk fails": (
+        f"{_ELECTIONS}.record_for_failed_replica",
+        _is_true,
+    ),
+}
+
+BY_LOG: Final[dict[str, tuple[str, Callable[[dict[str, Any]], bool]]]] = {
+    "a replica leaves the ISR": (
+        "in-sync replicas change",
+        lambda line: len(line["isr"]) < len(line["before"]),
+    ),
+    "a replica joins the ISR": (
+        "in-sync replicas change",
+        lambda line: len(line["isr"]) > len(line["before"]),
+    ),
+    "the controller refuses an ISR": ("in-sync replicas stay", lambda line: True),
+    "a follower truncates": ("log truncated", lambda line: True),
+    "a follower truncates below its log end with an old high watermark": (
+        "log truncated",
+        lambda line: line["to_offset"] > line["high_watermark"],
+    ),
+    "recovery cuts a damaged batch": ("log cut at the first bad batch", lambda line: True),
+    "a partition goes offline": ("partition offline", lambda line: True),
+    "a transaction times out": ("transaction timed out", lambda line: True),
+    "a new coordinator finishes PREPARE_COMMIT": (
+        "finishing a decided transaction",
+        lambda line: line["state"] == State.PREPARE_COMMIT.name,
+    ),
+    "a new coordinator finishes PREPARE_ABORT": (
+        "finishing a decided transaction",
+        lambda line: line["state"] == State.PREPARE_ABORT.name,
+    ),
+    "a session expires": ("group has lost members", lambda line: True),
+}
+
+BY_FAULT: Final = {
+    "a node dies with an fsync outstanding": "dies before log.fsync",
+    "a coordinator dies before PrepareCommit or PrepareAbort": "dies before txn.prepare.append",
+    "a coordinator dies before a marker": "dies before txn.marker",
+    "a coordinator dies before CompleteCommit or CompleteAbort": "dies before txn.complete.append",
+    "a follower dies before it appends": "dies before replica.append",
+    "a power cut loses the end of a log": "cut at",
+    "a power cut leaves zeros": "zeroed at",
+    "a power cut flips a bit": "flipped at",
+    "fsync fails": "fsync fails",
+    "a write fails": "pwritev fails",
+}
+"""By a part of the line that a fault writes into the trace."""
+
+NAMES: Final = (*BY_CALL, *BY_LOG, *BY_FAULT)
+
+
+@dataclass(slots=True)
+class Reached:
+    """The names that one run has passed."""
+
+    names: set[str] = field(default_factory=set)
+
+    def log_line(self, line: dict[str, Any]) -> None:
+        for name, (event, when) in BY_LOG.items():
+            if name not in self.names and line.get("event") == event and when(line):
+                self.names.add(name)
+
+    def fault(self, text: str) -> None:
+        for name, part in BY_FAULT.items():
+            if part in text:
+                self.names.add(name)
+
+
+_reached: Reached | None = None
+
+
+def _wrapped(call: Any, watched: list[tuple[str, When]]) -> Any:
+    @functools.wraps(call)
+    def watching(*arguments: Any, **named: Any) -> Any:
+        result = call(*arguments, **named)
+        if _reached is not None:
+            for name, when in watched:
+                if name not in _reached.names and when(result, *arguments):
+                    _reached.names.add(name)
+        return result
+
+    return watching
+
+
+@functools.cache
+def _install() -> None:
+    """Once in a process, for all names of one function together."""
+    by_target: dict[str, list[tuple[str, When]]] = {}
+    for name, (target, when) in BY_CALL.items():
+        by_target.setdefault(target, []).append((name, when))
+    for target, watched in by_target.items():
+        module, _, path = target.partition(":")
+        if not path:
+            module, _, path = target.rpartition(".")
+        owner: Any = importlib.import_module(module)
+        *outer, last = path.split(".")
+        for each in outer:
+            owner = getattr(owner, each)
+        setattr(owner, last, _wrapped(getattr(owner, last), watched))
+
+
+def watch() -> Reached:
+    """From now on, what is passed is noted in what this returns."""
+    global _reached
+    _install()
+    _reached = Reached()
+    return _reached
