@@ -1,0 +1,220 @@
+"""Frames against a broker in virtual time: ``python -m tests.fuzz.frames --seed 1 --frames 2000``.
+
+After each frame its connection is answered as the schema says, or closed; a neighbour is served at once; and the broker
+logs no error. What waits takes no time here (`tests.simulation`), so thousands of frames take seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import struct
+import sys
+import tempfile
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import structlog
+
+from broker.api import discover
+from broker.clock.virtual import VirtualClock
+from broker.cluster import Cluster
+from broker.options import parse
+from tests.fuzz.requests import Requests, World
+from tests.simulation.loop import SimClock, SimLoop
+from tests.support import raw
+
+PORT: Final = 9092
+TOPICS: Final = ("orders", "copies")
+DAMAGE: Final = 0.5
+FRAMES_PER_CONNECTION: Final = 20
+WAIT_S: Final = 600.0
+"""Of virtual time: no request that is drawn may wait for longer."""
+NEIGHBOUR_WAIT_S: Final = 1.0
+FRAME_BYTES_MAX: Final = 8 << 20
+UNANSWERED: Final = ("produce",)
+"""acks=0 has no answer."""
+CLOSED_BY_KAFKA: Final = (*UNANSWERED, "join_group", "sync_group")
+"""An error of a Produce with acks=0 closes its connection, as on Kafka; who waits for members is not waited for here."""
+PATIENT: Final = ("join_group", "sync_group")
+"""They wait for other members, whose time-outs are drawn as well."""
+
+
+class Failure(AssertionError):
+    """A frame was not treated as it must be; the text has its seed, number and bytes."""
+
+
+class Client(asyncio.Protocol):
+    """One connection: whole frames, and whether it has ended."""
+
+    def __init__(self) -> None:
+        self.transport: Any = None
+        self.is_open = True
+        self._data = b""
+        self._news = asyncio.Event()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        self._news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._news.set()
+
+    def send(self, frame: bytes) -> None:
+        self.transport.write(struct.pack(">i", len(frame)) + frame)
+
+    async def receive(self, wait_s: float) -> bytes | None:
+        """The next frame; None once the connection has ended. ``TimeoutError`` if nothing comes."""
+        async with asyncio.timeout(wait_s):
+            while True:
+                size = struct.unpack_from(">i", self._data)[0] if len(self._data) >= 4 else None
+                if size is not None and len(self._data) >= 4 + size:
+                    frame, self._data = self._data[4 : 4 + size], self._data[4 + size :]
+                    return frame
+                if not self.is_open:
+                    return None
+                self._news.clear()
+                await self._news.wait()
+
+
+class Fuzz:
+    """A broker, a neighbour and a stream of frames from one seed."""
+
+    def __init__(self, seed: int, directory: Path, loop: SimLoop) -> None:
+        self._seed = seed
+        self._directory = directory
+        self._loop = loop
+        self._errors: list[str] = []
+        self.answered = self.closed = 0
+
+    def log(self, _: Any, name: str, event: dict[str, Any]) -> Any:
+        """A structlog processor: errors are failures."""
+        if name in ("error", "critical", "exception") or "exc_info" in event:
+            self._errors.append(f"{event}")
+        raise structlog.DropEvent
+
+    async def run(self, frames: int) -> None:
+        await self._start()
+        neighbour = await self._connect()
+        client = await self._connect()
+        topics = self._cluster.metadata.topics.values()
+        apis = {raw_name(key): api.versions for key, api in discover().items()}
+        random = Random(f"{self._seed}/frames")
+        requests = Requests(random, World(TOPICS, [topic.topic_id for topic in topics]), apis)
+        for number in range(1, frames + 1):
+            if not client.is_open or number % FRAMES_PER_CONNECTION == 0:
+                client.transport.abort()
+                client = await self._connect()
+            api, version, frame, is_damaged = requests.frame(number, DAMAGE)
+            try:
+                answered = await self._send(client, api, frame)
+                if not answered and not client.is_open and not is_damaged and api not in CLOSED_BY_KAFKA:
+                    raise Failure("a whole request ends its connection")
+                await self._check_neighbour(neighbour, number)
+            except Failure as failure:
+                raise Failure(
+                    f"seed {self._seed}, frame {number} ({api} v{version}): {failure}: {frame.hex()}"
+                ) from failure
+        client.transport.abort()
+        await self._cluster.stop()
+
+    async def _start(self) -> None:
+        arguments = ["--port", str(PORT), "--data-dir", str(self._directory)]
+        for topic in TOPICS:
+            arguments += ["--topic", f"{topic}:2"]
+        self._cluster = Cluster(
+            parse(arguments, {}),
+            clock=VirtualClock(SimClock(self._loop)),
+            random=Random(f"{self._seed}/broker"),
+            bind=self._loop.network.bind,
+        )
+        await self._cluster.start()
+
+    async def _connect(self) -> Client:
+        _, client = await self._loop.network.connect("fuzz", PORT, Client)
+        return client
+
+    async def _send(self, client: Client, api: str, frame: bytes) -> bool:
+        """Whether it was answered."""
+        client.send(frame)
+        try:
+            answer = await client.receive(WAIT_S)
+        except TimeoutError:
+            if api not in (*UNANSWERED, *PATIENT):
+                raise Failure("neither answered nor closed") from None
+            client.transport.abort()
+            return False
+        if answer is None:
+            self.closed += 1
+            return False
+        self.answered += 1
+        _check_answer(frame, answer)
+        return True
+
+    async def _check_neighbour(self, neighbour: Client, number: int) -> None:
+        neighbour.send(raw.encode_request("api_versions", 0, {}, number))
+        try:
+            answer = await neighbour.receive(NEIGHBOUR_WAIT_S)
+        except TimeoutError:
+            raise Failure("the neighbour waits") from None
+        if answer is None or raw.decode_response("api_versions", 0, answer)[0] != number:
+            raise Failure("the neighbour has lost its connection")
+        if self._errors:
+            raise Failure(self._errors[0])
+
+
+def _check_answer(frame: bytes, answer: bytes) -> None:
+    """An answer is that of the frame's own key and version, as damaged as they may be."""
+    key, version, correlation_id = struct.unpack_from(">hhi", frame)
+    try:
+        found, _ = raw.decode_response(raw_name(key), version, answer)
+    except (KeyError, raw.Malformed) as error:
+        raise Failure(f"the answer does not parse: {error!r}: {answer.hex()}") from error
+    if found != correlation_id:
+        raise Failure(f"an answer to {found}, not to {correlation_id}")
+
+
+def raw_name(key: int) -> str:
+    return next(name for name, known in raw.API_KEYS.items() if known == key)
+
+
+def fuzz(seed: int, frames: int) -> Fuzz:
+    """``Failure`` if a frame is not treated as it must be."""
+    loop = SimLoop(seed)
+    failures: list[Any] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    memory = Path("/dev/shm")
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory if memory.is_dir() else None) as directory,
+        asyncio.Runner(loop_factory=lambda: loop) as runner,
+    ):
+        work = Fuzz(seed, Path(directory) / "data", loop)
+        structlog.configure(processors=[work.log], cache_logger_on_first_use=False)
+        try:
+            runner.run(work.run(frames))
+        finally:
+            structlog.reset_defaults()
+    if failures:
+        raise Failure(f"seed {seed}: {failures[0].get('message')}: {failures[0].get('exception')!r}")
+    return work
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--frames", type=int, default=2000)
+    options = parser.parse_args(arguments)
+    for seed in range(options.seed, options.seed + options.seeds):
+        work = fuzz(seed, options.frames)
+        print(f"seed {seed}: {work.answered} answered, {work.closed} closed", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

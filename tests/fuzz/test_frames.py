@@ -1,0 +1,60 @@
+"""Whole and damaged frames of all APIs and versions: answered or closed, no error, and the neighbour is served.
+
+python -m tests.fuzz.frames --seed 7 --frames 5000        # one stream again, or a longer one
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker.api import APIS, discover
+from protocol.codec import request_codec
+from tests.fuzz.frames import Failure, fuzz, raw_name
+from tests.fuzz.requests import Requests, World
+from tests.support import raw
+
+SEEDS = int(os.environ.get("ODRADEK_FUZZ_SEEDS", "20"))
+HEADER_BYTES = 14  # key, version, correlation id, a client id of null; with tags one more
+
+
+@pytest.mark.parametrize("key", sorted(discover()))
+def test_what_is_drawn_is_what_our_decoder_reads(key: int):
+    """kio's layout on one side, ours on the other: nothing is left over, in any version."""
+    api = raw_name(key)
+    for version in APIS[key].versions:
+        requests = Requests(Random(f"{api}/{version}"), World(["orders"]), {api: range(version, version + 1)})
+        for _ in range(3):
+            _, _, body = requests.draw()
+            request_codec(key, version).decode(raw.encode_body(api, version, body), 0)
+
+
+def test_a_stream_of_frames():
+    work = fuzz(seed=1, frames=60)
+    assert work.answered > 20
+    assert work.closed > 5
+
+
+def test_a_handler_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
+    def broken(request: Any, context: Any) -> Any:
+        raise RuntimeError("a defect")
+
+    for key, api in discover().items():
+        monkeypatch.setitem(APIS, key, replace(api, handler=broken) if raw_name(key) == "heartbeat" else api)
+    with pytest.raises(Failure, match=r"frame \d+ \(heartbeat v\d\).*a defect"):
+        fuzz(seed=1, frames=300)
+
+
+@pytest.mark.more
+def test_a_longer_stream():
+    fuzz(seed=2, frames=1_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 100 + SEEDS))
+def test_long_streams(seed: int):
+    fuzz(seed, frames=5_000)
