@@ -212,7 +212,7 @@ REPLICATION: Final = (
         "acks=all is answered once the batch is below the high watermark",
         (*_PARTITION, "tests/broker/apis/test_produce.py"),
         "broker/producing.py",
-        "        if acks == ACKS_ALL:\n            self._await_commit()",
+        "        if self._request.acks == ACKS_ALL:\n            self._await_commit()",
         "        if False:\n            self._await_commit()",
     ),
     _one(
