@@ -101,11 +101,14 @@ def small_batch(producer_id: int = -1, sequence: int = -1) -> bytes:
     )
 
 
-def produce_frame(topic: str, batch: bytes, indexes: Sequence[int] = (0,)) -> bytes:
+def produce_frame(
+    topic: str, batch: bytes, indexes: Sequence[int] = (0,), transactional_id: str | None = None
+) -> bytes:
     """The same batch for each of the partitions."""
     partitions = [PartitionProduceData(index=index, records=batch) for index in indexes]
     data = TopicProduceData(name=topic, partition_data=partitions)
-    return frame(PRODUCE, ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]))
+    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data])
+    return frame(PRODUCE, request)
 
 
 def check_produced(answers: Iterable[bytes]) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
-STOP_TIMEOUT_S: Final = 20.0
+STOP_TIMEOUT_S: Final = 60.0
 ROOT: Final = Path(__file__).parents[1]
 
 

@@ -15,7 +15,7 @@ from google_crc32c import value as crc32c
 
 from protocol import compression as codecs
 from protocol.record import NO_SEQUENCE as NO_SEQUENCE  # these names belong to batches and are exported here
-from protocol.record import SEQUENCE_MASK
+from protocol.record import SEQUENCE_MASK, decode_only_record
 from protocol.record import CorruptBatch as CorruptBatch
 from protocol.record import Header as Header
 from protocol.record import Reason as Reason
@@ -228,6 +228,13 @@ class RecordBatch:
             base_sequence=self.base_sequence,
             log_append_time_ms=self.max_timestamp if self.attributes & LOG_APPEND_TIME else None,
         )
+
+    def keys_and_values(self) -> Iterable[tuple[bytes | None, bytes | None]]:
+        """As `records`, without the rest of them: quicker where a batch has a single record, as a coordinator's have."""
+        buffer = self.buffer
+        if self.record_count == 1 and not self.attributes & CODEC_MASK and isinstance(buffer, bytes):
+            return (decode_only_record(buffer, self.start + HEADER_BYTES, self.start + self.size),)
+        return ((record.key, record.value) for record in self.records())
 
 
 def _corrupt_header(buffer: Buffer, start: int) -> CorruptBatch:

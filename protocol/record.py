@@ -80,6 +80,46 @@ def decode_records(
         raise CorruptBatch(Reason.COUNT, f"{len(body) - position} bytes follow the last of {count} records")
 
 
+def decode_only_record(buffer: bytes, position: int, end: int) -> tuple[bytes | None, bytes | None]:
+    """Key and value of the one uncompressed record that fills a part of a buffer; ``CorruptBatch`` if it does not."""
+    try:
+        found = _decode_short_record(buffer, position, end)
+        if found is not None:
+            return found
+        _, _, key, value, _, after = _decode_record(buffer, position)
+    except IndexError:
+        raise CorruptBatch(Reason.RECORDS, "a record reaches past the end of its batch") from None
+    except ValueError as error:
+        raise CorruptBatch(Reason.RECORDS, str(error)) from None
+    if after != end:
+        raise CorruptBatch(
+            Reason.COUNT, f"the only record of a batch ends {end - after} bytes before its batch"
+        )
+    return key, value
+
+
+def _decode_short_record(buffer: bytes, position: int, end: int) -> tuple[bytes, bytes] | None:
+    """As a coordinator writes it: no deltas, no headers, a key below 64 bytes, a value below 8 KiB; None for any other."""
+    # Each varint that has to be of one byte is; what is skipped is the length, which the end says again.
+    position += 1 if buffer[position] < 0x80 else 2
+    if buffer[position + 1] or buffer[position + 2]:
+        return None
+    key_length, start = buffer[position + 3], position + 4
+    if key_length & 0x81:
+        return None
+    stop = start + (key_length >> 1)
+    low, value_start = buffer[stop], stop + 1
+    if low >= 0x80:
+        high, value_start = buffer[stop + 1], stop + 2
+        if high >= 0x80:
+            return None
+        low = low & 0x7F | high << 7
+    value_stop = value_start + (low >> 1)
+    if low & 1 or value_stop + 1 != end or buffer[value_stop]:
+        return None
+    return buffer[start:stop], buffer[value_start:value_stop]
+
+
 def _decode_record(
     body: bytes, position: int
 ) -> tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]:

@@ -12,14 +12,18 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, CorruptBatch, RecordBatch
+from google_crc32c import value as crc32c
+
+from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, RecordBatch
 from storage.segment import REPLAY_BYTES, Segment, batch_bytes
 
 DAMAGED_BYTES_KEPT_MAX: Final = 1024 * 1024
 """Of a damaged stretch, how much is given to the reader, who may find names in it."""
 
-# base offset, length, magic, last offset delta
-_SHAPE: Final = Struct(">qi4xb6xi")
+_BASE_OFFSET: Final = Struct(">q")
+_CRC_FROM: Final = 21
+_ONE_PIECE_BYTES: Final = 64 * 1024
+"""Up to here a copy for the CRC stays in the processor's cache."""
 # A base offset below 2^48, then magic 2; by a look ahead, because candidates may overlap.
 _CANDIDATE: Final = re.compile(rb"(?=\0\0.{14}\x02)", re.DOTALL)
 
@@ -77,7 +81,7 @@ class _Walk:
             while (batch := self._sound(window, at)) is not None:
                 yield batch
                 at += batch.size
-                self._note(batch)
+                self._lowest = batch.base_offset + batch.last_offset_delta + 1
             self._position += at
             if at == 0:
                 large = self._sound_at(self._position) if batch_bytes(window, 0) > len(window) else None
@@ -86,50 +90,43 @@ class _Walk:
                 else:
                     yield large
                     self._position += large.size
-                    self._note(large)
-
-    def _note(self, batch: RecordBatch) -> None:
-        self._lowest = batch.next_offset
-        self._offset = max(self._offset, self._lowest)
+                    self._lowest = large.next_offset
 
     def _sound(self, window: bytes, at: int) -> RecordBatch | None:
         """The batch at a place of a window, if all of it is there and it is sound."""
-        if at + HEADER_BYTES > len(window):
-            return None
-        base_offset, length, magic, delta = _SHAPE.unpack_from(window, at)
-        size = length + LOG_OVERHEAD_BYTES
-        fits = HEADER_BYTES <= size <= len(window) - at
-        follows = self._lowest <= base_offset <= base_offset + delta < self._end_offset
-        if not (fits and follows and magic == MAGIC):
-            return None
-        batch = RecordBatch.parse(window, at)
-        return batch if batch.has_valid_crc() and not self._is_ahead(batch, window, at + size) else None
-
-    def _is_ahead(self, batch: RecordBatch, window: bytes, after: int) -> bool:
-        """Whether the next batch begins before this one ends: then this one's offset is damaged, which no CRC covers."""
-        if after + HEADER_BYTES > len(window):
-            return False
-        next_base, _, magic, _ = _SHAPE.unpack_from(window, after)
-        if magic != MAGIC or not self._lowest <= next_base < batch.next_offset:
-            return False
         try:
-            return RecordBatch.parse(window, after).has_valid_crc()
+            batch = RecordBatch.parse(window, at)
         except CorruptBatch:
-            return False
+            return None
+        base_offset, lowest, size = batch.base_offset, self._lowest, batch.size
+        last_offset = base_offset + batch.last_offset_delta
+        if not lowest <= base_offset <= last_offset < self._end_offset:
+            return None
+        after = at + size
+        large = size > _ONE_PIECE_BYTES
+        if not (batch.has_valid_crc() if large else crc32c(window[at + _CRC_FROM : after]) == batch.crc):
+            return None
+        if after + HEADER_BYTES <= len(window):
+            # No CRC covers an offset. If the next batch begins before this one ends, then this one's is damaged.
+            (next_base,) = _BASE_OFFSET.unpack_from(window, after)
+            if lowest <= next_base <= last_offset and _has_valid_crc(window, after):
+                return None
+        return batch
 
     def _sound_at(self, position: int) -> RecordBatch | None:
         """The same for a place of the file, whatever the batch's size."""
         header = self._segment.log.read(position, HEADER_BYTES)
         if len(header) < HEADER_BYTES:
             return None
-        size = _SHAPE.unpack_from(header)[1] + LOG_OVERHEAD_BYTES
+        size = int.from_bytes(header[8:LOG_OVERHEAD_BYTES], "big", signed=True) + LOG_OVERHEAD_BYTES
         if not HEADER_BYTES <= size <= self._segment.size - position:
             return None
         return self._sound(self._segment.log.read(position, size), 0)
 
     def _damaged(self, window: bytes) -> Damaged:
         """What is between here and the next sound batch; afterwards the walk stands there."""
-        start, offset, reason = self._position, self._offset, _reason(window)
+        start, reason = self._position, _reason(window)
+        offset = self._offset = max(self._offset, self._lowest)
         found = self._next_sound(window)
         self._position, next_offset = (self._segment.size, self._end_offset) if found is None else found
         length = self._position - start
@@ -160,6 +157,13 @@ class _Walk:
         """Whether the offset of a candidate is one that can stand here: of other bytes few pass."""
         base_offset = int.from_bytes(window[at : at + 8], "big")
         return self._lowest <= base_offset < self._end_offset
+
+
+def _has_valid_crc(window: bytes, at: int) -> bool:
+    try:
+        return RecordBatch.parse(window, at).has_valid_crc()
+    except CorruptBatch:
+        return False
 
 
 def unreadable(batch: RecordBatch, file: str, reason: str) -> Damaged:

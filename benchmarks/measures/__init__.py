@@ -21,6 +21,7 @@ NAMES: Final = (
     "log_recovery",
     "many_partitions",
     "many_partitions_live",
+    "many_ids",
     "pauses",
     "hostile",
 )

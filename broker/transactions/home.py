@@ -5,31 +5,20 @@ The memory is a view of the log: it is built by reading it and changes only afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
 
 from broker.append_errors import CLIENT_ERRORS
-from broker.damaged_records import DamagedRecords
-from broker.logging import get_logger
 from broker.partition import Partition
-from broker.transactions.records import from_value, state_batch, tombstone_batch
+from broker.transactions.records import state_batch, tombstone_batch
 from broker.transactions.state import State, TopicPartition, Transaction
-from protocol.batch import CorruptBatch, RecordBatch
 from protocol.errors import ErrorCode
-from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
-from storage.salvage import Damaged, unreadable
-
-log_events = get_logger()
 
 # The transaction coordinator knows one more than the group coordinator (``TransactionStateManager``).
 _APPEND_ERRORS = {
     **CLIENT_ERRORS,
     ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
 }
-
-LOAD_TURN_RECORDS: Final = 500
-"""How much of a log is replayed before other work gets its turn."""
 
 
 @dataclass(slots=True)
@@ -112,66 +101,3 @@ class Home:
 def client_error(error: ErrorCode) -> ErrorCode:
     """What a failed append means to a client."""
     return _APPEND_ERRORS.get(error, error)
-
-
-def reading(home: Home) -> Iterator[None]:
-    """Read a partition of the topic from its start to its end, a piece at each step: of each id the last record counts.
-
-    To the end, not to the high watermark: what a new leader has, it will commit. Damaged batches are stepped over, and
-    said at the end (`broker.damaged_records`).
-    """
-    log = home.partition.log
-    damaged = DamagedRecords(home.partition.topic, home.partition.index, "transactional_ids", _id_of)
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        before, replayed = offset, 0
-        for found in log.sound_batches(offset):
-            if isinstance(found, Damaged):
-                damaged.note(found, home.entries)
-                replayed += 1
-            elif not found.is_control:
-                _replay_batch(home, found, damaged)
-                replayed += found.record_count
-            offset = max(offset, found.next_offset)
-            if replayed >= LOAD_TURN_RECORDS:
-                break
-        if offset == before:
-            break
-        if offset < log.log_end_offset:
-            yield
-    damaged.report()
-
-
-def _id_of(key: bytes) -> str | None:
-    try:
-        return TransactionLogKey.decode(key).transactional_id
-    except ValueError:
-        return None
-
-
-def _replay_batch(home: Home, batch: RecordBatch, damaged: DamagedRecords) -> None:
-    try:
-        for record in batch.records():
-            if damaged:
-                damaged.seen(record.key)
-            _replay(home, record.key, record.value)
-    except CorruptBatch as error:
-        damaged.note(unreadable(batch, str(home.partition.log.directory), str(error)), home.entries)
-
-
-def _replay(home: Home, key: bytes | None, value: bytes | None) -> None:
-    if key is None:
-        return
-    try:
-        transactional_id = TransactionLogKey.decode(key).transactional_id
-        if value is None:
-            home.entries.pop(transactional_id, None)
-            home.open_ids.discard(transactional_id)
-            return
-        txn = from_value(transactional_id, TransactionLogValue.decode(value))
-    except ValueError as error:
-        # A record of a version or kind that this release does not know is skipped, as Kafka does.
-        log_events.warning("record of the transaction log skipped", reason=str(error))
-        return
-    entry = home.entries.setdefault(transactional_id, Entry(txn))
-    home.install(entry, txn)

@@ -11,7 +11,8 @@ from broker.hooks import Hooks, Passage
 from broker.logging import get_logger
 from broker.partition import Partition
 from broker.topics import TRANSACTION_STATE
-from broker.transactions.home import Home, client_error, reading
+from broker.transactions.home import Home, client_error
+from broker.transactions.loading import reading
 from protocol.errors import ErrorCode
 from storage.files import StorageError
 

@@ -387,3 +387,30 @@ def test_a_bomb_is_refused() -> None:
     assert bomb.size < 2_000
     with pytest.raises(CorruptBatch, match="more than 1000000 bytes"):
         bomb.plain_body(limit=1_000_000)
+
+
+@pytest.mark.parametrize("value_bytes", [0, 1, 62, 63, 64, 8191, 8192, 20_000])
+@pytest.mark.parametrize("key", [b"", b"k", bytes(62), bytes(63), bytes(64), bytes(200), None])
+def test_keys_and_values_are_those_of_the_records(key, value_bytes):
+    for records in (
+        [(5, key, bytes(value_bytes))],
+        [(5, key, None)],
+        [(5, key, bytes(value_bytes), (("name", b"header"),))],
+        [(5, key, bytes(value_bytes)), (9, b"second", b"")],
+    ):
+        batch = RecordBatch.parse(b"before" + build_batch(records) + b"after", 6)
+        assert list(batch.keys_and_values()) == [(each.key, each.value) for each in batch.records()]
+
+
+def test_the_only_record_must_fill_its_batch():
+    sound = build_batch([(5, b"key", b"value")])
+    for position in range(61, len(sound)):
+        for bit in range(8):
+            damaged = sound[:position] + bytes([sound[position] ^ 1 << bit]) + sound[position + 1 :]
+            batch = RecordBatch.parse(damaged)
+            try:
+                expected = [(each.key, each.value) for each in batch.records()]
+            except CorruptBatch:
+                continue  # the CRC would have said so; no other exception may come
+            with suppress(CorruptBatch):
+                assert len(list(batch.keys_and_values())) == len(expected)

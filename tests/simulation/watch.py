@@ -16,7 +16,8 @@ from broker.groups.group import Rules
 from broker.groups.memory import Memory
 from broker.node import Node
 from broker.partition import Partition
-from broker.transactions.home import Home, reading
+from broker.transactions.home import Home
+from broker.transactions.loading import reading
 from broker.transactions.state import NO_EPOCH
 from storage.producers import NO_OFFSET, Producers
 from tests.simulation.ledger import Broken, Spot

@@ -197,9 +197,9 @@ def test_a_load_that_is_refused(world):
 
 
 def test_a_long_log_is_read_in_several_turns(world, monkeypatch):
-    from broker.transactions import home as homes
+    from broker.transactions import loading
 
-    monkeypatch.setattr(homes, "LOAD_TURN_RECORDS", 4)
+    monkeypatch.setattr(loading, "LOAD_TURN_RECORDS", 4)
     for _ in range(10):
         world.init()
     producer_id, epoch = begin(world, 0, 1)

@@ -1,0 +1,115 @@
+"""Reading a partition of ``__transaction_state`` into the memory of its coordinator.
+
+Of each id the last record counts, so only that one is decoded: the log of a busy id has several for each transaction, until
+it is compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from broker.damaged_records import DamagedRecords
+from broker.logging import get_logger
+from broker.transactions.home import Entry, Home
+from broker.transactions.records import from_value
+from protocol.batch import CorruptBatch, RecordBatch
+from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+from storage.salvage import Damaged, unreadable
+
+LOAD_TURN_RECORDS: Final = 500
+"""How much of a log is replayed before other work gets its turn."""
+
+_KEY_VERSIONS: Final = (b"\0\0",)
+_VALUE_VERSIONS: Final = tuple(version.to_bytes(2, "big") for version in TransactionLogValue.VERSIONS)
+
+log_events = get_logger()
+
+
+def reading(home: Home) -> Iterator[None]:
+    """Read a partition of the topic from its start to its end, a piece at each step.
+
+    To the end, not to the high watermark: what a new leader has, it will commit. Damaged batches are stepped over, and
+    said at the end (`broker.damaged_records`).
+    """
+    latest: dict[bytes, bytes] = {}
+    damaged = DamagedRecords(home.partition.topic, home.partition.index, "transactional_ids", _id_of)
+    log = home.partition.log
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        before = offset
+        offset = _collect_some(home, latest, offset, damaged)
+        if offset == before:
+            break
+        if offset < log.log_end_offset:
+            yield
+    records = iter(latest.items())
+    while some := list(islice(records, LOAD_TURN_RECORDS)):
+        for key, value in some:
+            _install(home, key, value)
+        if len(some) == LOAD_TURN_RECORDS:
+            yield
+    damaged.report()
+
+
+def _collect_some(home: Home, latest: dict[bytes, bytes], offset: int, damaged: DamagedRecords) -> int:
+    """Take in as many records as one turn of the loop may take; returns the offset to go on at."""
+    replayed = 0
+    for found in home.partition.log.sound_batches(offset):
+        if isinstance(found, Damaged):
+            damaged.note(found, _ids_of(latest))
+            replayed += 1
+        elif not found.is_control:
+            _collect(home, latest, found, damaged)
+            replayed += found.record_count
+        offset = found.next_offset
+        if replayed >= LOAD_TURN_RECORDS:
+            break
+    return offset
+
+
+def _id_of(key: bytes) -> str | None:
+    try:
+        return TransactionLogKey.decode(key).transactional_id
+    except ValueError:
+        return None
+
+
+def _ids_of(latest: dict[bytes, bytes]) -> list[str]:
+    return [name for key in latest if (name := _id_of(key)) is not None]
+
+
+def _collect(home: Home, latest: dict[bytes, bytes], batch: RecordBatch, damaged: DamagedRecords) -> None:
+    """Take in the records of one batch; what is of an unknown version is skipped, as Kafka does."""
+    try:
+        for key, value in batch.keys_and_values():
+            if damaged:
+                damaged.seen(key)
+            if key is None:
+                continue
+            if key[:2] not in _KEY_VERSIONS:
+                _say_skipped(f"key of version {key[:2].hex()}")
+            elif value is None:
+                latest.pop(key, None)
+            elif value[:2] not in _VALUE_VERSIONS:
+                _say_skipped(f"value of version {value[:2].hex()}")
+            else:
+                latest[key] = value
+    except CorruptBatch as error:
+        damaged.note(unreadable(batch, str(home.partition.log.directory), str(error)), _ids_of(latest))
+
+
+def _install(home: Home, key: bytes, value: bytes) -> None:
+    try:
+        transactional_id = TransactionLogKey.decode(key).transactional_id
+        txn = from_value(transactional_id, TransactionLogValue.decode(value))
+    except ValueError as error:
+        _say_skipped(str(error))
+        return
+    entry = home.entries[transactional_id] = Entry(txn)
+    home.install(entry, txn)
+
+
+def _say_skipped(reason: str) -> None:
+    log_events.warning("record of the transaction log skipped", reason=reason)
