@@ -79,10 +79,11 @@ LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generat
 	--no-header --no-annotate --upgrade pyproject.toml
 lock: $(BIN)/python
 	$(PIP) install uv
-	$(LOCK) --extra demo --extra spark --extra test --extra check --extra build -o requirements/dev.txt
+	$(LOCK) --extra demo --extra audit --extra test --extra check --extra build -o requirements/dev.txt
 	$(LOCK) --extra build -c requirements/dev.txt -o requirements/runtime.txt
 	$(LOCK) --extra demo --extra build -c requirements/dev.txt -o requirements/demo.txt
 	$(LOCK) --extra spark --extra build -c requirements/dev.txt -o requirements/spark.txt
+	$(LOCK) --extra audit --extra build -c requirements/dev.txt -o requirements/audit.txt
 	$(LOCK) --extra java -c requirements/dev.txt -o requirements/java.txt
 
 clean:

@@ -1,6 +1,6 @@
 """``python -m benchmarks.spark``: takes each measure and prints a table in Markdown.
 
-Spark, the brokers and the machine's other work share the cores: keep it quiet. Needs Java and `odradek[demo,spark]`.
+Spark, the brokers and the machine's other work share the cores: keep it quiet. Needs Java and `odradek[audit,demo]`.
 """
 
 from __future__ import annotations

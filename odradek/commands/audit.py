@@ -54,7 +54,7 @@ def audit(data_dir: str, out: Path, unique: tuple[str, ...], producer_id_expirat
     """
     keys = dict(_key(text) for text in unique)
     try:
-        with needing("spark", "audit", _Unusable):
+        with needing("audit", "audit", _Unusable):
             from odradek.spark.audit.progress import shown
 
             with shown() as say:

