@@ -231,3 +231,49 @@ def undecided_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
             )
         )
     )
+
+
+def contradicting_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
+    """A commit and an abort marker of one epoch on one partition, where the epoch belongs to one transaction.
+
+    So it is where a marker has an epoch above its data's (KIP-890, or the coordinator has fenced the producer). A marker
+    whose data have its own epoch is an operator's (kafka-transactions abort) or of a client before KIP-890: those are not
+    asked, and neither is an epoch of several decisions.
+    """
+    key = ["producer_id", "producer_epoch"]
+    ended = spoken.where("marker_offset is not null").withColumnRenamed("marker_epoch", "producer_epoch")
+    several = decisions.groupBy(*key).count().where("count > 1").select(*key)
+    shared = ended.where("last_epoch = producer_epoch and outcome = 'commit'").select(*key).distinct()
+    of_their_own = ended.where("last_epoch < producer_epoch").select(*key).distinct()
+    asked = of_their_own.join(shared, key, "left_anti").join(several, key, "left_anti")
+    decided = decisions.select(*key, "decision")
+    return (
+        ended.where("last_epoch is null or last_epoch < producer_epoch")
+        .join(asked, key, "left_semi")
+        .groupBy("replica", *key)
+        .agg(
+            F.min(F.when(F.col("outcome") == "commit", F.col("marker_offset"))).alias("commit"),
+            F.min(F.when(F.col("outcome") == "abort", F.col("marker_offset"))).alias("abort"),
+        )
+        .where("commit is not null and abort is not null")
+        .join(decided, key, "left")
+        .withColumn(
+            "place",
+            F.when(F.col("decision") == "commit", F.col("abort"))
+            .when(F.col("decision") == "abort", F.col("commit"))
+            .otherwise(F.greatest("commit", "abort")),
+        )
+        .select(
+            finding(
+                "mixed_outcome",
+                F.format_string(
+                    "the marker at offset %d says commit, the one at offset %d abort, and both are of one transaction",
+                    "commit",
+                    "abort",
+                ),
+                offset="place",
+                producer_id="producer_id",
+                producer_epoch="producer_epoch",
+            )
+        )
+    )

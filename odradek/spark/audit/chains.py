@@ -113,6 +113,7 @@ def partition_transactions(rows: DataFrame) -> DataFrame:
             F.sum(inside.cast("long")).alias("batches"),
             F.coalesce(F.sum(of(inside, "records")), F.lit(0)).alias("records"),
             F.coalesce(F.sum(of(inside, "size_bytes")), F.lit(0)).alias("bytes"),
+            F.min(of(plain, "base_offset")).alias("plain_offset"),
             F.coalesce(F.sum(of(plain, "records")), F.lit(0)).alias("plain_records"),
             F.coalesce(F.sum(of(plain, "size_bytes")), F.lit(0)).alias("plain_bytes"),
             F.max(of(ended, "base_offset")).alias("marker_offset"),

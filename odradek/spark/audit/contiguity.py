@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from odradek.spark.audit.findings import VIOLATION, WARNING, finding
+from odradek.spark.audit.heads import sound
 
 TORN: Final = "torn tail"
 """How the errors of ``odradek.segments`` begin that tell of an end cut off."""
@@ -118,5 +119,31 @@ def damage_findings(rows: DataFrame) -> DataFrame:
             offset="base_offset",
             file="file",
             position="position",
+        )
+    )
+
+
+def count_findings(rows: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Batches whose records are not as many as their offsets: only compaction takes records out of a batch.
+
+    Kafka refuses to append such a batch (LogValidator.validateBatch).
+    """
+    miscounted = replicas.where("miscounted").select("replica", "compacted")
+    offsets = F.col("last_offset") - F.col("base_offset") + 1
+    wrong = (F.col("records") > offsets) | ((F.col("records") < offsets) & ~F.col("compacted"))
+    return (
+        sound(rows)
+        .join(F.broadcast(miscounted), "replica")
+        .where(wrong)
+        .select(
+            finding(
+                "record_count",
+                F.format_string("%d records in a batch of %d offsets", "records", offsets),
+                offset="base_offset",
+                file="file",
+                position="position",
+                producer_id="producer_id",
+                producer_epoch="producer_epoch",
+            )
         )
     )

@@ -45,6 +45,8 @@ def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
         "transactional_id",
         "producer_id",
         "producer_epoch",
+        "previous_producer_id",
+        "next_producer_id",
         "transaction_timeout_ms",
         "state",
         "partitions",

@@ -15,6 +15,7 @@ from typing import Final
 
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+_RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _CLEANER: Final = "cleaner-offset-checkpoint"
 _LOCK: Final = ".lock"
 _CLEAN_MARK: Final = ".kafka_cleanshutdown"
@@ -38,6 +39,9 @@ class LogDirectory:
     log_starts: dict[Key, int] = field(default_factory=dict)
     high_watermarks: dict[Key, int] = field(default_factory=dict)
     cleaned_up_to: dict[Key, int] = field(default_factory=dict)
+    recovery_points: dict[Key, int] = field(default_factory=dict)
+    node_id: int | None = None
+    """From ``meta.properties``."""
     coordinator_partitions: frozenset[int] = frozenset()
     """Partitions of ``__transaction_state`` that have a folder here."""
 
@@ -52,6 +56,8 @@ def look_at(path: str) -> LogDirectory:
         log_starts=_offsets(here / _LOG_STARTS),
         high_watermarks=_offsets(here / _HIGH_WATERMARKS),
         cleaned_up_to=_offsets(here / _CLEANER),
+        recovery_points=_offsets(here / _RECOVERY_POINTS),
+        node_id=_node_id(here / _PROPERTIES),
         coordinator_partitions=_partitions(here, "__transaction_state"),
     )
 
@@ -70,6 +76,15 @@ def _offsets(path: Path) -> dict[Key, int]:
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
     except (OSError, ValueError):
         return {}
+
+
+def _node_id(path: Path) -> int | None:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+        named = dict(line.split("=", 1) for line in lines if "=" in line)
+        return int(named.get("node.id", named.get("broker.id", "")))
+    except (OSError, ValueError):
+        return None
 
 
 def _partitions(here: Path, topic: str) -> frozenset[int]:

@@ -213,6 +213,10 @@ def totals(replicas: DataFrame) -> DataFrame:
         of_speaking("bytes").alias("bytes"),
         F.coalesce(F.sum("damaged"), F.lit(0)).alias("damaged"),
         F.coalesce(F.sum((~F.col("contiguous")).cast("long")), F.lit(0)).alias("uneven"),
+        F.coalesce(F.sum(F.col("miscounted").cast("long")), F.lit(0)).alias("miscounted"),
+        F.coalesce(F.sum((F.col("first_leader_epoch") < F.col("leader_epoch")).cast("long")), F.lit(0)).alias(
+            "led_anew"
+        ),
         F.coalesce(F.max("copies"), F.lit(0)).alias("copies"),
     )
 
@@ -238,6 +242,7 @@ def transaction_totals(transactions: DataFrame) -> DataFrame:
         of_all(F.col("plain_records")).alias("idempotent_records"),
         of_all((F.col("marker_offset").isNotNull() & ~inside).cast("long")).alias("empty_markers"),
         F.coalesce(F.sum(F.col("suspicious").cast("long")), F.lit(0)).alias("suspicious"),
+        F.count("plain_offset").alias("plain_producers"),
         F.coalesce(F.min("marker_ms"), F.lit(0)).alias("from_ms"),
         F.coalesce(F.max("marker_ms"), F.lit(0)).alias("to_ms"),
     )

@@ -22,8 +22,15 @@ KINDS: Final = {
     "missing_marker": "Missing markers",
     "mixed_outcome": "Mixed outcomes",
     "hanging_transaction": "Hanging transactions",
+    "not_transactional": "Batches outside their transaction",
+    "unknown_producer": "Markers of unknown producers",
     "illegal_transition": "Impossible steps of a coordinator",
     "replicas_differ": "Replicas that differ",
+    "record_count": "Wrong record counts",
+    "leader_epoch_regression": "Leader epoch regressions",
+    "missing_partition": "Missing partitions",
+    "wrong_index": "Indexes that disagree with their segments",
+    "wrong_max_timestamp": "Wrong maximum timestamps",
     "duplicate_key": "Duplicate business keys",
     "offsets_apart": "Offsets apart from their outputs",
 }
@@ -41,8 +48,15 @@ ABOUT: Final = {
     "missing_marker": "The transaction is decided, and this partition was never told.",
     "mixed_outcome": "One transaction, committed on one partition and aborted on another.",
     "hanging_transaction": "Open, and no coordinator will ever end it: readers of committed data stand still.",
+    "not_transactional": "A transactional producer's batch without the transactional bit: an abort does not take it back.",
+    "unknown_producer": "The marker's producer id was never given to a transactional id.",
     "illegal_transition": "A coordinator's record that cannot follow the one before it.",
     "replicas_differ": "Copies of a partition that have different batches at the same offset.",
+    "record_count": "A batch has fewer records than offsets, and its topic was never compacted; or more.",
+    "leader_epoch_regression": "A batch has a lower leader epoch than a batch before it in the log.",
+    "missing_partition": "The cluster has the partition, a decided transaction wrote to it, and its directory is gone.",
+    "wrong_index": "An index leads to wrong bytes, or a .txnindex lacks an aborted transaction: consumers read its records.",
+    "wrong_max_timestamp": "The batch claims a maximum timestamp that none of its records has.",
     "duplicate_key": "One business key twice among the committed records.",
     "offsets_apart": "A group's offsets and the records written with them ended differently.",
 }
@@ -53,6 +67,8 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("kind", "string"),
     ("severity", "string"),
     ("replica", "long"),
+    ("topic", "string"),
+    ("partition", "int"),
     ("offset", "long"),
     ("file", "string"),
     ("position", "long"),
@@ -82,7 +98,9 @@ def located(findings: DataFrame, rows: DataFrame, replicas: DataFrame, ids: Data
 
     ``ids`` has ``producer_id`` and ``transactional_id``. What a finding knows of itself stays.
     """
-    names = replicas.select("replica", "log_dir", "topic", "partition")
+    names = replicas.select(
+        "replica", "log_dir", F.col("topic").alias("its_topic"), F.col("partition").alias("its_partition")
+    )
     wanted = findings.select("replica", F.col("offset").alias("base_offset")).distinct()
     # Two batches may claim one offset: the finding is about the later one.
     places = (
@@ -99,8 +117,8 @@ def located(findings: DataFrame, rows: DataFrame, replicas: DataFrame, ids: Data
             "kind",
             "severity",
             "log_dir",
-            "topic",
-            "partition",
+            F.coalesce("topic", "its_topic").alias("topic"),
+            F.coalesce("partition", "its_partition").alias("partition"),
             "offset",
             F.coalesce("file", "place.file").alias("file"),
             F.coalesce("position", "place.position").alias("position"),

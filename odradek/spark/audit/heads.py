@@ -11,6 +11,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from odradek.spark.segments.reading import ZERO_TAIL
+
 TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 # Brokers append to these themselves, without sequence checks (GroupCoordinator writes sequence 0 each time).
@@ -32,8 +34,13 @@ def replica_of(log_dir: Column, topic: Column, partition: Column) -> Column:
 
 
 def heads(batches: DataFrame) -> DataFrame:
-    """The table ``batches`` of ``odradek.segments`` with ``replica``, ``timestamp_ms`` and ``max_timestamp_ms``."""
-    return batches.select(
+    """The table ``batches`` of ``odradek.segments`` with ``replica``, ``timestamp_ms`` and ``max_timestamp_ms``.
+
+    Zeros behind the last batch are left out: the broker writes them with ``log.preallocate``, and where they have taken
+    the place of batches the offsets of those are missing.
+    """
+    zero_tail = F.coalesce(F.col("error").contains(ZERO_TAIL), F.lit(False))
+    return batches.where(~zero_tail).select(
         replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")).alias("replica"),
         "log_dir",
         "topic",

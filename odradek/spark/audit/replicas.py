@@ -6,7 +6,7 @@ of hashes), which cost one pass and no sorting; only where a sum is wrong are ba
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -25,6 +25,8 @@ KNOWN = StructType(
         StructField("log_start", LongType()),
         StructField("high_watermark", LongType()),
         StructField("cleaned_up_to", LongType()),
+        StructField("cleaner", BooleanType()),
+        StructField("whole", BooleanType()),
     ]
 )
 
@@ -64,15 +66,24 @@ def buckets(rows: DataFrame, compared: bool) -> DataFrame:
         F.sum("records").alias("records"),
         F.sum("size_bytes").alias("bytes"),
         F.max("leader_epoch").alias("leader_epoch"),
+        F.min(F.when(F.col("leader_epoch") >= 0, F.col("leader_epoch"))).alias("first_leader_epoch"),
         F.max("max_timestamp_ms").alias("max_timestamp_ms"),
         F.max(F.coalesce(F.col("records") < span, F.lit(False))).alias("thinned"),
+        F.max(F.coalesce(F.col("records") > span, F.lit(False))).alias("overfull"),
         F.sum(damaged.cast("long")).alias("damaged"),
     )
 
 
-def known(partitions: Iterable[Place], directories: Iterable[LogDirectory]) -> list[dict[str, object]]:
-    """All replicas, with what the checkpoint files say of them: rows of ``KNOWN``."""
+def known(
+    partitions: Iterable[Place], directories: Iterable[LogDirectory], compacted: Collection[str] = ()
+) -> list[dict[str, object]]:
+    """All replicas, with what the checkpoint files say of them: rows of ``KNOWN``.
+
+    ``compacted`` names topics whose ``cleanup.policy`` was ever ``compact``. ``cleaner``: records may have been removed
+    by compaction, here or in the copy that this one was replicated from.
+    """
     beside = {directory.path: directory for directory in directories}
+    cleaned = {key for each in beside.values() for key, upto in each.cleaned_up_to.items() if upto > 0}
     return [
         {
             "log_dir": log_dir,
@@ -81,6 +92,8 @@ def known(partitions: Iterable[Place], directories: Iterable[LogDirectory]) -> l
             "log_start": beside[log_dir].log_starts.get((topic, partition)),
             "high_watermark": beside[log_dir].high_watermarks.get((topic, partition)),
             "cleaned_up_to": beside[log_dir].cleaned_up_to.get((topic, partition)),
+            "cleaner": (topic, partition) in cleaned or topic in compacted,
+            "whole": beside[log_dir].whole,
         }
         for log_dir, topic, partition in partitions
     ]
@@ -103,8 +116,10 @@ def replicas(parts: DataFrame, names: DataFrame) -> DataFrame:
         F.sum("records").alias("records"),
         F.sum("bytes").alias("bytes"),
         F.max("leader_epoch").alias("leader_epoch"),
+        F.min("first_leader_epoch").alias("first_leader_epoch"),
         F.max("max_timestamp_ms").alias("max_timestamp_ms"),
         F.max("thinned").alias("thinned"),
+        F.max("overfull").alias("overfull"),
         F.sum("damaged").alias("damaged"),
     )
     telescoped = F.xxhash64("first_offset").bitwiseXOR(F.xxhash64("end_offset"))
@@ -113,16 +128,20 @@ def replicas(parts: DataFrame, names: DataFrame) -> DataFrame:
     )
     copies = Window.partitionBy("topic", "partition")
     best = F.max(F.struct("leader_epoch", "end_offset", "log_dir")).over(copies)
-    # The coordinators' own topics are compacted wherever they are.
-    always = F.col("topic").isin(CONSUMER_OFFSETS, TRANSACTION_STATE) & ~F.col("contiguous")
+    # The coordinators' own topics are compacted wherever they are; of a partition that was copied without the checkpoint
+    # files, records that are missing within batches are the only sign of compaction.
+    of_coordinators = F.col("topic").isin(CONSUMER_OFFSETS, TRANSACTION_STATE)
+    always = of_coordinators & (F.col("thinned") | ~F.col("contiguous"))
+    by_records = F.col("thinned") & ~F.col("whole")
     replica = replica_of(F.col("log_dir"), F.col("topic"), F.col("partition"))
     return (
         whole.join(F.broadcast(names.withColumn("replica", replica)), "replica")
         .withColumn("contiguous", F.coalesce(adds_up, F.lit(True)).cast(BooleanType()))
-        .withColumn("compacted", F.col("thinned") | always | (F.coalesce("cleaned_up_to", F.lit(0)) > 0))
+        .withColumn("compacted", F.col("cleaner") | always | by_records)
+        .withColumn("miscounted", F.col("overfull") | (F.col("thinned") & ~F.col("compacted")))
         .withColumn("speaks", F.col("log_dir") == best["log_dir"])
         .withColumn("copies", F.count("*").over(copies))
-        .drop("bases", "ends", "offsets", "thinned")
+        .drop("bases", "ends", "offsets", "overfull", "cleaner", "whole")
     )
 
 

@@ -22,8 +22,11 @@ from odradek.spark.audit import (
     contiguity,
     coordinator,
     figures,
+    leadership,
     offsets,
     page,
+    presence,
+    producers,
     sequences,
     tables,
     unfinished,
@@ -152,6 +155,7 @@ class Audit:
             *self._of_files(known),
             *self._of_sequences(known),
             *self._of_transactions(known),
+            *self._of_producers(known),
             *(self._of_keys(topic, key) for topic, key in sorted(self.unique.items())),
         ]
         return reduce(DataFrame.unionByName, found)
@@ -164,6 +168,10 @@ class Audit:
             yield contiguity.offset_findings(self.holes)
         if known["damaged"]:
             yield contiguity.damage_findings(self.rows)
+        if known["miscounted"]:
+            yield contiguity.count_findings(self.rows, self.replicas)
+        if known["led_anew"]:
+            yield leadership.epoch_findings(self.rows, self.replicas)
         if known["copies"] > 1:
             differing = comparison.differing_buckets(self.parts, self.replicas)
             differing = self.scratch.keep("differing", differing)
@@ -184,6 +192,11 @@ class Audit:
         yield coordinator.transition_findings(self.steps)
         undecided = atomicity.undecided_findings(self.spoken, self.decisions)
         yield undecided
+        contradicting = atomicity.contradicting_findings(self.spoken, self.decisions)
+        yield contradicting.join(
+            F.broadcast(undecided.select("replica", "offset")), ["replica", "offset"], "left_anti"
+        )
+        yield from self._of_absent()
         overtaken = unfinished.overtaken_findings(self.spoken, self.replicas, self.fallen)
         blamed = self._lacking()
         if blamed is not None:
@@ -193,6 +206,18 @@ class Audit:
         yield overtaken
         yield from self._of_open(blamed)
         yield from self._of_offsets([undecided] if blamed is None else [undecided, blamed])
+
+    def _of_producers(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:
+        if known["plain_producers"]:
+            yield producers.plain_findings(self.transactions, self.ids)
+        if self.source.all_coordinators and producers.incomplete_coordinators(self.replicas).isEmpty():
+            yield producers.unknown_findings(self.spoken, self.steps)
+
+    def _of_absent(self) -> Iterator[DataFrame]:
+        places = [(topic, partition) for _, topic, partition in self.source.partitions]
+        rows = presence.absent(self.source.metadata, places, self.source.directories)
+        if rows:
+            yield presence.missing_findings(self.scratch.put("absent", rows, presence.ABSENT), self.decisions)
 
     def _lacking(self) -> DataFrame | None:
         """Decisions that partitions do not follow; None if there are none."""

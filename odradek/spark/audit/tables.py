@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from odradek.spark.audit import replicas
+from odradek.spark.audit import cluster_metadata, replicas
+from odradek.spark.audit.cluster_metadata import ClusterMetadata
 from odradek.spark.audit.directories import LogDirectory, has_all_coordinators, look_at
 from odradek.spark.audit.heads import heads
 from odradek.spark.audit.store import Store
@@ -30,6 +31,7 @@ class Source:
     paths: str
     partitions: tuple[replicas.Place, ...]
     directories: list[LogDirectory]
+    metadata: ClusterMetadata = field(default_factory=ClusterMetadata)
 
     @property
     def topics(self) -> list[str]:
@@ -56,7 +58,8 @@ def find(paths: str) -> Source:
         raise NoSuchDirectory(f"{paths} has no partition in it.")
     log_dirs = sorted({partition.log_dir for partition in found})
     places = tuple((partition.log_dir, partition.topic, partition.partition) for partition in found)
-    return Source(paths, places, [look_at(path) for path in log_dirs])
+    metadata = cluster_metadata.read(log_dirs)
+    return Source(paths, places, [look_at(path) for path in log_dirs], metadata)
 
 
 def load(spark: SparkSession, source: Source, table: str, **options: str) -> DataFrame:
@@ -74,5 +77,6 @@ def read_batches(source: Source, scratch: Store) -> DataFrame:
 def read_replicas(source: Source, scratch: Store, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Buckets and replicas."""
     parts = scratch.keep("buckets", replicas.buckets(rows, source.has_copies))
-    known = scratch.put("known", replicas.known(source.partitions, source.directories), replicas.KNOWN)
+    rows_known = replicas.known(source.partitions, source.directories, source.metadata.compacted)
+    known = scratch.put("known", rows_known, replicas.KNOWN)
     return parts, scratch.keep("replicas", replicas.replicas(parts, known))

@@ -23,6 +23,8 @@ _FOLLOWING_BYTES = 17
 """Of the batch after the last of a chunk: enough to know its offset and that it is one."""
 
 _DISTANCE_MAX = (1 << 31) - 1
+ZERO_TAIL = "zero bytes follow the last batch"
+"""How the error row of ``log.preallocate``'s zeros is told from one of damage."""
 
 
 class Flaw(NamedTuple):
@@ -241,7 +243,7 @@ class Reading:
                 f"torn tail: a batch of {found.size} bytes, but {where} after {left}, which are left unread"
             )
         if self._only_zeros(position):
-            return f"{left} zero bytes follow the last batch: set aside in advance, or never written"
+            return f"{left} {ZERO_TAIL}: set aside in advance, or never written"
         if found.reason == heads.LENGTH:
             return f"a batch cannot have {found.size} bytes; {left} bytes are left unread"
         return f"no batch begins here; {left} bytes are left unread"

@@ -146,6 +146,10 @@ class World:
     states: list[Row] = field(default_factory=list)
     offsets: list[Row] = field(default_factory=list)
     cleaned: dict[tuple[str, int], int] = field(default_factory=dict)
+    cleaned_elsewhere: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    """By directory; ``cleaned`` is that of the first one."""
+    created: dict[tuple[str, int], int] = field(default_factory=dict)
+    """What the cluster's metadata say: partitions that exist, with their time."""
     high_watermarks: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     _ms: itertools.count[int] = field(default_factory=lambda: itertools.count(1000, 1000))
     _producers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -160,6 +164,10 @@ class World:
 
     def log(self, topic: str, partition: int = 0, *, log_dir: str = DIRECTORY, start: int = 0) -> Log:
         return Log(self, topic, partition, log_dir, start)
+
+    def remove(self, log: Log) -> None:
+        """The directory of the partition is gone."""
+        self.batches[:] = [each for each in self.batches if each[1:3] != (log.topic, log.partition)]
 
     @property
     def coordinator(self) -> Log:

@@ -170,7 +170,7 @@ def marker_missing_without_new_epochs(world: World) -> Expected:
 
 @broken
 def marker_missing_without_a_coordinator(world: World) -> Expected:
-    log, producer = world.log("marker_missing_without_a_coordinator"), world.producer()
+    log, producer = world.log("marker_missing_without_a_coordinator"), world.begin("marker-missing")
     first = log.data(producer, epoch=0)
     log.data(producer, epoch=1)
     log.marker(producer, 2)
@@ -202,7 +202,7 @@ def mixed_without_new_epochs(world: World) -> Expected:
 @broken
 def mixed_without_a_coordinator(world: World) -> Expected:
     logs = [world.log("mixed_without_a_coordinator", index) for index in range(3)]
-    producer = world.producer()
+    producer = world.begin("mixed-forgotten")
     offsets = []
     for log in logs:
         log.data(producer)
@@ -214,7 +214,7 @@ def mixed_without_a_coordinator(world: World) -> Expected:
 def mixed_offsets_without_a_coordinator(world: World) -> Expected:
     """A group's offsets are one of the partitions, and said once."""
     output, group = world.log("mixed_offsets_without_a_coordinator"), world.log("__consumer_offsets", 4)
-    other, producer = world.log("mixed_offsets_without_a_coordinator", 1), world.producer()
+    other, producer = world.log("mixed_offsets_without_a_coordinator", 1), world.begin("mixed-offsets")
     for log in (output, other, group):
         log.data(producer)
     world.commits(group, 0, producer, 0)
@@ -333,6 +333,109 @@ def committed_copies_apart(world: World) -> Expected:
     return {("replicas_differ", one.topic, 0, offset)}
 
 
+@broken
+def transactional_bit_cleared(world: World) -> Expected:
+    """Consumers with read_committed see the batch, though its transaction was aborted."""
+    log, producer = world.log("transactional_bit_cleared"), world.begin("bit-cleared")
+    world.transaction("bit-cleared", producer, 0, [log])
+    world.state("bit-cleared", producer, 1, "Ongoing", [(log.topic, 0)])
+    cleared = log.data(producer, 1, 0, transactional=False)
+    log.data(producer, 1, 1)
+    world.state("bit-cleared", producer, 2, "PrepareAbort", [(log.topic, 0)])
+    log.marker(producer, 2, "abort")
+    world.state("bit-cleared", producer, 2, "CompleteAbort", [])
+    return {("not_transactional", log.topic, 0, cleared)}
+
+
+@broken
+def transactional_bit_cleared_in_a_copy(world: World) -> Expected:
+    one = world.log("transactional_bit_cleared_in_a_copy")
+    two = world.log(one.topic, log_dir="/data-2")
+    producer = world.begin("bit-cleared-in-a-copy")
+    places = world.transaction("bit-cleared-in-a-copy", producer, 0, [one])
+    cleared = two.data(producer, 0, 0, 2, transactional=False)
+    two.marker(producer, 1)
+    assert places[one][0] == cleared
+    return {("not_transactional", one.topic, 0, cleared)}
+
+
+@broken
+def commit_and_abort_of_one_epoch(world: World) -> Expected:
+    log, producer = world.log("commit_and_abort_of_one_epoch"), world.begin("both-markers")
+    world.transaction("both-markers", producer, 0, [log])
+    return {("mixed_outcome", log.topic, 0, log.marker(producer, 1, "abort"))}
+
+
+@broken
+def abort_before_the_commit_of_one_epoch(world: World) -> Expected:
+    """The coordinator's decision says which of the two is wrong."""
+    log, producer = world.log("abort_before_the_commit_of_one_epoch"), world.begin("abort-first")
+    world.state("abort-first", producer, 0, "Ongoing", [(log.topic, 0)])
+    log.data(producer)
+    world.state("abort-first", producer, 1, "PrepareCommit", [(log.topic, 0)])
+    wrong = log.marker(producer, 1, "abort")
+    log.marker(producer, 1)
+    world.state("abort-first", producer, 1, "CompleteCommit", [])
+    return {("mixed_outcome", log.topic, 0, wrong)}
+
+
+@broken
+def records_taken_out(world: World) -> Expected:
+    log = world.log("records_taken_out")
+    log.plain(3)
+    return {
+        ("record_count", log.topic, 0, log.data(world.producer(), length=5, records=4, transactional=False))
+    }
+
+
+@broken
+def more_records_than_offsets(world: World) -> Expected:
+    """Not even a cleaner does that."""
+    log = world.log("more_records_than_offsets")
+    world.cleaned[log.topic, 0] = 20
+    log.data(world.producer(), length=5, records=2, transactional=False)
+    return {
+        ("record_count", log.topic, 0, log.data(world.producer(), length=2, records=3, transactional=False))
+    }
+
+
+@broken
+def leader_epoch_fell(world: World) -> Expected:
+    log = world.log("leader_epoch_fell")
+    for log.leader_epoch in (0, 2):
+        log.plain()
+    log.leader_epoch = 1
+    fallen = log.plain()
+    log.plain()
+    log.leader_epoch = 3
+    log.plain()
+    return {("leader_epoch_regression", log.topic, 0, fallen)}
+
+
+@broken
+def marker_of_an_unknown_producer(world: World) -> Expected:
+    log = world.log("marker_of_an_unknown_producer")
+    return {("unknown_producer", log.topic, 0, log.marker(world.producer(), 0, "abort"))}
+
+
+@broken
+def partition_gone(world: World) -> Expected:
+    here, gone = world.log("partition_gone"), world.log("partition_gone", 1)
+    world.created |= {(here.topic, 0): 0, (here.topic, 1): 0}
+    world.transaction("partition-gone", world.begin("partition-gone"), 0, [here, gone])
+    world.remove(gone)
+    return {("missing_partition", gone.topic, 1, None)}
+
+
+@broken
+def topic_gone(world: World) -> Expected:
+    gone = world.log("topic_gone")
+    world.created[gone.topic, 0] = 0
+    world.transaction("topic-gone", world.begin("topic-gone"), 0, [gone])
+    world.remove(gone)
+    return {("missing_partition", gone.topic, 0, None)}
+
+
 # -- what is as it should be ------------------------------------------------------------------------------------
 
 
@@ -380,6 +483,7 @@ def forgotten_producer(world: World) -> None:
 def cleaned(world: World) -> None:
     """A cleaner took records, whole batches and markers; the holes are older than the last segment."""
     log, producer = world.log("cleaned"), world.begin("cleaned")
+    world.cleaned[log.topic, 0] = 20
     world.state("cleaned", producer, 0, "Ongoing", [("cleaned", 0)])
     log.data(producer, 0, 0, length=10, records=1)
     log.skip(5)
@@ -533,12 +637,68 @@ def offsets_with_output(world: World) -> None:
 def offsets_with_forgotten_decisions(world: World) -> None:
     """Version 1: all transactions have one epoch, and nothing is left that tells which markers belong together."""
     output, group = world.log("offsets_with_forgotten_decisions"), world.log("__consumer_offsets", 6)
-    producer = world.producer()
+    producer = world.begin("forgotten")
     for number, outcome in enumerate(("commit", "abort", "commit")):
         output.data(producer, 0, number)
         world.commits(group, group.data(producer, 0, number), producer, 0)
         for log in (output, group):
             log.marker(producer, 0, outcome)
+
+
+@legal
+def commits_and_aborts_share_an_epoch(world: World) -> None:
+    """Transaction version 1: some of the transactions wrote nothing to the partition."""
+    log, producer = world.log("commits_and_aborts_share_an_epoch"), world.begin("shared-epoch", 1)
+    world.transaction("shared-epoch", producer, 0, [log], version=1)
+    for kind in ("Abort", "Commit"):
+        world.state("shared-epoch", producer, 0, "Ongoing", [(log.topic, 0)], 1)
+        world.state("shared-epoch", producer, 0, f"Prepare{kind}", [(log.topic, 0)], 1)
+        log.marker(producer, 0, kind.lower())
+        world.state("shared-epoch", producer, 0, f"Complete{kind}", [], 1)
+
+
+@legal
+def compacted_at_its_leader(world: World) -> None:
+    """The follower has copied what compaction had left, and no checkpoint of its own says so."""
+    one = world.log("compacted_at_its_leader")
+    two = world.log(one.topic, log_dir="/data-2")
+    world.cleaned_elsewhere["/data-2"] = {(one.topic, 0): 5}
+    producer = world.producer()
+    for log in (one, two):
+        log.data(producer, length=5, records=2, transactional=False)
+        log.roll()
+        log.data(producer, sequence=5, transactional=False)
+
+
+@legal
+def idempotent_and_transactional_producers(world: World) -> None:
+    log = world.log("idempotent_and_transactional_producers")
+    log.data(world.producer(), transactional=False)
+    world.transaction("beside-idempotent", world.begin("beside-idempotent"), 0, [log])
+
+
+@legal
+def leader_epochs_grow(world: World) -> None:
+    """Batches from before leader epochs have none."""
+    log = world.log("leader_epochs_grow")
+    for log.leader_epoch in (-1, 0, 0, 2, 7):
+        log.plain()
+
+
+@legal
+def preallocated(world: World) -> None:
+    log = world.log("preallocated")
+    log.plain()
+    log.damage("1048576 zero bytes follow the last batch: set aside in advance, or never written", length=0)
+
+
+@legal
+def made_anew_and_not_written_yet(world: World) -> None:
+    """The topic of the decision was deleted; the one of its name has no directory so far."""
+    log = world.log("made_anew_and_not_written_yet")
+    world.transaction("made-anew", world.begin("made-anew"), 0, [log])
+    world.remove(log)
+    world.created[log.topic, 0] = world.tick()
 
 
 @broken

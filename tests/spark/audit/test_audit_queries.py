@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from odradek.spark.audit import run, tables
+from odradek.spark.audit.cluster_metadata import ClusterMetadata
 from odradek.spark.audit.directories import LogDirectory
 from odradek.spark.audit.report import Report
 from odradek.spark.segments import schemas
-from tests.spark.audit.literal import COPIED, DIRECTORY, SIZE, World
+from tests.spark.audit.literal import COPIED, DIRECTORY, EPOCH, SIZE, World
 from tests.spark.audit.scenarios import BROKEN, LEGAL, Expected
 
 pytestmark = pytest.mark.spark
@@ -50,13 +51,20 @@ def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Told:
         LogDirectory(
             path,
             whole=path != COPIED,
-            cleaned_up_to=world.cleaned,
+            cleaned_up_to=world.cleaned if path == DIRECTORY else world.cleaned_elsewhere.get(path, {}),
+            node_id=number,
             high_watermarks=world.high_watermarks.get(path, {}),
             coordinator_partitions=frozenset({0}),
         )
-        for path in (DIRECTORY, "/data-2", COPIED)
+        for number, path in enumerate((DIRECTORY, "/data-2", COPIED), 1)
     ]
-    source = tables.Source(DIRECTORY, tuple({each[:3] for each in world.batches}), directories)
+    epoch_ms = int(EPOCH.timestamp() * 1000)
+    metadata = ClusterMetadata(
+        complete=True,
+        broker_ids={1, 2},
+        created_ms={key: epoch_ms + ms for key, ms in world.created.items()},
+    )
+    source = tables.Source(DIRECTORY, tuple({each[:3] for each in world.batches}), directories, metadata)
     rows = {"batches": world.batches, "transaction_state": world.states, "offsets": world.offsets}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "find", lambda paths: source)

@@ -1,0 +1,152 @@
+"""What ``__cluster_metadata`` says of topics: which exist, with which partitions, and which are compacted.
+
+Read by the driver from the log alone. Where a snapshot has taken the place of the log's beginning, nothing is known.
+Record types are those of Kafka's ``metadata`` module (TopicRecord.json and its like); of each only the first fields are
+read, which all versions have.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from odradek.spark.segments import Segments
+
+TOPIC: Final = "__cluster_metadata"
+_TOPIC_RECORD: Final = 2
+_PARTITION_RECORD: Final = 3
+_CONFIG_RECORD: Final = 4
+_REMOVE_TOPIC_RECORD: Final = 9
+_REGISTER_BROKER_RECORD: Final = 0
+_TOPIC_RESOURCE: Final = 2
+_COLUMNS: Final = "offset,timestamp,value,control,error"
+
+Key = tuple[str, int]
+
+
+@dataclass
+class ClusterMetadata:
+    """The cluster at the end of its metadata log. Times are in milliseconds since the epoch."""
+
+    complete: bool = False
+    """The log is there from offset 0 on, and all of it could be read."""
+    broker_ids: set[int] = field(default_factory=set)
+    created_ms: dict[Key, int] = field(default_factory=dict)
+    """Partitions that exist, by (topic, partition)."""
+    compacted: set[str] = field(default_factory=set)
+    """Topics whose ``cleanup.policy`` was ``compact`` at any time."""
+
+
+def read(log_dirs: list[str]) -> ClusterMetadata:
+    """Of the log directories the one whose metadata log is the longest."""
+    known = [_read(Path(path)) for path in log_dirs if (Path(path) / f"{TOPIC}-0").is_dir()]
+    return max(known, key=lambda each: (each.complete, len(each.created_ms)), default=ClusterMetadata())
+
+
+def _read(log_dir: Path) -> ClusterMetadata:
+    reading = Reading()
+    for row in _rows(log_dir):
+        if row["error"] is not None or not reading.follows(row):
+            return ClusterMetadata()
+    return reading.cluster
+
+
+def _rows(log_dir: Path) -> list[dict[str, Any]]:
+    source = Segments({"path": str(log_dir), "table": "records", "topics": TOPIC, "columns": _COLUMNS})
+    reader = source.reader(source.schema())
+    batches = (batch for task in reader.partitions() for batch in reader.read(task))
+    rows = pa.Table.from_batches(batches, to_arrow_schema(source.schema(), timezone="UTC")).to_pylist()
+    return sorted(rows, key=lambda row: -1 if row["offset"] is None else row["offset"])
+
+
+class Reading:
+    """Record after record."""
+
+    def __init__(self) -> None:
+        self.cluster = ClusterMetadata()
+        self._next_offset = 0
+        self._names: dict[uuid.UUID, str] = {}
+
+    def follows(self, row: dict[str, Any]) -> bool:
+        """Take one record in; False if one before it is missing, or it cannot be read."""
+        if row["offset"] != self._next_offset:
+            return False
+        self._next_offset += 1
+        self.cluster.complete = True
+        if row["control"] or row["value"] is None:
+            return True
+        try:
+            self._take(
+                _Bytes(row["value"]), int(row["timestamp"].timestamp() * 1000) if row["timestamp"] else 0
+            )
+        except (struct.error, UnicodeDecodeError, ValueError):
+            return False
+        return True
+
+    def _take(self, value: _Bytes, at_ms: int) -> None:
+        _frame_version, kind, _version = value.varint(), value.varint(), value.varint()
+        if kind == _TOPIC_RECORD:
+            name = value.string()
+            self._names[value.uuid()] = name
+        elif kind == _PARTITION_RECORD:
+            index = value.int32()
+            name = self._names.get(value.uuid(), "")
+            self.cluster.created_ms[name, index] = at_ms
+        elif kind == _REMOVE_TOPIC_RECORD:
+            gone = self._names.pop(value.uuid(), None)
+            self.cluster.created_ms = {
+                key: ms for key, ms in self.cluster.created_ms.items() if key[0] != gone
+            }
+        elif kind == _CONFIG_RECORD:
+            resource, name, config, setting = value.int8(), value.string(), value.string(), value.string()
+            if resource == _TOPIC_RESOURCE and config == "cleanup.policy" and "compact" in setting:
+                self.cluster.compacted.add(name)
+        elif kind == _REGISTER_BROKER_RECORD:
+            self.cluster.broker_ids.add(value.int32())
+
+
+class _Bytes:
+    """Kafka's flexible encoding (KIP-482), read from the front. ``struct.error`` and ``ValueError`` where bytes lack."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def _number(self, form: str) -> int:
+        (value,) = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return int(value)
+
+    def int8(self) -> int:
+        return self._number(">b")
+
+    def int32(self) -> int:
+        return self._number(">i")
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.UUID(bytes=self._take(16))
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._number(">B")
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def string(self) -> str:
+        """Null is read as empty."""
+        return self._take(max(self.varint() - 1, 0)).decode()
+
+    def _take(self, length: int) -> bytes:
+        taken = self._data[self._at : self._at + length]
+        if len(taken) < length:
+            raise ValueError("the record ends within a field")
+        self._at += length
+        return taken

@@ -1,0 +1,76 @@
+"""Producers that a transactional id has: all their batches are transactional, and their markers have a known id.
+
+A producer id belongs to one transactional id for good, or to none (InitProducerId without a transactional id gives a new
+one). The Java client and librdkafka set the transactional bit on every batch of a transactional producer, and the broker
+keeps it: without the bit a consumer with ``read_committed`` sees the batch, whatever the marker says.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from odradek.spark.audit.findings import finding
+from odradek.spark.audit.heads import TRANSACTION_STATE
+
+
+def plain_findings(transactions: DataFrame, ids: DataFrame) -> DataFrame:
+    """Batches without the transactional bit, of producers that have transactional batches, markers or an id."""
+    transactional = (
+        transactions.where("first_offset is not null or marker_offset is not null")
+        .select("producer_id")
+        .union(ids.select("producer_id"))
+        .distinct()
+    )
+    return (
+        transactions.where("plain_offset is not null")
+        .join(transactional, "producer_id", "left_semi")
+        .groupBy("replica", "producer_id")
+        .agg(F.min("plain_offset").alias("plain_offset"), F.sum("plain_records").alias("plain_records"))
+        .select(
+            finding(
+                "not_transactional",
+                F.format_string(
+                    "a transactional producer wrote it without the transactional bit; so it did with %d records here",
+                    "plain_records",
+                ),
+                offset="plain_offset",
+                producer_id="producer_id",
+            )
+        )
+    )
+
+
+def unknown_findings(spoken: DataFrame, steps: DataFrame) -> DataFrame:
+    """Markers whose producer id no transactional id has had. Only while the coordinators' logs are complete."""
+    known = steps.select(
+        F.explode(F.array("producer_id", "previous_producer_id", "next_producer_id")).alias("producer_id")
+    )
+    return (
+        spoken.where("marker_offset is not null")
+        .join(F.broadcast(known.distinct()), "producer_id", "left_anti")
+        .groupBy("replica", "producer_id")
+        .agg(
+            F.min_by(F.struct("marker_offset", "marker_epoch", "outcome"), "marker_offset").alias("first"),
+            F.count("*").alias("markers"),
+        )
+        .select(
+            finding(
+                "unknown_producer",
+                F.format_string(
+                    "the first of %d %s markers of a producer id that no transactional id has had",
+                    "markers",
+                    "first.outcome",
+                ),
+                offset="first.marker_offset",
+                producer_id="producer_id",
+                producer_epoch="first.marker_epoch",
+            )
+        )
+    )
+
+
+def incomplete_coordinators(replicas: DataFrame) -> DataFrame:
+    """Partitions of ``__transaction_state`` that have lost records, to compaction or otherwise; none if all is there."""
+    lost = (F.col("first_offset") > 0) | ~F.col("contiguous") | F.col("thinned") | (F.col("damaged") > 0)
+    return replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks") & lost)
