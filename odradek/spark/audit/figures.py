@@ -11,6 +11,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from odradek.spark.audit.counting import OUTCOMES
+
 POINTS_MAX: Final = 120
 """Points in time on a plot, at most."""
 
@@ -19,30 +21,6 @@ def named(transactions: DataFrame, replicas: DataFrame) -> DataFrame:
     """Transactions with the names of their replicas and ``speaks``."""
     names = replicas.select("replica", "log_dir", "topic", "partition", "speaks", "end_offset")
     return transactions.join(F.broadcast(names), "replica")
-
-
-def outcomes(spoken: DataFrame, ids: DataFrame) -> DataFrame:
-    """What was committed, aborted and is open of each transactional id in each topic; ``aborted_share`` of its bytes."""
-
-    def of(outcome: str, column: str) -> Column:
-        return F.coalesce(F.sum(F.when(F.col("outcome") == outcome, F.col(column))), F.lit(0))
-
-    inside = F.col("first_offset").isNotNull()
-    counts = {
-        f"{outcome}_{name}": of(outcome, column)
-        for outcome in ("commit", "abort", "open")
-        for name, column in (("transactions", "one"), ("records", "records"), ("bytes", "bytes"))
-    }
-    everything = F.col("commit_bytes") + F.col("abort_bytes") + F.col("open_bytes")
-    return (
-        spoken.where(inside)
-        .withColumn("one", F.lit(1))
-        .join(F.broadcast(ids), "producer_id", "left")
-        .groupBy("transactional_id", "topic")
-        .agg(*(column.alias(name) for name, column in counts.items()))
-        .withColumn("aborted_share", F.col("abort_bytes") / everything)
-        .orderBy(F.desc("abort_bytes"), "transactional_id", "topic")
-    )
 
 
 def topics(spoken: DataFrame) -> DataFrame:
@@ -89,20 +67,6 @@ def _ended(spoken: DataFrame, span: Span) -> DataFrame:
     )
 
 
-def timeline(spoken: DataFrame, span: Span) -> DataFrame:
-    """Transactions (each on each of its partitions), records and bytes by the time of their markers and by outcome."""
-    return (
-        _ended(spoken, span)
-        .groupBy("at_ms", "outcome")
-        .agg(
-            F.count("*").alias("transactions"),
-            F.sum("records").alias("records"),
-            F.sum("bytes").alias("bytes"),
-        )
-        .orderBy("at_ms", "outcome")
-    )
-
-
 def stable_offset_lag(spoken: DataFrame, span: Span) -> DataFrame:
     """How far transactions held the last stable offset behind the end of each partition, by the time of their markers.
 
@@ -141,6 +105,7 @@ def assigned(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
         "last_offset",
         "first_ms",
         "records",
+        "bytes",
         "marker_offset",
         "marker_epoch",
         "marker_ms",
@@ -222,7 +187,7 @@ def totals(replicas: DataFrame) -> DataFrame:
 
 
 def transaction_totals(transactions: DataFrame) -> DataFrame:
-    """One row: transactions (each on each of its partitions) by outcome, and what was written outside any."""
+    """One row: records and bytes of transactions by outcome, and what was written outside any."""
     inside = F.col("first_offset").isNotNull()
     spoken = F.col("speaks")
 
@@ -233,11 +198,11 @@ def transaction_totals(transactions: DataFrame) -> DataFrame:
     def of_all(column: Column) -> Column:
         return F.coalesce(F.sum(F.when(spoken, column)), F.lit(0))
 
-    return transactions.withColumn("one", F.lit(1)).agg(
+    return transactions.agg(
         *(
-            of(outcome, column).alias(f"{name}_{column}".replace("one", "transactions"))
-            for outcome, name in (("commit", "committed"), ("abort", "aborted"), ("open", "open"))
-            for column in ("one", "records", "bytes")
+            of(outcome, column).alias(f"{name}_{column}")
+            for outcome, name in OUTCOMES
+            for column in ("records", "bytes")
         ),
         of_all(F.col("plain_records")).alias("idempotent_records"),
         of_all((F.col("marker_offset").isNotNull() & ~inside).cast("long")).alias("empty_markers"),

@@ -66,7 +66,9 @@ def transactions(rows: Rows) -> Plot | None:
                     "hovertemplate": f"%{{y:,}} {name}<extra></extra>",
                 }
             )
-    note = "Ended transactions, each on each of its partitions, by the time of their markers."
+    note = (
+        "Ended transactions by the time of their last marker; one that wrote to many partitions counts once."
+    )
     return _plot(
         "transactions",
         "Transactions over time",

@@ -21,6 +21,7 @@ from odradek.spark.audit import (
     comparison,
     contiguity,
     coordinator,
+    counting,
     figures,
     leadership,
     offsets,
@@ -131,16 +132,16 @@ class Audit:
         self.decisions = self.out.keep("decisions", coordinator.decisions(self.steps))
         self.ids = coordinator.ids(self.steps)
         self.assigned = figures.assigned(self.spoken, self.decisions)
+        self.counted = self.scratch.keep("counted", counting.counted(self.assigned, self.spoken), files=None)
 
     def _totals(self) -> dict[str, Any]:
         """Figures of the whole, which also tell which queries need not be asked."""
         self.scratch.keep("totals", figures.totals(self.replicas))
         self.scratch.keep("transaction_totals", figures.transaction_totals(self.transactions))
-        (known,), (of_transactions,) = (
-            self.scratch.rows("totals", 1),
-            self.scratch.rows("transaction_totals", 1),
-        )
-        known |= of_transactions
+        self.scratch.keep("counts", counting.totals(self.counted))
+        known: dict[str, Any] = {}
+        for name in ("totals", "transaction_totals", "counts"):
+            known |= self.scratch.rows(name, 1)[0]
         known["transactions"] = sum(
             known[f"{name}_transactions"] for name in ("committed", "aborted", "open")
         )
@@ -290,10 +291,10 @@ class Audit:
         results: dict[str, Callable[[], DataFrame]] = {
             "replicas": lambda: self.replicas.drop("replica"),
             "transactions": lambda: self.transactions.drop("replica", "suspicious", "end_offset"),
-            "outcomes": lambda: figures.outcomes(self.spoken, self.ids),
+            "outcomes": lambda: counting.outcomes(self.counted, self.ids),
             "topics": lambda: figures.topics(self.spoken),
             "empty_markers": lambda: figures.empty_markers(self.spoken),
-            "timeline": lambda: figures.timeline(self.spoken, span),
+            "timeline": lambda: counting.by_time(self.counted, span.step("marker_ms")),
             "stable_offset_lag": lambda: figures.stable_offset_lag(self.spoken, span),
             "commit_latency": lambda: figures.commit_latency(self.assigned),
         }

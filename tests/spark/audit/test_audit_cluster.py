@@ -84,8 +84,10 @@ def test_three_nodes_that_died_in_turns_leave_nothing_to_be_found(spark: Any, tm
     assert report.violations == 0, report.findings
     assert report.figures["log_dirs"] == 3
     assert report.figures["replicas"] > 2 * report.figures["partitions"]
-    committed = report.figures["committed_transactions"]
-    assert committed >= 2 * TRANSACTIONS * 2 / 3 * 4
+    # Those that met the death of a node may have been aborted.
+    committed, aborted = (report.figures[f"{name}_transactions"] for name in ("committed", "aborted"))
+    assert TRANSACTIONS <= committed <= 2 * TRANSACTIONS * 2 / 3
+    assert committed + aborted <= 2 * TRANSACTIONS + 2
     assert {row["status"] for row in report.tables["open_transactions"]} == {"open"}
     assert all(row["agrees"] for row in report.tables["offsets_in_transactions"])
 
@@ -97,4 +99,4 @@ def test_a_broker_at_work_is_seen_at_one_moment(spark: Any, tmp_path: Path) -> N
         report = audit(spark, data, tmp_path / "report")
     assert report.live
     assert report.violations == 0
-    assert report.figures["committed_transactions"] == 9
+    assert report.figures["committed_transactions"] == 3

@@ -108,7 +108,7 @@ def clean(spark: Any, data: Path, out: Path) -> Report:
 
 def test_the_directory_that_was_copied_is_clean(spark: Any, written: Path, tmp_path: Path) -> None:
     report = clean(spark, written, tmp_path)
-    assert report.figures["committed_transactions"] == len(TOPICS) * 3 * 3  # two partitions and the group's
+    assert report.figures["committed_transactions"] == len(TOPICS) * 3
     assert report.figures["aborted_transactions"] == len(TOPICS)
     assert report.figures["open_transactions"] == 0
     together = report.tables["offsets_in_transactions"]

@@ -105,6 +105,21 @@ def test_a_finding_names_the_transactional_id(told: Told) -> None:
     assert (mixed.transactional_id, mixed.producer_epoch) == ("mixed", 1)
 
 
+def test_a_transaction_counts_once(told: Told) -> None:
+    """By topic and transactional id, so that one story is seen alone."""
+    counts = {row["topic"]: row for row in told.report.tables["outcomes"]}
+    both = counts["transactions_of_both_versions"]
+    # Three of three partitions with epochs of their own, then four of two partitions that share one.
+    assert (both["commit_transactions"], both["abort_transactions"]) == (2 + 2, 1 + 2)
+    # Nothing but the markers is left: the n-th of a kind on each partition are of one transaction.
+    forgotten = counts["offsets_with_forgotten_decisions"]
+    assert (forgotten["commit_transactions"], forgotten["abort_transactions"]) == (2, 1)
+    assert counts["under_way"]["open_transactions"] == 1
+    assert sum(row["transactions"] for row in told.report.tables["timeline"]) == (
+        told.report.figures["committed_transactions"] + told.report.figures["aborted_transactions"]
+    )
+
+
 def test_the_page_shows_the_verdict_and_each_kind(told: Told) -> None:
     page = told.page.read_text("utf-8")
     assert html.escape(told.report.verdict) in page

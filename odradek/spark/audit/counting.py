@@ -1,0 +1,95 @@
+"""One transaction counts once, however many partitions it wrote to.
+
+A transaction is what one decision of its coordinator ended. On a partition it is known by its marker's epoch where that
+epoch is its own (KIP-890, or the coordinator has fenced the producer), else by the decision before the marker. Where
+epochs are shared and compaction has taken the decisions, the n-th marker of a kind on each partition is taken to be that of
+one transaction: never too many are counted then, but maybe too few.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+OUTCOMES: Final = (("commit", "committed"), ("abort", "aborted"), ("open", "open"))
+
+
+def counted(assigned: DataFrame, spoken: DataFrame) -> DataFrame:
+    """One row for each transaction and partition with data: ``transaction`` (the same number on all), ``outcome``, …"""
+    alike = Window.partitionBy("replica", "producer_id", "marker_epoch", "outcome").orderBy("marker_offset")
+    key = (
+        F.when(F.col("bumped"), F.xxhash64("producer_id", "marker_epoch"))
+        .when(
+            F.col("its").isNotNull(),
+            F.xxhash64("producer_id", F.lit("decision"), "its.coordinator_partition", "its.offset"),
+        )
+        .otherwise(F.xxhash64("producer_id", "marker_epoch", "outcome", F.row_number().over(alike)))
+    )
+    columns = ("producer_id", "topic", "outcome", "marker_ms", "records", "bytes")
+    ended = assigned.where("first_offset is not null").select(key.alias("transaction"), *columns)
+    # A producer has one open transaction at most.
+    still_open = spoken.where("outcome = 'open'").select(
+        F.xxhash64("producer_id").alias("transaction"), *columns
+    )
+    return ended.unionByName(still_open)
+
+
+def totals(transactions: DataFrame) -> DataFrame:
+    """One row: ``committed_transactions``, ``aborted_transactions``, ``open_transactions``."""
+    return transactions.agg(
+        *(
+            F.count_distinct(F.when(F.col("outcome") == outcome, F.col("transaction"))).alias(
+                f"{name}_transactions"
+            )
+            for outcome, name in OUTCOMES
+        )
+    )
+
+
+def outcomes(transactions: DataFrame, ids: DataFrame) -> DataFrame:
+    """What was committed, aborted and is open of each transactional id in each topic; ``aborted_share`` of its bytes."""
+
+    def of(outcome: str, column: str) -> Column:
+        return F.coalesce(F.sum(F.when(F.col("outcome") == outcome, F.col(column))), F.lit(0))
+
+    counts = [
+        column
+        for outcome, _ in OUTCOMES
+        for column in (
+            F.count_distinct(F.when(F.col("outcome") == outcome, F.col("transaction"))).alias(
+                f"{outcome}_transactions"
+            ),
+            of(outcome, "records").alias(f"{outcome}_records"),
+            of(outcome, "bytes").alias(f"{outcome}_bytes"),
+        )
+    ]
+    everything = F.col("commit_bytes") + F.col("abort_bytes") + F.col("open_bytes")
+    return (
+        transactions.join(F.broadcast(ids), "producer_id", "left")
+        .groupBy("transactional_id", "topic")
+        .agg(*counts)
+        .withColumn("aborted_share", F.col("abort_bytes") / everything)
+        .orderBy(F.desc("abort_bytes"), "transactional_id", "topic")
+    )
+
+
+def by_time(transactions: DataFrame, step: Column) -> DataFrame:
+    """Ended transactions, their records and bytes, by outcome and by the time of their last marker (``step`` of it)."""
+    return (
+        transactions.where("outcome != 'open'")
+        .groupBy("transaction", "outcome")
+        .agg(
+            F.max("marker_ms").alias("marker_ms"),
+            F.sum("records").alias("records"),
+            F.sum("bytes").alias("bytes"),
+        )
+        .groupBy(step.alias("at_ms"), "outcome")
+        .agg(
+            F.count("*").alias("transactions"),
+            F.sum("records").alias("records"),
+            F.sum("bytes").alias("bytes"),
+        )
+        .orderBy("at_ms", "outcome")
+    )
