@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -45,7 +45,14 @@ class _Unusable(click.ClickException):
     metavar="MS",
     help="The brokers' producer.id.expiration.ms: who was silent for longer is forgotten.",
 )
-def audit(data_dir: str, out: Path, unique: tuple[str, ...], producer_id_expiration_ms: int) -> None:
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Decode every record, and hold every entry of the index files against its segment.",
+)
+def audit(
+    data_dir: str, out: Path, unique: tuple[str, ...], producer_id_expiration_ms: int, deep: bool
+) -> None:
     """Ask every rule of exactly once of the files in DATA_DIR.
 
     DATA_DIR is a data directory of Odradek, a log.dir of Apache Kafka, one partition's directory, or several by commas.
@@ -58,7 +65,14 @@ def audit(data_dir: str, out: Path, unique: tuple[str, ...], producer_id_expirat
             from odradek.spark.audit.progress import shown
 
             with shown() as say:
-                report = _audit(data_dir, out, keys, producer_id_expiration_ms, say)
+                report = _audit(
+                    data_dir,
+                    out,
+                    say,
+                    unique=keys,
+                    producer_id_expiration_ms=producer_id_expiration_ms,
+                    deep=deep,
+                )
     except OdradekError as error:
         raise _Unusable(printable_lines(str(error))) from None
     _say(report, out)
@@ -72,7 +86,7 @@ def _key(text: str) -> tuple[str, str]:
     return topic, expression
 
 
-def _audit(data_dir: str, out: Path, unique: dict[str, str], expiration_ms: int, say: Say) -> Report:
+def _audit(data_dir: str, out: Path, say: Say, **options: Any) -> Report:
     from odradek.spark import environment
     from odradek.spark.audit import run, tables
 
@@ -80,7 +94,7 @@ def _audit(data_dir: str, out: Path, unique: dict[str, str], expiration_ms: int,
     tables.find(data_dir)
     say("starting Spark")
     session = environment.session("odradek audit")
-    return run.audit(session, data_dir, out, unique=unique, producer_id_expiration_ms=expiration_ms, say=say)
+    return run.audit(session, data_dir, out, say=say, **options)
 
 
 def _say(report: Report, out: Path) -> None:
@@ -89,6 +103,8 @@ def _say(report: Report, out: Path) -> None:
     say(report.verdict)
     for finding in report.findings[:_NAMED_MAX]:
         say(printable(f"  {finding.severity}: {finding.kind} in {finding.where}: {finding.detail}"))
+        if finding.command is not None:
+            say(printable(f"    {finding.command}"))
     if (more := report.violations + report.warnings - _NAMED_MAX) > 0:
         click.echo(f"  and {more:,} more")
     click.echo(f"The page: {out / 'report.html'}")

@@ -24,6 +24,7 @@ _FLOCK: Final = "hhqqi4x"
 """struct flock of Linux: l_type, l_whence, l_start, l_len, l_pid."""
 
 Key = tuple[str, int]
+OFFSET_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class LogDirectory:
     """From ``meta.properties``."""
     coordinator_partitions: frozenset[int] = frozenset()
     """Partitions of ``__transaction_state`` that have a folder here."""
+
+    def indexed_below(self, topic: str, partition: int) -> int:
+        """Up to which offset the index files must be right; from there on the next start makes them anew (LogLoader)."""
+        if self.stopped_cleanly:
+            return OFFSET_MAX
+        return self.recovery_points.get((topic, partition), 0)
 
 
 def look_at(path: str) -> LogDirectory:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from odradek.printable import printable_lines
 from odradek.spark.audit.findings import ABOUT, KINDS, VIOLATION
@@ -30,6 +27,9 @@ TABLES: Final = (
 """The results that the page is made from."""
 TABLE_ROWS_MAX: Final = 50
 """Rows of one table on the page; below it stands how many are left out."""
+CELL_CHARS_MAX: Final = 300
+PAGE_BYTES_MAX: Final = 1_000_000
+"""Tables are cut to half of their rows until the page is no larger."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Check:
         return self.count - len(self.shown)
 
 
-def checks(report: Report) -> list[Check]:
+def checks(report: Report, rows_max: int = TABLE_ROWS_MAX) -> list[Check]:
     """All kinds that were asked for, in order."""
     result = []
     for kind, title in KINDS.items():
         numbers = {severity: count for (name, severity), count in report.counts.items() if name == kind}
         violations = numbers.get(VIOLATION, 0)
         warnings = sum(numbers.values()) - violations
-        shown = report.of_kind(kind)[:TABLE_ROWS_MAX]
+        shown = report.of_kind(kind)[:rows_max]
         result.append(Check(kind, title, ABOUT[kind], violations, warnings, shown))
     return result
 
@@ -70,7 +70,7 @@ def _visible(value: object) -> object:
 
 
 def render(report: Report) -> str:
-    """The page. Everything that comes from files is text in it, never markup."""
+    """The page. Everything that comes from files is text in it, never markup; it has at most ``PAGE_BYTES_MAX``."""
     environment = Environment(
         loader=PackageLoader("odradek.spark.audit", "templates"),
         autoescape=True,
@@ -79,19 +79,34 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
         finalize=_visible,
     )
-    environment.filters.update(number=_number, bytes=_bytes, moment=_moment, share=_share, ms=_ms)
-    drawn = plots(report.tables)  # type: ignore[arg-type]
-    return environment.get_template("report.html.j2").render(
-        report=report,
-        figures=report.figures,
-        checks=checks(report),
-        plots=drawn,
-        plot_data=Markup(_script_json(drawn)),
-        plotly=Markup(get_plotlyjs()) if drawn else "",
-        open_ones=_open_first(report),
-        limit=TABLE_ROWS_MAX,
-        tables=report.tables,
+    environment.filters.update(
+        number=_number, bytes=_bytes, moment=_moment, share=_share, ms=_ms, short=_short
     )
+    template = environment.get_template("report.html.j2")
+    drawn = plots(report.tables)  # type: ignore[arg-type]
+    rows_max = TABLE_ROWS_MAX
+    while True:
+        text = template.render(
+            report=report,
+            figures=report.figures,
+            checks=checks(report, rows_max),
+            plots=drawn,
+            open_ones=_open_first(report),
+            not_asked=_not_asked(report),
+            limit=rows_max,
+            tables=report.tables,
+        )
+        if len(text.encode()) <= PAGE_BYTES_MAX or rows_max == 1:
+            return text
+        rows_max //= 2
+
+
+def _not_asked(report: Report) -> list[str]:
+    """Kinds that need an option."""
+    return [
+        *(["wrong_index", "wrong_max_timestamp"] if not report.figures["deep"] else []),
+        *(["duplicate_key"] if not report.figures["keys"] else []),
+    ]
 
 
 def _open_first(report: Report) -> list[Any]:
@@ -101,10 +116,9 @@ def _open_first(report: Report) -> list[Any]:
     return sorted(rows, key=lambda row: (order.index(row["status"]), -(row["held_bytes"] or 0)))
 
 
-def _script_json(value: object) -> str:
-    """JSON that cannot end the script element that it stands in."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def _short(text: str) -> str:
+    """Ids and error texts may be as long as a client likes; the tables beside the page have all of them."""
+    return text if len(text) <= CELL_CHARS_MAX else f"{text[:CELL_CHARS_MAX]}… ({len(text):,} characters)"
 
 
 def _number(value: float | None) -> str:

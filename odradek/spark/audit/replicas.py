@@ -27,6 +27,7 @@ KNOWN = StructType(
         StructField("cleaned_up_to", LongType()),
         StructField("cleaner", BooleanType()),
         StructField("whole", BooleanType()),
+        StructField("indexed_below", LongType()),
     ]
 )
 
@@ -94,6 +95,7 @@ def known(
             "cleaned_up_to": beside[log_dir].cleaned_up_to.get((topic, partition)),
             "cleaner": (topic, partition) in cleaned or topic in compacted,
             "whole": beside[log_dir].whole,
+            "indexed_below": beside[log_dir].indexed_below(topic, partition),
         }
         for log_dir, topic, partition in partitions
     ]

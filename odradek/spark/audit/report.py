@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from odradek.spark.audit.findings import KINDS, VIOLATION
+
+_NO_BATCH: Final = ("damage", "torn_tail")
+_BYTES_SHOWN: Final = 128
+_LINES_SHOWN: Final = 5
+_DECODERS: Final = {
+    "__transaction_state": "--transaction-log-decoder",
+    "__consumer_offsets": "--offsets-decoder",
+    "__cluster_metadata": "--cluster-metadata-decoder",
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,20 @@ class Finding:
     producer_epoch: int | None
     transactional_id: str | None
     detail: str
+
+    @property
+    def command(self) -> str | None:
+        """What shows the bytes in question: Kafka's own tool, or xxd where they are no batch."""
+        if None in (self.log_dir, self.topic, self.partition, self.file):
+            return None
+        path = shlex.quote(f"{self.log_dir}/{self.topic}-{self.partition}/{self.file}")
+        if self.kind in _NO_BATCH:
+            return f"xxd -s {self.position or 0} -l {_BYTES_SHOWN} {path}"
+        if not str(self.file).endswith(".log"):
+            return f"kafka-dump-log.sh --files {path}"
+        decoder = _DECODERS.get(str(self.topic), "--deep-iteration")
+        only = "" if self.position is None else f" | grep -A {_LINES_SHOWN} ' position: {self.position} '"
+        return f"kafka-dump-log.sh {decoder} --files {path}{only}"
 
     @property
     def where(self) -> str:

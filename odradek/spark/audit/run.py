@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -32,6 +32,7 @@ from odradek.spark.audit import (
     tables,
     unfinished,
 )
+from odradek.spark.audit import deep as deep_queries
 from odradek.spark.audit.findings import WARNING, located
 from odradek.spark.audit.report import Finding, Report
 from odradek.spark.audit.store import Store, adapted
@@ -62,13 +63,15 @@ def audit(
     *,
     unique: Mapping[str, str] | None = None,
     producer_id_expiration_ms: int = DAY_MS,
+    deep: bool = False,
     say: Say = lambda _: None,
 ) -> Report:
     """Ask every query of the directories under ``data_dir``; leave Parquet per query and ``report.html`` in ``out_dir``.
 
     ``data_dir`` is what ``odradek.segments`` takes: a data directory, a log.dir of Apache Kafka, a partition's
     directory, several by commas. ``unique`` names business keys: topic -> SQL expression over the columns of a record.
-    ``producer_id_expiration_ms`` is the brokers' ``producer.id.expiration.ms``. ``NoSuchDirectory`` says that there is
+    ``producer_id_expiration_ms`` is the brokers' ``producer.id.expiration.ms``. ``deep`` decodes every record and reads the
+    index files too. ``NoSuchDirectory`` says that there is
     nothing to audit, ``BadKey`` that a business key is no expression.
     """
     source = tables.find(str(data_dir))
@@ -76,8 +79,9 @@ def audit(
         if topic not in source.topics:
             raise BadKey(f"There is no topic {topic} in {data_dir}, and so no business key of it.")
     out = Store(spark, Path(out_dir))
+    asked_for = Options(unique or {}, producer_id_expiration_ms, deep)
     with tempfile.TemporaryDirectory(prefix=".audit-", dir=out.directory) as scratch:
-        asked = Audit(source, Store(spark, Path(scratch)), out, say, unique or {}, producer_id_expiration_ms)
+        asked = Audit(source, Store(spark, Path(scratch)), out, say, asked_for)
         report = asked.report()
     say("drawing the page")
     (out.directory / "report.html").write_text(page.render(report), encoding="utf-8")
@@ -86,6 +90,14 @@ def audit(
 
 class BadKey(OdradekError):
     """A business key that Spark cannot make sense of."""
+
+
+class Options(NamedTuple):
+    """What was asked for beside the rules themselves."""
+
+    unique: Mapping[str, str]
+    expiration_ms: int
+    deep: bool
 
 
 class Audit:
@@ -97,11 +109,10 @@ class Audit:
         scratch: Store,
         out: Store,
         say: Say,
-        unique: Mapping[str, str],
-        expiration_ms: int,
+        options: Options,
     ) -> None:
         self.source, self.scratch, self.out, self.say = source, scratch, out, say
-        self.unique, self.expiration_ms = unique, expiration_ms
+        self.unique, self.expiration_ms, self.deep = options
         self.spark = scratch.spark
 
     def report(self) -> Report:
@@ -145,7 +156,7 @@ class Audit:
         known["transactions"] = sum(
             known[f"{name}_transactions"] for name in ("committed", "aborted", "open")
         )
-        known["keys"] = len(self.unique)
+        known["keys"], known["deep"] = len(self.unique), self.deep
         known["log_dirs"], known["topics"] = len(self.source.directories), len(self.source.topics)
         return known
 
@@ -157,6 +168,7 @@ class Audit:
             *self._of_sequences(known),
             *self._of_transactions(known),
             *self._of_producers(known),
+            *self._of_bytes(),
             *(self._of_keys(topic, key) for topic, key in sorted(self.unique.items())),
         ]
         return reduce(DataFrame.unionByName, found)
@@ -253,6 +265,19 @@ class Audit:
         apart = self.out.keep("offsets_in_transactions", together).where("not agrees")
         if not apart.isEmpty():
             yield offsets.offset_findings(apart, blamed)
+
+    def _of_bytes(self) -> Iterator[DataFrame]:
+        if not self.deep:
+            return
+        topics = ",".join(self.source.topics)
+        records = tables.load(
+            self.spark, self.source, "records", topics=topics, columns=deep_queries.RECORD_COLUMNS
+        )
+        yield deep_queries.payload_findings(records, self.rows)
+        yield deep_queries.timestamp_findings(records, self.rows)
+        entries = deep_queries.index_entries(self.spark, list(self.source.partitions))
+        entries = self.scratch.keep("index_entries", entries, files=None)
+        yield from deep_queries.index_findings(entries, self.rows, self.transactions, self.replicas)
 
     def _of_keys(self, topic: str, key: str) -> DataFrame:
         records = tables.load(self.spark, self.source, "records", topics=topic)

@@ -6,17 +6,30 @@ if the broker had written it so.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from struct import Struct
+
+import google_crc32c
 
 from protocol.batch import RecordBatch, batches, build_batch, end_txn_marker, patched_header
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 
 PREPARE_COMMIT = 2
-STRANGER = 424_242
-"""A producer id that nobody was given."""
+STRANGER, TRANSACTIONAL_STRANGER, MARKED_STRANGER = 424_242, 424_243, 424_244
+"""Producer ids that no producer was given."""
 NOW_MS = 1_795_000_000_000
+
+# Fields of a batch's header (RecordBatch.java), and of an index.
+LEADER_EPOCH, LEADER_EPOCH_AT = Struct(">i"), 12
+CRC, CRC_AT = Struct(">I"), 17
+ATTRIBUTES, ATTRIBUTES_AT = Struct(">h"), 21
+TRANSACTIONAL = 0x10
+TIMESTAMP, MAX_TIMESTAMP_AT = Struct(">q"), 35
+COUNT, COUNT_AT = Struct(">i"), 57
+INDEX_ENTRY = Struct(">ii")
 
 
 @dataclass(frozen=True)
@@ -27,7 +40,7 @@ class Place:
     topic: str
     partition: int
     offset: int | None
-    position: int
+    position: int | None
 
 
 class Segment:
@@ -58,6 +71,7 @@ class Segment:
             content += _at(offset, each)
             offset, position = offset + length, position + each.size
         self.path.write_bytes(content)
+        self.path.with_suffix(".index").unlink(missing_ok=True)  # its positions are those of before
         assert place is not None
         return place
 
@@ -73,10 +87,32 @@ def _batch(epoch: int, sequence: int, *, transactional: bool = False) -> RecordB
         build_batch(
             [row],
             leader_epoch=0,
-            producer_id=STRANGER,
+            producer_id=TRANSACTIONAL_STRANGER if transactional else STRANGER,
             producer_epoch=epoch,
             base_sequence=sequence,
             transactional=transactional,
+        )
+    )
+
+
+def _patched(batch: RecordBatch, at: int, value: bytes) -> RecordBatch:
+    """The batch with other bytes in its header, and the checksum that belongs to them."""
+    body = bytearray(bytes(batch.buffer)[batch.start : batch.start + batch.size])
+    body[at : at + len(value)] = value
+    CRC.pack_into(body, CRC_AT, google_crc32c.value(bytes(body[ATTRIBUTES_AT:])))
+    return RecordBatch.parse(bytes(body))
+
+
+def _marker(producer_id: int, epoch: int, timestamp_ms: int) -> RecordBatch:
+    """An abort."""
+    return RecordBatch.parse(
+        end_txn_marker(
+            producer_id,
+            epoch,
+            committed=False,
+            coordinator_epoch=0,
+            timestamp_ms=timestamp_ms,
+            leader_epoch=0,
         )
     )
 
@@ -146,7 +182,9 @@ def mixed_outcome(segment: Segment) -> list[Place]:
             leader_epoch=said.partition_leader_epoch,
         )
     )
-    return [segment.write("mixed_outcome", index)]
+    place = segment.write("mixed_outcome", index)
+    # The broker, which wrote a commit, has not listed it as aborted.
+    return [place, replace(place, kind="wrong_index", position=0)]
 
 
 def late_batch(segment: Segment) -> list[Place]:
@@ -172,6 +210,72 @@ def bit_flip(segment: Segment) -> list[Place]:
     return [Place("damage", segment.topic, segment.partition, None, hit.start)]
 
 
+def not_transactional(segment: Segment) -> list[Place]:
+    index = segment.data(of_transaction=1)[1]
+    batch = segment.batches[index]
+    (attributes,) = ATTRIBUTES.unpack_from(batch.buffer, batch.start + ATTRIBUTES_AT)
+    segment.batches[index] = _patched(batch, ATTRIBUTES_AT, ATTRIBUTES.pack(attributes & ~TRANSACTIONAL))
+    return [segment.write("not_transactional", index)]
+
+
+def second_marker(segment: Segment) -> list[Place]:
+    """An abort of the epoch that was committed."""
+    said = segment.batches[segment.markers()[2]]
+    segment.batches.append(_marker(said.producer_id, said.producer_epoch, said.max_timestamp + 1))
+    return [segment.write("mixed_outcome", len(segment.batches) - 1)]
+
+
+def unknown_producer(segment: Segment) -> list[Place]:
+    segment.batches.append(_marker(MARKED_STRANGER, 0, NOW_MS))
+    return [segment.write("unknown_producer", len(segment.batches) - 1)]
+
+
+def record_count(segment: Segment) -> list[Place]:
+    """The header says one record less than there is: bytes are left over when the records are decoded."""
+    index = segment.data(of_transaction=1)[1]
+    fewer = COUNT.pack(segment.batches[index].record_count - 1)
+    segment.batches[index] = _patched(segment.batches[index], COUNT_AT, fewer)
+    place = segment.write("record_count", index)
+    return [place, replace(place, kind="damage", offset=None)]
+
+
+def wrong_max_timestamp(segment: Segment) -> list[Place]:
+    index = segment.data(of_transaction=1)[1]
+    later = TIMESTAMP.pack(segment.batches[index].max_timestamp + 1)
+    segment.batches[index] = _patched(segment.batches[index], MAX_TIMESTAMP_AT, later)
+    return [segment.write("wrong_max_timestamp", index)]
+
+
+def leader_epoch(segment: Segment) -> list[Place]:
+    """The checksum does not cover it: each broker writes its own."""
+    first, second, *_ = segment.batches
+    content = bytearray(segment.path.read_bytes())
+    LEADER_EPOCH.pack_into(content, LEADER_EPOCH_AT, first.partition_leader_epoch + 5)
+    segment.path.write_bytes(content)
+    return [
+        Place("leader_epoch_regression", segment.topic, segment.partition, second.base_offset, second.start)
+    ]
+
+
+def gone(segment: Segment) -> list[Place]:
+    shutil.rmtree(segment.path.parent)
+    return [Place("missing_partition", segment.topic, segment.partition, None, None)]
+
+
+def index_entry(segment: Segment) -> list[Place]:
+    segment.path.with_suffix(".index").write_bytes(INDEX_ENTRY.pack(1, 7))
+    return [Place("wrong_index", segment.topic, segment.partition, None, 0)]
+
+
+def transaction_index(segment: Segment) -> list[Place]:
+    """The partition beside it has an aborted transaction."""
+    beside = Segment(segment.path.parent.with_name(f"{segment.topic}-2"))
+    assert beside.path.with_suffix(".txnindex").stat().st_size > 0
+    beside.path.with_suffix(".txnindex").write_bytes(b"")
+    marker = beside.batches[beside.markers()[0]]
+    return [Place("wrong_index", beside.topic, beside.partition, marker.base_offset, 0)]
+
+
 DEFECTS: dict[str, Callable[[Segment], list[Place]]] = {
     each.__name__: each
     for each in (
@@ -187,6 +291,15 @@ DEFECTS: dict[str, Callable[[Segment], list[Place]]] = {
         epoch_regression,
         hanging,
         bit_flip,
+        not_transactional,
+        second_marker,
+        unknown_producer,
+        record_count,
+        wrong_max_timestamp,
+        leader_epoch,
+        gone,
+        index_entry,
+        transaction_index,
     )
 }
 

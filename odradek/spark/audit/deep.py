@@ -1,0 +1,214 @@
+"""What ``--deep`` adds: every record is decoded, and every entry of the index files is held against its segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pandas as pd
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from odradek.spark.audit import index_files
+from odradek.spark.audit.findings import VIOLATION, WARNING, finding
+from odradek.spark.audit.heads import milliseconds, replica_of, sound
+from odradek.spark.audit.replicas import Place
+from odradek.spark.segments.finding import Partition
+from odradek.spark.segments.reading import ZERO_TAIL
+
+RECORD_COLUMNS: Final = "log_dir,topic,partition,batch_offset,timestamp,timestamp_type,file,position,error"
+_PLACES: Final = StructType(
+    [
+        StructField("log_dir", StringType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+    ]
+)
+_ENTRIES: Final = StructType(
+    [
+        *_PLACES.fields,
+        StructField("file", StringType()),
+        StructField("log_file", StringType()),
+        StructField("kind", StringType()),
+        StructField("position", LongType()),
+        StructField("first", LongType()),
+        StructField("second", LongType()),
+        StructField("producer_id", LongType()),
+        StructField("text", StringType()),
+    ]
+)
+_DIRECTORIES_PER_TASK: Final = 64
+
+
+# -- payloads ---------------------------------------------------------------------------------------------------
+
+
+def payload_findings(records: DataFrame, rows: DataFrame) -> DataFrame:
+    """Records that cannot be decoded, in batches whose header and checksum are right."""
+    known = rows.where("error is not null").select("replica", "file", "position")
+    return (
+        records.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))
+        .withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
+        .join(F.broadcast(known), ["replica", "file", "position"], "left_anti")
+        .select(finding("damage", F.col("error"), file="file", position="position"))
+    )
+
+
+def timestamp_findings(records: DataFrame, rows: DataFrame) -> DataFrame:
+    """Batches whose maximum timestamp is not that of their records.
+
+    With ``LogAppendTime`` the header's time counts for all records; where compaction has taken records out, the one with
+    the maximum may be among them.
+    """
+    newest = (
+        records.where("error is null and timestamp_type = 'CreateTime'")
+        .withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
+        .groupBy("replica", F.col("batch_offset").alias("base_offset"))
+        .agg(F.max(milliseconds("timestamp")).alias("newest_ms"))
+    )
+    whole = F.col("records") == F.col("last_offset") - F.col("base_offset") + 1
+    return (
+        sound(rows)
+        .where(whole)
+        .join(newest, ["replica", "base_offset"])
+        .where(~F.col("max_timestamp_ms").eqNullSafe(F.col("newest_ms")))
+        .select(
+            finding(
+                "wrong_max_timestamp",
+                F.format_string(
+                    "the batch claims %s, its newest record has %s",
+                    F.coalesce(F.col("max_timestamp_ms").cast("string"), F.lit("none")),
+                    F.coalesce(F.col("newest_ms").cast("string"), F.lit("none")),
+                ),
+                offset="base_offset",
+                file="file",
+                position="position",
+                producer_id="producer_id",
+                producer_epoch="producer_epoch",
+            )
+        )
+    )
+
+
+# -- indexes ----------------------------------------------------------------------------------------------------
+
+
+def index_entries(spark: SparkSession, places: list[Place]) -> DataFrame:
+    """The entries of all index files (``index_files.Entry``), with ``replica``."""
+    tasks = max(1, len(places) // _DIRECTORIES_PER_TASK)
+    found = spark.createDataFrame(places, _PLACES).repartition(tasks).mapInPandas(_entries_of, _ENTRIES)
+    return found.withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
+
+
+def _entries_of(chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    columns = _ENTRIES.fieldNames()
+    numbers = {name: "Int64" for name in ("partition", "position", "first", "second", "producer_id")}
+    for chunk in chunks:
+        for log_dir, topic, index in chunk.itertuples(index=False):
+            partition = Partition(log_dir, topic, int(index), f"{log_dir}/{topic}-{index}")
+            rows = [(log_dir, topic, index, *entry) for entry in index_files.entries(partition)]
+            yield pd.DataFrame(rows, columns=columns).astype(numbers)
+
+
+def index_findings(
+    entries: DataFrame, rows: DataFrame, transactions: DataFrame, replicas: DataFrame
+) -> Iterator[DataFrame]:
+    """Entries that lead elsewhere, aborted transactions without one. Damaged segments are not asked.
+
+    What the next start of the broker recovers, and makes its indexes anew, counts as a warning.
+    """
+    readable = replicas.where("damaged = 0").select("replica", "compacted", "indexed_below")
+    entries = entries.join(F.broadcast(readable), "replica")
+    yield entries.where("kind = 'flaw'").select(
+        finding("wrong_index", F.col("text"), _severity(F.lit(0)), file="file", position="position")
+    )
+    yield _offset_findings(entries.where("kind = 'offset'"), rows)
+    listed = entries.where("kind = 'transaction'")
+    aborted = transactions.where("outcome = 'abort'").join(F.broadcast(readable), "replica")
+    yield _unlisted_findings(aborted.where("first_offset is not null"), listed, rows)
+    yield _unknown_findings(listed.where(~F.col("compacted")), aborted)
+
+
+def _severity(offset: Column) -> Column:
+    kept = F.coalesce(offset < F.col("indexed_below"), F.lit(False))
+    return F.when(kept, VIOLATION).otherwise(WARNING)
+
+
+def _offset_findings(entries: DataFrame, rows: DataFrame) -> DataFrame:
+    batches = sound(rows).select(
+        "replica", F.col("file").alias("log_file"), F.col("position").alias("second"), "base_offset"
+    )
+    wrong = F.col("base_offset").isNull() | (F.col("base_offset") > F.col("first"))
+    return (
+        entries.join(batches, ["replica", "log_file", "second"], "left")
+        .where(wrong)
+        .groupBy("replica", "file", "indexed_below")
+        .agg(
+            F.min_by(F.struct("position", "first", "second"), "position").alias("its"),
+            F.count("*").alias("count"),
+        )
+        .select(
+            finding(
+                "wrong_index",
+                F.format_string(
+                    "%d entries lead to wrong bytes; the first says that offset %d is at byte %d or behind it",
+                    "count",
+                    "its.first",
+                    "its.second",
+                ),
+                _severity(F.col("its.first")),
+                file="file",
+                position="its.position",
+            )
+        )
+    )
+
+
+def _unlisted_findings(aborted: DataFrame, listed: DataFrame, rows: DataFrame) -> DataFrame:
+    """Aborted transactions whose records a consumer would take for committed."""
+    named = listed.select(
+        "replica", "producer_id", F.col("second").alias("marker_offset"), F.col("first").alias("listed_from")
+    )
+    markers = sound(rows).select("replica", F.col("base_offset").alias("marker_offset"), "file")
+    return (
+        aborted.join(named, ["replica", "producer_id", "marker_offset"], "left")
+        .where("listed_from is null or listed_from > first_offset")
+        .join(markers, ["replica", "marker_offset"])
+        .select(
+            finding(
+                "wrong_index",
+                F.format_string(
+                    "%s the aborted transaction of offsets %d to %d: consumers with read_committed get its records",
+                    F.when(F.col("listed_from").isNull(), "lacks").otherwise("lists only a part of"),
+                    "first_offset",
+                    "marker_offset",
+                ),
+                _severity(F.col("marker_offset")),
+                offset="marker_offset",
+                file=F.regexp_replace("file", "log$", "txnindex"),
+                position=F.lit(0),
+                producer_id="producer_id",
+                producer_epoch="marker_epoch",
+            )
+        )
+    )
+
+
+def _unknown_findings(listed: DataFrame, aborted: DataFrame) -> DataFrame:
+    ended = aborted.select("replica", "producer_id", F.col("marker_offset").alias("second"))
+    return listed.join(ended, ["replica", "producer_id", "second"], "left_anti").select(
+        finding(
+            "wrong_index",
+            F.format_string(
+                "lists an aborted transaction of offsets %d to %d that the log does not have: consumers drop its records",
+                "first",
+                "second",
+            ),
+            _severity(F.col("second")),
+            offset="second",
+            file="file",
+            position="position",
+            producer_id="producer_id",
+        )
+    )

@@ -1,0 +1,96 @@
+"""The index files of a partition's directory, entry by entry. Read in Spark's tasks.
+
+Formats: ``OffsetIndex``, ``TimeIndex`` and ``TransactionIndex`` of Kafka's storage module. A broker makes the files of an
+active segment larger than they are filled, with zeros; entries end where the zeros begin.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from odradek.spark.segments.finding import Partition, Segment, segments
+
+OFFSET, TIME, TRANSACTION, FLAW = "offset", "time", "transaction", "flaw"
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+_TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
+_TRANSACTION_VERSION: Final = 0
+
+
+class Entry(NamedTuple):
+    """One entry of ``file``; offsets are absolute, ``position`` counts bytes in the index file.
+
+    ``offset``: ``first`` is the offset, ``second`` the position in the segment. ``transaction``: ``producer_id``,
+    ``first`` and ``second`` are its first offset and that of its marker. ``flaw``: ``text`` says what is wrong.
+    """
+
+    file: str
+    log_file: str
+    kind: str
+    position: int
+    first: int | None = None
+    second: int | None = None
+    producer_id: int | None = None
+    text: str | None = None
+
+
+def entries(partition: Partition) -> Iterator[Entry]:
+    """All entries of all index files; of ``.timeindex`` only what is wrong."""
+    for segment in segments(partition):
+        yield from _offsets(segment, *_read(segment, "index"))
+        yield from _times(segment, *_read(segment, "timeindex"))
+        yield from _transactions(segment, *_read(segment, "txnindex"))
+
+
+def _read(segment: Segment, suffix: str) -> tuple[str, bytes]:
+    name = f"{segment.file.removesuffix('.log')}.{suffix}"
+    try:
+        with open(os.path.join(segment.partition.directory, name), "rb") as file:
+            return name, file.read()
+    except FileNotFoundError:
+        return name, b""
+
+
+def _offsets(segment: Segment, name: str, data: bytes) -> Iterator[Entry]:
+    position = 0
+    for position in range(0, len(data) - _OFFSET_ENTRY.size + 1, _OFFSET_ENTRY.size):
+        relative, at = _OFFSET_ENTRY.unpack_from(data, position)
+        if relative == at == 0:
+            return
+        yield Entry(name, segment.file, OFFSET, position, segment.base_offset + relative, at)
+    yield from _uneven(segment, name, data, _OFFSET_ENTRY.size)
+
+
+def _times(segment: Segment, name: str, data: bytes) -> Iterator[Entry]:
+    before = (-1, -1)
+    for position in range(0, len(data) - _TIME_ENTRY.size + 1, _TIME_ENTRY.size):
+        timestamp, relative = _TIME_ENTRY.unpack_from(data, position)
+        if timestamp == relative == 0:
+            return
+        if timestamp < before[0] or relative < before[1]:
+            text = f"the entry at byte {position} has a lower timestamp or offset than the one before it"
+            yield Entry(name, segment.file, FLAW, position, text=text)
+            return
+        before = (timestamp, relative)
+    yield from _uneven(segment, name, data, _TIME_ENTRY.size)
+
+
+def _transactions(segment: Segment, name: str, data: bytes) -> Iterator[Entry]:
+    size = _TRANSACTION_ENTRY.size
+    for position in range(0, len(data) - size + 1, size):
+        version, producer_id, first, marker, _stable = _TRANSACTION_ENTRY.unpack_from(data, position)
+        if version != _TRANSACTION_VERSION:
+            text = f"the entry at byte {position} has version {version}"
+            yield Entry(name, segment.file, FLAW, position, text=text)
+            return
+        yield Entry(name, segment.file, TRANSACTION, position, first, marker, producer_id)
+    yield from _uneven(segment, name, data, size)
+
+
+def _uneven(segment: Segment, name: str, data: bytes, size: int) -> Iterator[Entry]:
+    if left := len(data) % size:
+        text = f"{left} bytes at its end are no entry, which has {size}: the file was cut"
+        yield Entry(name, segment.file, FLAW, len(data) - left, text=text)
