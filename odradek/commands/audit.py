@@ -13,7 +13,7 @@ from odradek.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from odradek.spark.audit import Report
-    from odradek.spark.audit.tables import Say
+    from odradek.spark.audit.progress import Steps
 
 _NAMED_MAX: Final = 10
 """Findings that are named on the terminal; the page has more, the table all."""
@@ -86,15 +86,17 @@ def _key(text: str) -> tuple[str, str]:
     return topic, expression
 
 
-def _audit(data_dir: str, out: Path, say: Say, **options: Any) -> Report:
+def _audit(data_dir: str, out: Path, say: Steps, **options: Any) -> Report:
     from odradek.spark import environment
     from odradek.spark.audit import run, tables
+    from odradek.spark.audit.progress import watched
 
     # Before Spark is started, which takes longer than to look.
     tables.find(data_dir)
     say("starting Spark")
     session = environment.session("odradek audit")
-    return run.audit(session, data_dir, out, say=say, **options)
+    with watched(session, say):
+        return run.audit(session, data_dir, out, say=say, **options)
 
 
 def _say(report: Report, out: Path) -> None:

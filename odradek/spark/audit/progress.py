@@ -1,33 +1,132 @@
-"""What an audit is at, on a terminal; nothing where there is none."""
+"""How far an audit is: its steps, and of the step under way how many of Spark's tasks are done."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
-from odradek.spark.audit.tables import Say
+POLL_S: Final = 0.5
+LINE_EVERY_S: Final = 10.0
+"""Without a terminal: how often a line says how far the step is."""
+
+Tasks = tuple[int, int]
+"""Tasks that are done, and all tasks, of the stages that Spark works at."""
+
+
+class Steps:
+    """Called with each step of an audit. ``look`` shows tasks of the step under way."""
+
+    def __call__(self, step: str) -> None:
+        raise NotImplementedError
+
+    def look(self, tasks: Tasks) -> None:
+        raise NotImplementedError
+
+
+class Bars(Steps):
+    """On a terminal: the step under way turns, those before it stay with the time they took."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._step: Any = None
+        self._total = 1
+
+    def __call__(self, step: str) -> None:
+        self.end()
+        self._step, self._total = self._progress.add_task(step, total=None), 1
+
+    def look(self, tasks: Tasks) -> None:
+        done, total = tasks
+        if self._step is not None and total:
+            self._total = total
+            self._progress.update(self._step, completed=min(done, total - 1), total=total)
+
+    def end(self) -> None:
+        if self._step is not None:
+            self._progress.update(self._step, completed=self._total, total=self._total)
+
+
+class Lines(Steps):
+    """Elsewhere: a line for each step, and one now and then for a step that takes long."""
+
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        self._console, self._clock = console, clock
+        self._step, self._said = "", clock()
+
+    def __call__(self, step: str) -> None:
+        self._step, self._said = step, self._clock()
+        self._console.print(step, highlight=False, markup=False)
+
+    def look(self, tasks: Tasks) -> None:
+        done, total = tasks
+        if total and self._clock() - self._said >= LINE_EVERY_S:
+            self._said = self._clock()
+            self._console.print(f"{self._step}: {done} of {total} tasks", highlight=False, markup=False)
 
 
 @contextmanager
-def shown(console: Console | None = None) -> Iterator[Say]:
-    """A function that is told each step: the one under way turns, those before it stay with what they took."""
+def shown(console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> Iterator[Steps]:
+    """What is told each step, and shows it on stderr."""
     console = console or Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield Lines(console, clock)
         return
-    columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, get_time=time.monotonic) as progress:
-        under_way: list[int] = []
+    columns = (
+        SpinnerColumn(finished_text="✓"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, get_time=clock) as progress:
+        bars = Bars(progress)
+        yield bars
+        bars.end()
 
-        def say(step: str) -> None:
-            if under_way:
-                progress.update(under_way[-1], completed=1)  # type: ignore[arg-type]
-            under_way.append(progress.add_task(step, total=1))
 
-        yield say
-        if under_way:
-            progress.update(under_way[-1], completed=1)  # type: ignore[arg-type]
+@contextmanager
+def watched(session: Any, steps: Steps) -> Iterator[None]:
+    """Ask Spark now and then how many tasks are done. A session of Spark Connect cannot be asked: steps alone are shown."""
+    tracker = _tracker(session)
+    if tracker is None:
+        yield
+        return
+    over = threading.Event()
+
+    def poll() -> None:
+        while not over.wait(POLL_S):
+            steps.look(tasks(tracker))
+
+    thread = threading.Thread(target=poll, name="audit-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _tracker(session: Any) -> Any:
+    try:
+        return session.sparkContext.statusTracker()
+    except Exception:  # PySparkAttributeError, and others by version
+        return None
+
+
+def tasks(tracker: Any) -> Tasks:
+    stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)

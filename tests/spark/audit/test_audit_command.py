@@ -7,6 +7,8 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -16,7 +18,7 @@ from rich.console import Console
 from odradek.cli import main
 from odradek.spark import environment
 from odradek.spark.audit.directories import LogDirectory, has_all_coordinators, is_locked, look_at
-from odradek.spark.audit.progress import shown
+from odradek.spark.audit.progress import LINE_EVERY_S, shown, tasks
 from odradek.spark.audit.run import BadKey, audit
 from tests.support.segment_tables import segment
 
@@ -46,7 +48,7 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(environment, "session", missing)
     code, said = run(str(tmp_path / "data"), "--out", str(tmp_path / "out"))
-    assert (code, said) == (2, "Error: Spark needs Java 17 or newer: install one\n")
+    assert (code, said) == (2, "starting Spark\nError: Spark needs Java 17 or newer: install one\n")
 
 
 def test_a_key_that_is_none(tmp_path: Path) -> None:
@@ -115,15 +117,32 @@ def test_coordinators_that_lie_elsewhere_are_missed() -> None:
     assert has_all_coordinators([having(0, 2), having(1, 2)])
 
 
-def test_progress_is_for_terminals() -> None:
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=80)
+class Tracker:
+    """Spark's, with one stage under way and one that has ended meanwhile."""
+
+    def getActiveStageIds(self) -> list[int]:
+        return [3, 4]
+
+    def getStageInfo(self, stage: int) -> Any:
+        return SimpleNamespace(numCompletedTasks=37, numTasks=120) if stage == 3 else None
+
+
+def test_a_terminal_shows_steps_and_tasks() -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
     with shown(terminal) as say:
         say("reading")
         say("asking")
+        say.look(tasks(Tracker()))
     assert isinstance(terminal.file, io.StringIO)
     assert "asking" in terminal.file.getvalue()
-    pipe = Console(file=io.StringIO(), force_terminal=False)
-    with shown(pipe) as say:
+    assert "120" in terminal.file.getvalue()
+
+
+def test_elsewhere_each_step_is_a_line_and_a_long_one_says_how_far_it_is() -> None:
+    pipe, now = Console(file=io.StringIO(), force_terminal=False), [0.0]
+    with shown(pipe, lambda: now[0]) as say:
         say("reading")
+        for now[0] in (LINE_EVERY_S / 2, LINE_EVERY_S, LINE_EVERY_S + 1):
+            say.look(tasks(Tracker()))
     assert isinstance(pipe.file, io.StringIO)
-    assert pipe.file.getvalue() == ""
+    assert pipe.file.getvalue() == "reading\nreading: 37 of 120 tasks\n"
