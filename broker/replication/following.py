@@ -145,7 +145,7 @@ class Following:
             return None
         if log.epochs.latest < 0 and log.log_end_offset > partition.high_watermark:
             # It cannot be compared with the leader's: only what is committed is certain.
-            truncate(partition, partition.high_watermark)
+            truncate(partition, partition.high_watermark, around)
         peer = around.peers(self.leader_id)
         leader = peer.get(partition.topic, partition.index) if peer is not None else None
         if leader is None or leader.leading is None:
@@ -267,7 +267,7 @@ class Following:
         else:
             target = min(known_end, end_offset)
         before = log.log_end_offset, log.epochs.latest
-        truncate(partition, min(target, log.log_end_offset))
+        truncate(partition, min(target, log.log_end_offset), self._around)
         if before == (log.log_end_offset, log.epochs.latest):
             # No word of the leader's lets us find where we parted: that must not become a loop.
             return self._back_off(ErrorCode.offset_out_of_range)
@@ -277,9 +277,9 @@ class Following:
         """Our end lies outside of the leader's log: behind its end (an unclean election), or below its start."""
         partition = self._partition
         if fetched.log_end_offset < partition.log_end_offset:
-            truncate(partition, fetched.log_end_offset)
+            truncate(partition, fetched.log_end_offset, self._around)
         elif fetched.log_start_offset > partition.log_end_offset:
-            start_anew(partition, fetched.log_start_offset)
+            start_anew(partition, fetched.log_start_offset, self._around)
         else:
             return self._back_off(fetched.error)
         return partition.offline is None

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain, Timer
 from broker.hooks import Hooks
+from broker.logging import get_logger
+from broker.metadata.elections import RECOVERING
 from broker.metadata.image import NO_LEADER
 from broker.replication.following import Following
 from broker.replication.leading import Leading
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.metadata.cluster import ClusterMetadata
     from broker.partition import Partition
+
+log_events = get_logger()
 
 
 class Roles:
@@ -45,6 +49,7 @@ class Roles:
             is_here,
             lambda topic, index, epoch, isr: metadata.alter_partition(topic, index, epoch, isr),
             self._broker_epoch,
+            self._is_led_uncleanly,
             lambda: config.replica_lag_time_max_ms,
             self._watch_lag,
         )
@@ -90,8 +95,27 @@ class Roles:
         leading = partition.leading
         if leading is None:
             leading = partition.leading = self._leading[partition] = Leading(partition, self._around)
+        if leading.epoch < partition.leader_epoch:
+            self._say_if_unclean(partition)
         leading.assume()
         self._invite(partition)
+
+    def _is_led_uncleanly(self, partition: Partition) -> bool:
+        topic = self._metadata.topic(partition.topic)
+        state = topic.partition(partition.index) if topic is not None else None
+        return state is not None and state.leader_recovery_state == RECOVERING
+
+    def _say_if_unclean(self, partition: Partition) -> None:
+        if self._is_led_uncleanly(partition):
+            log_events.warning(
+                "unclean leader election: committed records may be lost",
+                node_id=self.node_id,
+                topic=partition.topic,
+                partition=partition.index,
+                leader_epoch=partition.leader_epoch,
+                log_end_offset=partition.log_end_offset,
+                high_watermark=partition.high_watermark,
+            )
 
     def _invite(self, partition: Partition) -> None:
         """Who opens a partition follows its leader."""

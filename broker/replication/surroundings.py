@@ -32,6 +32,8 @@ class Surroundings:
     alter_isr: AlterIsr
     broker_epoch: Callable[[int], int | None]
     """Of a node's registration; None if it may not be in sync: not registered, fenced, or about to stop."""
+    is_led_uncleanly: Callable[[Partition], bool]
+    """Whether the leader was not in sync when it was elected, and no follower has joined it since."""
     lag_max_ms: Callable[[], int]
     """``replica.lag.time.max.ms``"""
     watch_lag: Callable[[Partition], None]

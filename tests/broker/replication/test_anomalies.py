@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import structlog
 
 from protocol.errors import ErrorCode
 from tests.broker.replication.conftest import MakeNodes
@@ -138,14 +139,21 @@ async def test_an_unclean_election_loses_what_was_acknowledged(nodes: Nodes):
     await nodes.pass_time(2 * LAG_MS)
     assert nodes.isr == (1,)
     assert nodes.outcome(nodes.append(b"acknowledged by the only one in sync")).error is OK
-    nodes.kill(1)
-    await nodes.settle()
-    assert nodes.controller.state().leader == 2
-    assert nodes.values() == [b"kept"]
-    nodes.append(b"instead")
-    nodes.hooks.links.mend(1, 2)
-    nodes.start(1)
-    await nodes.settle()
+    with structlog.testing.capture_logs() as lines:
+        nodes.kill(1)
+        await nodes.settle()
+        assert nodes.controller.state().leader == 2
+        assert nodes.values() == [b"kept"]
+        nodes.append(b"instead")
+        nodes.hooks.links.mend(1, 2)
+        nodes.start(1)
+        await nodes.settle()
+    warnings = [line for line in lines if line["log_level"] == "warning"]
+    names = ("node_id", "topic", "partition", "log_end_offset", "from_offset", "to_offset")
+    assert [[line.get(name) for name in names] for line in warnings] == [
+        [2, "t", 0, 1, None, None],  # elected with this end
+        [1, "t", 0, None, 3, 1],  # what it had, and what is left of it
+    ]
     assert nodes.values(1) == nodes.values(2) == [b"kept", b"instead"]
 
 
