@@ -87,6 +87,7 @@ class Replicas(MetadataListener):
         self._upkeep.members.append(self._flushing)
         self._shortening = Shortening(self._truncate, self._start_anew)
         self._roles: Roles | None = None
+        self._peers = peers
         if peers is not None:
             self._roles = Roles(
                 node_id, config, clock, metadata, self._hooks, peers, lambda: peers(node_id) is self
@@ -123,6 +124,13 @@ class Replicas(MetadataListener):
         """Whether the files of a partition cannot be used, as far as somebody has found out."""
         partition = self._partitions.get((topic, index))
         return partition is not None and partition.offline is not None
+
+    def is_offline_on(self, node_id: int, topic: str, index: int) -> bool:
+        """The same of a node of this cluster, as its controller knows it (KIP-858); False while the node is away."""
+        if node_id == self.node_id:
+            return self.is_offline(topic, index)
+        replicas = self._peers(node_id) if self._peers is not None else None
+        return replicas is not None and replicas.is_offline(topic, index)
 
     def opened(self) -> Iterator[Partition]:
         """The partitions that somebody has asked for so far."""

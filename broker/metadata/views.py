@@ -92,13 +92,14 @@ def leader_and_offline(
     context: RequestContext, live: Live, topic: Topic, partition: PartitionState
 ) -> tuple[int, list[int]]:
     """(the leader, ``NO_NODE`` if there is none, replicas whose broker is away or whose files cannot be used)."""
-    own, leader = context.node.node_id, partition.leader
-    if context.node.replicas.is_offline(topic.name, partition.index):
-        # The controller takes the leadership from a replica in a log directory that has failed (KIP-858).
-        offline = [node_id for node_id in partition.replicas if node_id not in live or node_id == own]
-        return (leader if leader in live and leader != own else NO_NODE), offline
-    offline = [node_id for node_id in partition.replicas if node_id not in live]
-    return (leader if leader in live else NO_NODE), offline
+    leader, is_offline_on = partition.leader, context.node.replicas.is_offline_on
+    offline = [
+        node_id
+        for node_id in partition.replicas
+        if node_id not in live or is_offline_on(node_id, topic.name, partition.index)
+    ]
+    # The controller takes the leadership from a replica in a log directory that has failed (KIP-858).
+    return (leader if leader in live and leader not in offline else NO_NODE), offline
 
 
 def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:

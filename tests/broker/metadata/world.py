@@ -100,7 +100,7 @@ def context_of(
         node_id=cluster.identity.node_id,
         metadata=cluster,
         config=broker_config(overrides),
-        replicas=SimpleNamespace(is_offline=lambda topic, index: False),
+        replicas=SimpleNamespace(is_offline=lambda topic, index: False, is_offline_on=lambda *_: False),
     )
     context = Restricted(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
     context.denied = set(denied)
