@@ -65,6 +65,26 @@ async def test_a_month_of_three_idle_nodes_is_a_few_instants(
     assert len(fired) < 200
 
 
+@pytest.mark.parametrize("way", ["stop", "kill"])
+async def test_a_stop_beside_another_end_is_refused(tmp_path: Path, way: str) -> None:
+    """Both come while leadership is handed over: the node ends once."""
+    async with running(
+        tmp_path, "--topic", "orders:3", *("--set", "default.replication.factor=3")
+    ) as cluster:
+        first = asyncio.ensure_future(cluster.stop_node(2))
+        await asyncio.sleep(0)
+        if way == "stop":
+            second = asyncio.ensure_future(cluster.stop_node(2))
+            outcomes = await asyncio.gather(first, second, return_exceptions=True)
+            assert sorted(map(str, outcomes)) == ["None", "node 2 is stopped, not running"]
+        else:
+            cluster.kill_node(2)
+            with pytest.raises(NoSuchNode, match="node 2 is killed, not running"):
+                await first
+        await cluster.start_node(2)
+        assert cluster.running(2) is not None
+
+
 async def test_directories_of_all_nodes_belong_to_one_cluster(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
