@@ -56,6 +56,8 @@ class Operation:
     content_type: str
     open_to_all: bool
     """No token is asked for, and any name of the host will do: for health checks."""
+    may_wait: bool
+    """Its answer may take long: so many of these may be under way. The others are answered at once, however many wait."""
 
     @property
     def name(self) -> str:
@@ -86,6 +88,7 @@ def operation(
     body_example: Any = None,
     content_type: str = "application/json",
     open_to_all: bool = False,
+    may_wait: bool = False,
 ) -> Callable[[_F], _F]:
     """Serve ``method path`` with a function ``(control, params=…, body=…) -> answer`` (either may be left out)."""
 
@@ -103,6 +106,7 @@ def operation(
             answer_example=answer_example,
             content_type=content_type,
             open_to_all=open_to_all,
+            may_wait=may_wait,
         )
         return function
 

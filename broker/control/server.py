@@ -25,7 +25,8 @@ BODY_BYTES_MAX: Final = 256 * 1024
 CONNECTIONS_MAX: Final = 256
 """Open at the same time; further ones are closed at once. Those that the broker has for clients are not touched by it."""
 CALLS_MAX: Final = 64
-"""At the same time, those that wait or follow among them; who comes then is told to come again."""
+"""That wait, follow or take long, at the same time; further ones get 429. What is answered at once (``GET /health``, the
+list of rules, their removal) is not counted: it must be possible while others wait."""
 SHUTDOWN_S_MAX: Final = 0.3
 """How long a stop waits for answers to leave, as for the clients of the broker itself."""
 _JSON: Final = "application/json"
@@ -54,7 +55,7 @@ class ControlServer:
         self._access = Access.of(host, token, allowed_hosts)
         self._runner: web.AppRunner | None = None
         self._listening: asyncio.Server | None = None
-        self._calls: set[asyncio.Task[object]] = set()
+        self._calls: dict[asyncio.Task[object], Operation] = {}
 
     async def start(self) -> int:
         """Listen; the port. ``ControlConfigError`` if that cannot be."""
@@ -118,15 +119,16 @@ class ControlServer:
             if not operation.open_to_all:
                 self._access.check(headers=_headers(request), changes_state=operation.changes_state)
             found = arguments(operation, _params(request), await request.read())
-            if len(self._calls) >= CALLS_MAX:
+            waiting = sum(each.may_wait for each in self._calls.values())
+            if operation.may_wait and waiting >= CALLS_MAX:
                 raise Refused(429, f"{CALLS_MAX} calls are under way: wait for one of them to end")
             task = asyncio.current_task()
             assert task is not None
-            self._calls.add(task)
+            self._calls[task] = operation
             try:
                 return await self._answer(operation, request, found)
             finally:
-                self._calls.discard(task)
+                del self._calls[task]
 
         return serve
 

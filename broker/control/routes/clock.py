@@ -60,6 +60,7 @@ async def show_clock(control: Control) -> ClockView:
     "/v1/clock/advance",
     body_example={"by": "7d", "only": ["transactions", "ids"]},
     answer_example=_EXAMPLE,
+    may_wait=True,
 )
 async def advance_clock(control: Control, body: Advance) -> ClockView:
     """Move time on: all that falls due on the way happens, in its order, before this is answered.

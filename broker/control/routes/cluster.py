@@ -97,7 +97,12 @@ async def kill_node(control: Control, params: OneNode) -> NodeView:
     return _of(control, params)
 
 
-@operation("POST", "/v1/nodes/{node_id}/stop", answer_example={**_NODE_EXAMPLE, "state": "stopped"})
+@operation(
+    "POST",
+    "/v1/nodes/{node_id}/stop",
+    answer_example={**_NODE_EXAMPLE, "state": "stopped"},
+    may_wait=True,
+)
 async def stop_node(control: Control, params: OneNode) -> NodeView:
     """Stop a node of its own will: others lead what it led before it goes, and its files are complete."""
     try:
@@ -107,7 +112,7 @@ async def stop_node(control: Control, params: OneNode) -> NodeView:
     return _of(control, params)
 
 
-@operation("POST", "/v1/nodes/{node_id}/start", answer_example=_NODE_EXAMPLE)
+@operation("POST", "/v1/nodes/{node_id}/start", answer_example=_NODE_EXAMPLE, may_wait=True)
 async def start_node(control: Control, params: OneNode) -> NodeView:
     """Start a node that was stopped or killed: it recovers from its files and follows whoever leads now."""
     try:

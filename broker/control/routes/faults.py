@@ -212,7 +212,12 @@ async def release_fault(control: Control, params: OneFault, body: Release) -> Re
     return ReleasedView(released=control.faults.release(params.fault_id, body.count), fault=_view(active))
 
 
-@operation("GET", "/v1/faults/{fault_id}/wait", answer_example={"reached": True, "fault": _FAULT_EXAMPLE})
+@operation(
+    "GET",
+    "/v1/faults/{fault_id}/wait",
+    answer_example={"reached": True, "fault": _FAULT_EXAMPLE},
+    may_wait=True,
+)
 async def wait_for_fault(control: Control, params: Wait) -> WaitedView:
     """Wait until a rule has so many hits; it is also answered, with reached false, when the time is over."""
     active = _find(control, params.fault_id)

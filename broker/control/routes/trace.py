@@ -104,7 +104,12 @@ _EXCHANGE_EXAMPLE: Final = {
 }
 
 
-@operation("GET", "/v1/trace", answer_example={"status": _STATUS_EXAMPLE, "exchanges": [_EXCHANGE_EXAMPLE]})
+@operation(
+    "GET",
+    "/v1/trace",
+    answer_example={"status": _STATUS_EXAMPLE, "exchanges": [_EXCHANGE_EXAMPLE]},
+    may_wait=True,
+)
 async def show_trace(control: Control, params: WantedEntries) -> TraceView:
     """Show what is in the trace, in the order of arrival: each request, and its answer if there is one."""
     found = await control.trace.search(params.filter, since=params.since, limit=params.limit)
@@ -118,6 +123,7 @@ async def show_trace(control: Control, params: WantedEntries) -> TraceView:
     "/v1/trace/follow",
     answer_example=json.dumps({"status": _STATUS_EXAMPLE}) + "\n" + json.dumps(_EXCHANGE_EXAMPLE) + "\n",
     content_type=LINES,
+    may_wait=True,
 )
 async def follow_trace(control: Control, params: WantedForms) -> Stream:
     """Follow the trace as JSON lines: its status, then each exchange once it is over, for as long as you listen.
@@ -142,7 +148,11 @@ async def _lines(control: Control, params: WantedForms, wanted: TraceFilter) -> 
 
 
 @operation(
-    "GET", "/v1/trace.pcap", answer_example="a capture file, for Wireshark and tshark", content_type=PCAP
+    "GET",
+    "/v1/trace.pcap",
+    answer_example="a capture file, for Wireshark and tshark",
+    content_type=PCAP,
+    may_wait=True,
 )
 async def capture_trace(control: Control, params: Wanted) -> Stream:
     """Get what is in the trace as a capture file that Wireshark and tshark read."""

@@ -78,6 +78,7 @@ async def list_transactions(control: Control) -> TransactionsView:
         "timeline": {"transactional_id": "payments", "transactions": [], "events": [], "scanned": []},
         "text": "12:00:01.250 node 1 Ongoing orders-0 …",
     },
+    may_wait=True,
 )
 async def show_timeline(control: Control, params: OneTransaction) -> TimelineView:
     """Show the life of a transactional id across all nodes: each state, partition, batch and marker, with times."""
