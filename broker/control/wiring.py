@@ -24,7 +24,16 @@ def control_of(cluster: Cluster) -> Control:
     return Control(
         cluster=cluster,
         clock=clock,
-        faults=Faults(cluster.hooks, clock, kill_node=cluster.kill_node, running=cluster.running),
+        faults=Faults(
+            cluster.hooks,
+            clock,
+            kill_node=cluster.kill_node,
+            running=cluster.running,
+            nodes=lambda: {
+                node_id: [listener.name for listener in node.listeners]
+                for node_id, node in cluster.nodes.items()
+            },
+        ),
         trace=Trace(cluster.hooks, clock, names=topic_names(cluster.metadata)),
     )
 

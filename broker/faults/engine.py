@@ -18,6 +18,7 @@ from broker.faults.active import Active
 from broker.faults.at_calls import CallRules
 from broker.faults.at_points import PointRules
 from broker.faults.holding import Holding, Running
+from broker.faults.places import Nodes, check_exists
 from broker.faults.powers import Powers
 from broker.faults.rules import FaultError, Rule
 from broker.hooks import Hooks
@@ -35,12 +36,18 @@ class Faults:
         *,
         kill_node: Callable[[int], object] | None = None,
         running: Running | None = None,
+        nodes: Callable[[], Nodes] | None = None,
         crash: Callable[[str], object] = kill_this_process,
     ) -> None:
-        """``kill_node(id)`` kills a node at once; ``running(id)`` is the node while it runs, None if it does not."""
+        """``kill_node(id)`` kills a node at once; ``running(id)`` is the node while it runs, None if it does not.
+
+        ``nodes()`` is every node that there is, running or not, with the names of its listeners; without it no rule is
+        refused for a node or a listener that does not exist.
+        """
         self.hooks = hooks
         self.clock = clock
         self._kill_node = kill_node
+        self._nodes = nodes
         self._holding = Holding(clock, running, self._hang)
         powers = Powers(self._holding, kill_node, crash, self._hang)
         self._rules: dict[int, Active] = {}
@@ -55,6 +62,8 @@ class Faults:
             raise FaultError(f"there are {RULES_MAX} rules already; remove some")
         if rule.action.do == "kill" and self._kill_node is None:
             raise FaultError("kill: this broker has no node that could be killed alone; there is crash")
+        if self._nodes is not None:
+            check_exists(rule, self._nodes())
         active = Active(self._next_id, rule)
         self._next_id += 1
         self._rules[active.id] = active

@@ -12,6 +12,7 @@ import pytest
 
 from broker.cluster.runtime import State
 from protocol.batch import batches
+from tests.support.by_hand import ask
 from tests.support.clients import ConfluentProducer, eventually, read, tidy, values
 from tests.support.in_process import InProcess
 
@@ -180,12 +181,22 @@ def test_where_the_disk_of_the_leader_is_full_another_replica_leads(start: Calla
     assert producer.send("orders", ["on another"]) == [(0, 1)]
     assert rule.hits == 1
     assert leader not in in_sync(broker)
+    assert offline_as_seen_by_each_node(broker) == [[leader]] * 3
 
     broker.call(lambda: broker.faults.remove(rule.id))
     broker.run(broker.cluster.stop_node(leader))
     broker.run(broker.cluster.start_node(leader))
     eventually(lambda: leader in in_sync(broker), "it has copied what it missed")
+    assert offline_as_seen_by_each_node(broker) == [[]] * 3
     assert values(everywhere(broker), "orders") == ["before", "on another"]
+
+
+def offline_as_seen_by_each_node(broker: InProcess) -> list[list[int]]:
+    seen = []
+    for node in broker.cluster.nodes.values():
+        answer = ask("127.0.0.1", node.listeners[0].port, "metadata", 12, {"topics": [{"name": "orders"}]})
+        seen.append(list(answer["topics"][0]["partitions"][0]["offline_replicas"]))
+    return seen
 
 
 def test_a_replica_that_stands_still_leaves_the_isr_and_comes_back(start: Callable[..., InProcess]):

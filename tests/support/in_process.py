@@ -55,7 +55,14 @@ class InProcess:
         self.cluster = Cluster(self._settings, self.clock)
         await self.cluster.start()
         self.faults = Faults(
-            self.cluster.hooks, self.clock, kill_node=self.cluster.kill_node, running=self.cluster.running
+            self.cluster.hooks,
+            self.clock,
+            kill_node=self.cluster.kill_node,
+            running=self.cluster.running,
+            nodes=lambda: {
+                node_id: [each.name for each in node.listeners]
+                for node_id, node in self.cluster.nodes.items()
+            },
         )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

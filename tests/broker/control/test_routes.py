@@ -112,10 +112,20 @@ async def test_a_rule_is_text_or_json_and_is_the_same_rule(caller: Caller, body:
         "Produce p=0.5 seed=7 version=3..5 -> error 6",
     ],
 )
-async def test_every_form_of_a_rule_survives_the_way(caller: Caller, text: str) -> None:
+async def test_every_form_of_a_rule_survives_the_way(open_control: OpenControl, text: str) -> None:
+    caller = await open_control(nodes=2)
     added = await caller.post("/v1/faults", {"rule": text})
     again = await caller.post("/v1/faults", {"rule": added["rule"]})
     assert again["text"] == added["text"]
+
+
+@pytest.mark.parametrize("text", ["cut 1 2", "pause node=2", "Produce listener=OUTSIDE -> drop"])
+async def test_a_rule_for_what_this_broker_does_not_have_is_refused(caller: Caller, text: str) -> None:
+    status, answer = await caller("POST", "/v1/faults", {"rule": text})
+    assert (status, answer["error"].partition(":")[0]) in (
+        (400, "there is no node 2"),
+        (400, "there is no listener 'OUTSIDE'"),
+    )
 
 
 async def test_rules_are_removed_one_by_one_or_all(caller: Caller) -> None:
