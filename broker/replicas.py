@@ -10,10 +10,9 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.clock import Clock, Domain, Periodic, Timer
+from broker.clock import Clock, Domain
 from broker.foreign_folders import say_unknown, set_aside_foreign
 from broker.hooks import Hooks
 from broker.life import NodeLife
@@ -26,6 +25,7 @@ from broker.replication.shortening import Shortening
 from broker.replication.surroundings import Peers
 from broker.upkeep.events import Everybody, Upkeep
 from broker.upkeep.flushing import Flushing
+from broker.upkeep.idle_producers import IdleProducers
 from broker.upkeep.removal import remove_retired
 from broker.upkeep.sealing import seal_all
 from protocol.errors import ErrorCode
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 log_events = get_logger()
 
-EXPIRED_PER_TURN: Final = 500
-"""Of how many partitions idle producers are dropped before others have their turn: about a millisecond."""
 
 T = TypeVar("T")
 
@@ -77,14 +75,12 @@ class Replicas(MetadataListener):
         self._partitions: dict[PartitionKey, Partition] = {}
         self._clean = directory.was_clean
         self._background: set[asyncio.Future[Any]] = set()
-        self._timers: list[Timer] = []
-        self._expiry: Timer | None = None
         self._hooks = hooks or Hooks()
         self._flushing = Flushing(
             directory, config, clock, self.in_background, hooks=self._hooks, node_id=node_id
         )
         self._upkeep = Everybody()
-        self._upkeep.members.append(self._flushing)
+        self._upkeep.members += [self._flushing, IdleProducers(config, clock, self.opened)]
         self._shortening = Shortening(self._truncate, self._start_anew)
         self._roles: Roles | None = None
         self._peers = peers
@@ -391,19 +387,9 @@ class Replicas(MetadataListener):
         return future
 
     def start_timers(self) -> None:
-        """Flushing and all else that looks after partitions, and the expiry of idle producers at Kafka's interval."""
+        """Flushing, the expiry of idle producers, and all else that looks after partitions."""
         self._upkeep.start()
         self._follow_where_behind()
-        expiry_ms = self._config.producer_id_expiration_check_interval_ms
-        self._timers = [
-            Periodic(
-                self._clock,
-                expiry_ms,
-                self.expire_producers,
-                Domain.PRODUCERS,
-                self._first_producer_expiry_ms,
-            )
-        ]
 
     def _follow_where_behind(self) -> None:
         """This node is served from now on: it catches up with what went on without it."""
@@ -414,24 +400,6 @@ class Replicas(MetadataListener):
             for state in topic.partitions:
                 if self._must_catch_up(state):
                     self.get(topic.name, state.index)
-
-    def _first_producer_expiry_ms(self) -> int | None:
-        expiration_ms = self._config.producer_id_expiration_ms
-        found = (partition.log.producers.first_expiry_ms(expiration_ms) for partition in self.opened())
-        return min((each for each in found if each is not None), default=None)
-
-    def expire_producers(self) -> None:
-        self._expire(self.opened())
-
-    def _expire(self, partitions: Iterator[Partition]) -> None:
-        """Some of the partitions in this turn of the loop, the rest in the next ones."""
-        now_ms, expiration_ms = self._clock.now_ms(Domain.PRODUCERS), self._config.producer_id_expiration_ms
-        some = list(islice(partitions, EXPIRED_PER_TURN))
-        for partition in some:
-            partition.log.producers.expire(now_ms, expiration_ms)
-        if len(some) == EXPIRED_PER_TURN:
-            more = partial(self._expire, partitions)
-            self._expiry = self._clock.call_later_ms(0, more, Domain.PRODUCERS)
 
     def abandon(self) -> None:
         """The node is killed: descriptors are given back, memory is gone, and nothing is written any more."""
@@ -450,9 +418,6 @@ class Replicas(MetadataListener):
             await asyncio.wait(self._background)
 
     def _stop(self) -> None:
-        for timer in (*self._timers, self._expiry):
-            if timer is not None:
-                timer.cancel()
         if self._roles is not None:
             self._roles.end()
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker import replicas
+from broker.upkeep import idle_producers
+from broker.upkeep.idle_producers import IdleProducers
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage.directory import RECOVERY_POINTS
@@ -79,7 +80,7 @@ async def test_a_sync_that_fails_at_the_stop_keeps_the_others_and_no_clean_mark(
 async def test_idle_producers_of_many_partitions_are_dropped_in_several_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replicas, "EXPIRED_PER_TURN", 2)
+    monkeypatch.setattr(idle_producers, "EXPIRED_PER_TURN", 2)
     world = World(tmp_path, settings={"producer.id.expiration.ms": "1000"})
     world.create("t", PARTITIONS)
     for index in range(PARTITIONS):
@@ -89,7 +90,7 @@ async def test_idle_producers_of_many_partitions_are_dropped_in_several_turns(
         return sum(7 in each.log.producers.entries for each in world.node.replicas.opened())
 
     world.clock.now += 2000
-    world.node.replicas.expire_producers()
+    IdleProducers(world.node.config, world.clock, world.node.replicas.opened).expire()
     assert left() == PARTITIONS - 2
     world.clock.advance(0)
     assert left() == 0
