@@ -264,7 +264,7 @@ class Produce:
                 item.result = AppendResult(gone if isinstance(leader, Partition) else leader)
             self._appended()
 
-        queues.add(partition, checked, append)
+        queues.add(partition, checked, lambda checked: self._guarded(lambda: append(checked))())
 
     def _append_checked(self, item: Item, partition: Partition, checked: Checked | Invalid) -> None:
         assert item.batch is not None

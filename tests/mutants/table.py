@@ -370,9 +370,9 @@ TRANSACTIONS: Final = (
         "new-coordinator-reads-to-the-high-watermark",
         "a new coordinator reads its log to the end: what a new leader has, it will commit",
         _TXN,
-        HOME,
-        "    while offset < log.log_end_offset:\n        before, replayed",
-        "    while offset < home.partition.high_watermark:\n        before, replayed",
+        "broker/transactions/loading.py",
+        "    while offset < log.log_end_offset:\n        before",
+        "    while offset < home.partition.high_watermark:\n        before",
     ),
     _one(
         "new-coordinator-finishes-nothing",

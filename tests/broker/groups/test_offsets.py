@@ -288,3 +288,20 @@ def test_nothing_is_left_of_a_group_without_offsets_unless_a_transaction_is_open
     assert log.offsets.expired(group, at(0), RETENTION_MS) == ([], True)
     log.commit(7, producer=1)
     assert log.offsets.expired(group, at(0), RETENTION_MS) == ([], False)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_all_offsets_of_a_transaction_have_its_verdict(log: Log, committed: bool):
+    """However many there are, of whatever groups."""
+    for group in ("g", "h", "i"):
+        log.commit(1, group=group)
+        for partition in range(4):
+            log.commit(5, producer=7, group=group, partition=partition)
+    log.marker(7, committed=committed)
+    for group in ("g", "h", "i"):
+        found = [
+            log.offsets.find(group, "t", partition, require_stable=True).committed for partition in range(4)
+        ]
+        offsets = [each.offset if each else None for each in found]
+        assert offsets == ([5, 5, 5, 5] if committed else [1, None, None, None])
+    assert log.offsets.pending_producers() == []

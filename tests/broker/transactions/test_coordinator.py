@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from broker.apis.end_txn import end_txn
 from broker.partition import AppendResult
 from broker.transactions.state import State
 from protocol.batch import build_batch
 from protocol.errors import ErrorCode
+from protocol.messages.end_txn import EndTxnRequest
 from protocol.records.transaction_log import TransactionLogValue
 from tests.support.world import CONSUMER_OFFSETS, NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
@@ -311,6 +313,23 @@ async def test_an_exception_in_a_later_try_is_the_answer(kafka, monkeypatch):
         kafka.clock.advance(20)
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(waiting, 5)
+
+
+async def test_an_exception_after_the_records_were_read_is_the_answer(world, monkeypatch):
+    partition = world.partition("t")
+    check = partition.check
+
+    def slowly(batch, limits):
+        for _ in range(3):
+            yield None
+        return check(batch, limits)
+
+    monkeypatch.setattr(partition, "check", slowly)
+    monkeypatch.setattr(partition, "append", lambda *arguments, **more: 1 / 0)
+    waiting = world.ask_produce({("t", 0): build_batch([(world.clock.now, b"k", b"v")])})
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(waiting, 5)
+    assert world.node.append_queues.is_free(partition)
 
 
 @pytest.mark.parametrize("version", [11, 12])
@@ -708,6 +727,29 @@ def test_a_decided_transaction_is_finished_with_all_its_markers_again(kafka, com
     assert kafka.markers("t") == [(1, committed)]
     entry = kafka.partition("t").log.producers.entries[producer_id]
     assert entry.coordinator_epoch == 1, "the epoch of the new leader"
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypatch, committed):
+    """It reads to the log's end: a decision above the high watermark will be committed, so it must be carried out."""
+    monkeypatch.setattr("broker.transactions.loading.LOAD_TURN_RECORDS", 1)
+    producer_id, epoch = world.init()
+    send(world, producer_id, epoch)
+    release = hold_home(world)
+    request = EndTxnRequest(
+        transactional_id="tx", producer_id=producer_id, producer_epoch=epoch, committed=committed
+    )
+    unanswered = asyncio.ensure_future(end_txn(request, world.context(5)))
+    world.drop_coordinator()
+    world.node.transactions.start()
+    txn = world.memory()
+    assert txn is not None
+    assert txn.state is (State.PREPARE_COMMIT if committed else State.PREPARE_ABORT)
+    assert world.markers("t") == [(1, committed)]
+    release()
+    assert world.briefs()[-1] == (4 if committed else 5, 1)
+    assert world.init(producer_id=producer_id, epoch=1) == (producer_id, 2)
+    unanswered.cancel()
 
 
 def test_an_open_transaction_goes_on_after_a_restart(world):
