@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from odradek.printable import printable_lines
 from odradek.spark.audit.findings import ABOUT, KINDS, VIOLATION
