@@ -701,6 +701,8 @@ class TestChance:
                 )
             elif dice < 0.07:
                 world.now_ms += SWEEP_INTERVAL_MS // 2
+            elif dice < 0.08 and len([each for each in living if each.name == "resolve"]) < 2:
+                start_resolve(world)
 
         world.run(choose=chance.choice, before_step=strike)
         for process in world.processes:
