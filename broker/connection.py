@@ -10,17 +10,18 @@ arrives meanwhile is kept, up to ``BACKLOG_BYTES_MAX``; then reading stops, and 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from struct import Struct
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.api import NO_RESPONSE, CanHurry, CloseConnection, Parked
 from broker.context import RequestContext
-from broker.hooks import Call, CallEvent, CallHook
+from broker.hooks import Call, CallEvent
 from broker.logging import get_logger
+from broker.slices import Steps
+from broker.transports import reset_transport
 from protocol.codec import MalformedRequest
 from protocol.frame import API_VERSIONS, RequestHeader, parse_request_header
 
@@ -40,8 +41,7 @@ WRITE_BUFFER_HIGH_BYTES: Final = 256 * 1024
 ANSWERS_COLLECTED_BYTES: Final = 64 * 1024
 # Smaller ones are copied together: that is cheaper than to hand the system a list of pieces.
 ANSWERS_JOINED_BYTES_MAX: Final = 16 * 1024
-# Of one connection in one turn of the loop: a client that sends thousands of tiny requests waits for the
-# others.
+# Of one connection in one turn of the loop: thousands of tiny requests wait for those of others.
 REQUESTS_PER_TURN: Final = 32
 
 # What holds the next request back.
@@ -50,15 +50,14 @@ WRITE_BUFFER_FULL: Final = 2
 TURN_OVER: Final = 4
 CLOSED: Final = 8
 HELD: Final = 16
-
-LINGER_NOT: Final = Struct("ii").pack(1, 0)
+SLICED: Final = 32  # a long request is read, or a long answer written, a slice a turn
 
 FETCH: Final = 1
-
 SIZE: Final = Struct(">i")
 SIZE_AND_KEY: Final = Struct(">ih")
 SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 
+Frame = bytes | memoryview
 log = get_logger()
 
 
@@ -188,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def in_progress(self) -> bool:
         """Is there a request that waits for its answer, or to be handled?"""
-        return self._pending is not None or bool(self._holds & HELD)
+        return self._pending is not None or bool(self._holds & (HELD | SLICED))
 
     def close(self, reason: str, **facts: object) -> None:
         """End the connection because the peer, or its number, broke a rule: one line says which."""
@@ -226,8 +225,7 @@ class Connection(asyncio.BufferedProtocol):
                 position = end
                 break
             position = start + size
-            # A copy: what is decoded may refer to its frame for long, the landing buffer is filled again at
-            # once.
+            # A copy: what is decoded may refer to its frame for long, the landing buffer is filled again.
             self._serve(bytes(data[start:position]))
             served += 1
             if served == REQUESTS_PER_TURN and position < end:
@@ -265,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- requests
 
-    def _serve(self, frame: bytes | memoryview) -> None:
+    def _serve(self, frame: Frame) -> None:
         """Handle one request. ``frame`` must never change: records stay views of it if it is one."""
         shared = self._shared
         assert shared.life.alive, "a node that died has reset all of its connections"
@@ -275,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             if route is None:
                 self._refuse(header.api_key, header.api_version, header.correlation_id)
                 return
-            request = route.decode(frame, header.body_offset)
+            request = route.decode_steps(frame, header.body_offset)
         except MalformedRequest as error:
             self.close("malformed request", error=str(error), bytes=len(frame))
             return
@@ -289,18 +287,38 @@ class Connection(asyncio.BufferedProtocol):
             self.peer,
             self.connection_id,
         )
-        if shared.hooks.calls is not None and shared.hooks.calls.wants(header.api_key):
-            self._offer(shared.hooks.calls, header, route, frame, request, context)
+        if isinstance(request, GeneratorType):
+            # The view in ``frame`` ends with this call, the bytes do not.
+            self._in_slices(request, partial(self._decoded, header, route, memoryview(frame), context))
         else:
-            self._handle(route, header.correlation_id, request, context)
+            self._decoded(header, route, frame, context, request)
+
+    def _decoded(
+        self, header: RequestHeader, route: Route, frame: Frame, context: RequestContext, request: Any
+    ) -> None:
+        hooks = self._shared.hooks
+        if isinstance(request, Exception):
+            self.close("malformed request", error=str(request), bytes=len(frame))
+        elif hooks.calls is not None and hooks.calls.wants(header.api_key):
+            self._offer(header, route, frame, request, context)
+        else:
+            self._handle(route, header.correlation_id, request, context, None)
+
+    def _in_slices(self, steps: Steps, then: Callable[[Any], object]) -> None:
+        """Go on with ``then`` once the steps are done, and with the next request after that."""
+        self._holds |= SLICED
+
+        def done(outcome: object) -> None:
+            self._holds &= ~SLICED
+            self.last_active_tick = self._shared.tick
+            if not self._holds & CLOSED:
+                then(outcome)
+                self._lift(0)  # what it began holds the next request: a handler that waits, a long answer
+
+        self._shared.node.slices.start(steps, done)
 
     def _handle(
-        self,
-        route: Route,
-        correlation_id: int,
-        request: Any,
-        context: RequestContext,
-        call: Call | None = None,
+        self, route: Route, correlation_id: int, request: Any, context: RequestContext, call: Call | None
     ) -> None:
         outcome: object
         try:
@@ -313,15 +331,11 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(route, correlation_id, outcome, call)
 
     def _offer(
-        self,
-        hook: CallHook,
-        header: RequestHeader,
-        route: Route,
-        frame: bytes | memoryview,
-        request: Any,
-        context: RequestContext,
+        self, header: RequestHeader, route: Route, frame: Frame, request: Any, context: RequestContext
     ) -> None:
         """Somebody hangs on calls: let him see this one, and decide."""
+        hook = self._shared.hooks.calls
+        assert hook is not None
         kept = bytes(frame)
         if kept is not frame:  # he may keep it for longer than its buffer lasts
             request = route.decode(memoryview(kept), header.body_offset)
@@ -365,8 +379,7 @@ class Connection(asyncio.BufferedProtocol):
         if api_key != API_VERSIONS:
             self.close("API or version not served", api_key=api_key, api_version=api_version)
             return
-        # Answered as version 0 whatever the client speaks: it cannot know the layout of versions that we do
-        # not.
+        # Answered as version 0: the client cannot know the layout of versions that we do not.
         from broker.apis.api_versions import unsupported_version_response
 
         route = self._shared.routes[API_VERSIONS << 16]
@@ -419,6 +432,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         # On a connection that is closed nothing is answered: the node was killed while it handled the request.
         chunks = None if self._holds & CLOSED else self._encode(route, outcome)
+        if isinstance(chunks, GeneratorType):
+            self._in_slices(chunks, partial(self._send, route, correlation_id, call))
+        else:
+            self._send(route, correlation_id, call, chunks)
+
+    def _send(self, route: Route, correlation_id: int, call: Call | None, chunks: Any) -> None:
+        if isinstance(chunks, Exception):
+            chunks = self._encode(route, chunks)
         if chunks is None:
             if call is not None:
                 call.note(CallEvent.GONE)
@@ -437,12 +458,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._answers_bytes >= ANSWERS_COLLECTED_BYTES:
             self._write_answers()
 
-    def _encode(self, route: Route, outcome: Any) -> list[Any] | None:
-        """The answer in pieces; None if there is none to give and the connection ends instead."""
+    def _encode(self, route: Route, outcome: Any) -> Any:
+        """The answer in pieces, or the steps to it; None if there is none to give and the connection ends instead."""
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
-            return route.encode(outcome)
+            return route.encode_steps(outcome)
         except CloseConnection as reason:
             self.close(str(reason), api=route.api.name)
             return None
@@ -477,12 +498,3 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(answers))
         else:
             self._transport.writelines(answers)
-
-
-def reset_transport(transport: asyncio.Transport) -> None:
-    """Close so that the peer sees a reset, as when the process at this end was killed."""
-    raw = transport.get_extra_info("socket")
-    if raw is not None:
-        with contextlib.suppress(OSError):
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
-    transport.abort()

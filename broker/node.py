@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from broker.append_queues import AppendQueues
 from broker.hooks import Hooks
 from broker.life import NodeLife
+from broker.slices import Slices
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -47,6 +48,8 @@ class Node:
     verifier: Verifier
     rack: str | None = None
     hooks: Hooks = field(default_factory=Hooks)
+    """Shared by all nodes of the broker."""
+    slices: Slices = field(default_factory=Slices)
     """Shared by all nodes of the broker."""
     append_queues: AppendQueues = field(default_factory=AppendQueues)
     life: NodeLife = field(default_factory=NodeLife)

@@ -23,6 +23,8 @@ class Route:
     handler: Handler = field(init=False)
     decode: Callable[[bytes | memoryview, int], Any] = field(init=False)
     encode: Callable[[Any], list[Any]] = field(init=False)
+    decode_steps: Callable[[bytes | memoryview, int], Any] = field(init=False)
+    encode_steps: Callable[[Any], Any] = field(init=False)
     header_tail: bytes = field(init=False)
     """What the response header has behind the correlation id: an empty tag section, or nothing."""
 
@@ -30,6 +32,7 @@ class Route:
         codec = request_codec(self.api.key, self.version)
         self.handler = self.api.handler
         self.decode, self.encode = codec.decode, codec.encode
+        self.decode_steps, self.encode_steps = codec.decode_steps, codec.encode_steps
         self.header_tail = response_header(self.api.key, self.version, 0)[4:]
 
     def encoded_failure(self) -> list[Any] | None:

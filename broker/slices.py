@@ -45,6 +45,21 @@ class Slices:
         """Do the first slice now. If that is all, ``then`` is called before this returns."""
         self._go_on(_Job(steps, then))
 
+    def future(self, steps: Steps) -> asyncio.Future[Any]:
+        """What the steps return, for a handler that has to wait for it."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: object) -> None:
+            if future.done():
+                return  # its connection is gone
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self.start(steps, done)
+        return future
+
     def _go_on(self, job: _Job) -> None:
         result, job.result = job.result, None
         try:

@@ -2,30 +2,46 @@
 
 A broker reads requests and writes responses (``request_codec``); a client, and a node that speaks to
 another, does the reverse (``client_codec``). Nothing of an API is imported or compiled before its first use.
+
+A message with many elements takes long: ``decode_steps`` and ``encode_steps`` return a generator for it, which yields after
+each slice, so that a loop can have its turns in between.
 """
 
 import struct
+from collections.abc import Generator
 from functools import cache
 from typing import Any
 
-from protocol.decode import Decoder, MalformedRequest, compile_decoder
-from protocol.encode import Encoder, compile_encoder
+from protocol.decode import (
+    Decoder,
+    MalformedRequest,
+    SlicedDecoder,
+    compile_decoder,
+    compile_sliced_decoder,
+)
+from protocol.encode import Encoder, SlicedEncoder, compile_encoder, compile_sliced_encoder
+from protocol.messages import Chunk
+from protocol.source import LongMessage
 from protocol.versions import Side, UnknownVersion, at_version
 
 __all__ = ["Codec", "MalformedRequest", "UnknownVersion", "client_codec", "request_codec"]
+
+ELEMENTS_MAX = 100_000
+"""Of all arrays of a request together. Kafka reads as many as its memory holds."""
+_NO_BOUND = 1 << 62
 
 
 class Codec:
     """Decodes one message class and encodes another."""
 
-    __slots__ = ("_decode", "encode")
-
-    # Chunks, in order, that make up the message. ``records`` and long bytes are among them uncopied.
-    encode: Encoder
+    __slots__ = ("_decode", "_decoded", "_encode", "_encoded", "_sliced_decoder", "_sliced_encoder")
 
     def __init__(self, key: int, version: int, decodes: Side, encodes: Side) -> None:
-        self._decode: Decoder = compile_decoder(at_version(key, version, decodes))
-        self.encode = compile_encoder(at_version(key, version, encodes))
+        self._decoded, self._encoded = at_version(key, version, decodes), at_version(key, version, encodes)
+        self._decode: Decoder = compile_decoder(self._decoded)
+        self._encode: Encoder = compile_encoder(self._encoded)
+        self._sliced_decoder: SlicedDecoder | None = None
+        self._sliced_encoder: SlicedEncoder | None = None
 
     def decode(self, buffer: bytes | memoryview, offset: int = 0) -> Any:
         """The message at ``offset``; what follows it is ignored. ``MalformedRequest`` if there is none.
@@ -34,8 +50,58 @@ class Codec:
         """
         try:
             return self._decode(buffer, offset)
+        except LongMessage:
+            return _run(self._decode_sliced(buffer, offset, _NO_BOUND))
         except (struct.error, IndexError) as error:
             raise MalformedRequest("the message ends too early") from error
+
+    def decode_steps(
+        self, buffer: bytes | memoryview, offset: int = 0, elements_max: int = ELEMENTS_MAX
+    ) -> Any | Generator[None, None, Any]:
+        """As ``decode``; a generator that returns the message if it has many elements, but not above ``elements_max``."""
+        try:
+            return self._decode(buffer, offset)
+        except LongMessage:
+            return self._decode_sliced(memoryview(buffer), offset, elements_max)
+        except (struct.error, IndexError) as error:
+            raise MalformedRequest("the message ends too early") from error
+
+    def encode(self, message: Any) -> list[Chunk]:
+        """Chunks, in order, that make up the message. ``records`` and long bytes are among them uncopied."""
+        try:
+            return self._encode(message)
+        except LongMessage:
+            return _run(self._encode_sliced(message))  # type: ignore[no-any-return]
+
+    def encode_steps(self, message: Any) -> list[Chunk] | Generator[None, None, list[Chunk]]:
+        """As ``encode``; a generator that returns the chunks if the message has many elements."""
+        try:
+            return self._encode(message)
+        except LongMessage:
+            return self._encode_sliced(message)
+
+    def _decode_sliced(
+        self, buffer: bytes | memoryview, offset: int, elements_max: int
+    ) -> Generator[None, None, Any]:
+        if self._sliced_decoder is None:
+            self._sliced_decoder = compile_sliced_decoder(self._decoded)
+        try:
+            return (yield from self._sliced_decoder(buffer, offset, elements_max))
+        except (struct.error, IndexError) as error:
+            raise MalformedRequest("the message ends too early") from error
+
+    def _encode_sliced(self, message: Any) -> Generator[None, None, list[Chunk]]:
+        if self._sliced_encoder is None:
+            self._sliced_encoder = compile_sliced_encoder(self._encoded)
+        return (yield from self._sliced_encoder(message))
+
+
+def _run(steps: Generator[None, None, Any]) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 @cache

@@ -13,16 +13,20 @@ read beyond the end, and so one look at the position when all is done finds ever
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from protocol.source import FIXED, Source
+from protocol.source import ELEMENTS_AT_ONCE, FIXED, LongMessage, Source
 from protocol.versions import WireField
 from protocol.wire_types import STRING_BYTES_MAX
 
 Decoder = Callable[[bytes | memoryview, int], Any]
+SlicedDecoder = Callable[[bytes | memoryview, int, int], Generator[None, None, Any]]
+
+TAGS_MAX = 64
+"""Tagged fields that nobody here knows, in one section; Kafka itself has never had more than four."""
 
 
 class MalformedRequest(ValueError):
@@ -60,8 +64,8 @@ def _varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
 
 def _skip_tags(buffer: bytes | memoryview, position: int, count: int) -> int:
     """Pass over a tag section whose count (or its first byte) has been read."""
-    if count > 127:
-        count, position = _varint_rest(buffer, position, count)
+    if count > TAGS_MAX:
+        raise MalformedRequest(f"more than {TAGS_MAX} tagged fields in one place")
     for _ in range(count):
         _, position = _varint(buffer, position)
         size, position = _varint(buffer, position)
@@ -88,6 +92,10 @@ def _too_many(name: str, count: int, remaining: int) -> MalformedRequest:
     return MalformedRequest(f"{name} claims {count} elements in {remaining} bytes")
 
 
+def _too_many_in_all(name: str) -> MalformedRequest:
+    return MalformedRequest(f"with {name} there are more elements than a message may have")
+
+
 def _too_long(name: str, length: int) -> MalformedRequest:
     return MalformedRequest(f"{name} is a string of {length} bytes, {STRING_BYTES_MAX} may be")
 
@@ -112,6 +120,8 @@ NAMESPACE = {
     "skip_tags": _skip_tags,
     "null": _null,
     "too_many": _too_many,
+    "too_many_in_all": _too_many_in_all,
+    "LongMessage": LongMessage,
     "too_long": _too_long,
     "cut": _cut,
     "text": _text,
@@ -126,15 +136,25 @@ def compile_decoder(message_class: Any) -> Decoder:
     )
 
 
-def decoder_source(message_class: Any) -> Source:
+def compile_sliced_decoder(message_class: Any) -> SlicedDecoder:
+    """``steps(buffer, position, elements_max)``: yields after each slice of elements, and returns the message."""
+    return decoder_source(message_class, sliced=True).compile(
+        f"decode {message_class.__name__} {message_class.__version__} in slices"
+    )
+
+
+def decoder_source(message_class: Any, *, sliced: bool = False) -> Source:
+    """The decoder, which raises ``LongMessage`` above ``ELEMENTS_AT_ONCE``, or the one in slices."""
     source = Source(NAMESPACE)
     tag_readers: dict[Any, str] = {}
     _tag_functions(source, message_class, tag_readers)
-    with source.block("def main(b, p):"):
-        source.line("end = len(b)")
-        reader = _Reader(source, message_class.__flexible__, tag_readers)
+    with source.block("def main(b, p, left):" if sliced else "def main(b, p):"):
+        source.line(f"end = len(b); slice_left = {ELEMENTS_AT_ONCE}")
+        reader = _Reader(source, message_class.__flexible__, tag_readers, _IN_SLICES if sliced else _AT_ONCE)
         reader.struct(message_class, "m")
         source.line("if p > end: raise cut()")
+        if sliced:
+            source.line("yield")  # also a message without arrays is a generator's
         source.line("return m")
     return source
 
@@ -150,7 +170,7 @@ def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, st
     tag_readers[message_class] = name = source.fresh("tags")
     with source.block(f"def {name}(b, p, count, m):"):
         source.line("end = len(b)")
-        source.line("if count > 127: count, p = varint_rest(b, p, count)")
+        source.line(f"if count > {TAGS_MAX}: skip_tags(b, p, count)")  # which refuses so many
         with source.block("for _ in range(count):"):
             source.line("tag, p = varint(b, p)")
             source.line("size, p = varint(b, p)")
@@ -163,6 +183,10 @@ def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, st
         source.line("return p")
 
 
+# What a reader does about the number of elements: nothing within a tag, whose arrays are short in every message.
+_WITHIN_TAG, _AT_ONCE, _IN_SLICES = range(3)
+
+
 class _Reader:
     """Emits the code that reads at ``p`` in ``b``.
 
@@ -170,10 +194,13 @@ class _Reader:
     lines that must follow it.
     """
 
-    def __init__(self, source: Source, flexible: bool, tag_readers: dict[Any, str]) -> None:
+    def __init__(
+        self, source: Source, flexible: bool, tag_readers: dict[Any, str], counting: int = _WITHIN_TAG
+    ) -> None:
         self._source = source
         self._flexible = flexible
         self._tag_readers = tag_readers
+        self._counting = counting
         self._codes = ""
         self._targets: list[str] = []
         self._after: list[str] = []
@@ -258,12 +285,21 @@ class _Reader:
         # Kafka refuses it too: every element takes a byte at least.
         self._source.line(f"elif {count} > end - p: raise too_many({field.name!r}, {count}, end - p)")
         with self._source.block("else:"):
+            self._count(field, count)
             code = FIXED.get(field.kind, "16s")
             if code != "16s":
                 self._source.line(f"{target} = unpack_many(f'>{{{count}}}{code}', b, p)")
                 self._source.line(f"p += {count} * {struct.calcsize('>' + code)}")
                 return
             self._elements(field, count, target)
+
+    def _count(self, field: WireField, count: str) -> None:
+        if self._counting == _AT_ONCE:
+            self._source.line(f"slice_left -= {count}")
+            self._source.line("if slice_left < 0: raise LongMessage")
+        elif self._counting == _IN_SLICES:
+            self._source.line(f"left -= {count}")
+            self._source.line(f"if left < 0: raise too_many_in_all({field.name!r})")
 
     def _elements(self, field: WireField, count: str, target: str) -> None:
         items, item = self._source.fresh("a"), self._source.fresh("e")
@@ -275,6 +311,11 @@ class _Reader:
                 self.value(WireField(field.name, field.kind, False, False, None, None), item)
                 self.flush()
             self._source.line(f"{items}.append({item})")
+            if self._counting == _IN_SLICES:
+                self._source.line("slice_left -= 1")
+                with self._source.block("if not slice_left:"):
+                    self._source.line(f"slice_left = {ELEMENTS_AT_ONCE}")
+                    self._source.line("yield")
         self._source.line(f"{target} = tuple({items})")
 
     def _nested(self, field: WireField, target: str) -> None:

@@ -19,17 +19,18 @@ Fields of fixed size that follow one another become one ``Struct.pack``. Records
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 from uuid import UUID
 
 from protocol.messages import Chunk
-from protocol.source import FIXED, Source
+from protocol.source import ELEMENTS_AT_ONCE, FIXED, LongMessage, Source
 from protocol.varint import unsigned_varint
 from protocol.versions import WireField
 from protocol.wire_types import STRING_BYTES_MAX
 
 Encoder = Callable[[Any], list[Chunk]]
+SlicedEncoder = Callable[[Any], Generator[None, None, list[Chunk]]]
 
 INLINE_BYTES_MAX = 4096
 MARKER_NULL = b"\xff"
@@ -68,6 +69,7 @@ NAMESPACE = {
     "uuid_bytes": _uuid_bytes,
     "pack_many": _pack_many,
     "too_long": _too_long,
+    "LongMessage": LongMessage,
     "records_size": _records_size,
     "push_records": _push_records,
 }
@@ -80,14 +82,24 @@ def compile_encoder(message_class: Any) -> Encoder:
     )
 
 
-def encoder_source(message_class: Any) -> Source:
+def compile_sliced_encoder(message_class: Any) -> SlicedEncoder:
+    """The same in steps: yields after each slice of elements, and returns the chunks."""
+    return encoder_source(message_class, sliced=True).compile(
+        f"encode {message_class.__name__} {message_class.__version__} in slices"
+    )
+
+
+def encoder_source(message_class: Any, *, sliced: bool = False) -> Source:
+    """The encoder, which raises ``LongMessage`` above ``ELEMENTS_AT_ONCE``, or the one in slices."""
     source = Source(NAMESPACE)
     with source.block("def main(m):"):
-        source.line("chunks = []; out = []; push = out.append")
-        writer = _Writer(source, message_class.__flexible__, "out", "push", may_cut=True)
+        source.line(f"chunks = []; out = []; push = out.append; slice_left = {ELEMENTS_AT_ONCE}")
+        writer = _Writer(source, message_class.__flexible__, "out", "push", may_cut=True, sliced=sliced)
         writer.struct(message_class, "m")
         writer.flush()
         source.line("if out: chunks.append(join(out))")
+        if sliced:
+            source.line("yield")  # also a message without arrays is a generator's
         source.line("return chunks")
     return source
 
@@ -98,12 +110,15 @@ class _Writer:
     ``_codes`` and ``_values`` are the run of fixed-size fields that is not emitted yet.
     """
 
-    def __init__(self, source: Source, flexible: bool, out: str, push: str, may_cut: bool) -> None:
+    def __init__(
+        self, source: Source, flexible: bool, out: str, push: str, *, may_cut: bool, sliced: bool
+    ) -> None:
         self._source = source
         self._flexible = flexible
         self._out = out
         self._push = push
         self._may_cut = may_cut
+        self._sliced = sliced
         self._codes = ""
         self._values: list[str] = []
 
@@ -195,12 +210,20 @@ class _Writer:
         if field.kind in FIXED and field.kind != "uuid":
             self._source.line(f"if {items}: {self._push}(pack_many({FIXED[field.kind]!r}, {items}))")
             return
+        if not self._sliced:
+            self._source.line(f"slice_left -= len({f'{items} or ()' if field.nullable else items})")
+            self._source.line("if slice_left < 0: raise LongMessage")
         with self._source.block(f"for {item} in {f'{items} or ()' if field.nullable else items}:"):
             if field.kind == "struct":
                 self.struct(field.nested, item)
             else:
                 self.value(WireField(field.name, field.kind, False, False, None, None), item)
             self.flush()
+            if self._sliced:
+                self._source.line("slice_left -= 1")
+                with self._source.block("if not slice_left:"):
+                    self._source.line(f"slice_left = {ELEMENTS_AT_ONCE}")
+                    self._source.line("yield")
 
     def _nested(self, field: WireField, value: str) -> None:
         if not field.nullable:
@@ -244,7 +267,7 @@ class _Writer:
         # A tagged field that is null is left out: what is written is never null (Kafka's flag for it is
         # the absence of the tag).
         present = WireField(field.name, field.kind, field.is_array, False, None, None, field.nested)
-        writer = _Writer(self._source, self._flexible, out, push, may_cut=False)
+        writer = _Writer(self._source, self._flexible, out, push, may_cut=False, sliced=self._sliced)
         writer.value(present, value)
         writer.flush()
         body, number = self._source.fresh("b"), unsigned_varint(field.tag or 0)

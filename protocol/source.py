@@ -20,6 +20,13 @@ FIXED = {
     "uuid": "16s",
 }
 
+ELEMENTS_AT_ONCE = 1000
+"""Elements of arrays that are read or written in one go: a millisecond or two."""
+
+
+class LongMessage(Exception):
+    """There are more elements in a message than are read or written in one go."""
+
 
 class Source:
     """Lines of one module, and the objects that they name."""

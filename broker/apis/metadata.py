@@ -7,7 +7,8 @@ v13: a top-level error code (KIP-1102; never set here).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from broker.api import api
@@ -35,13 +36,39 @@ if TYPE_CHECKING:
     from broker.metadata import PartitionState
 
 
+ELEMENTS_PER_SLICE: Final = 500
+"""Topics and partitions that are put together in one go: two milliseconds."""
+
+
 @api(key=3, versions=range(14))
-def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def metadata(
+    request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    steps = _answer(request, context)
+    try:
+        next(steps)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    return context.node.slices.future(steps)
+
+
+def _answer(request: MetadataRequest, context: RequestContext) -> Generator[None, None, MetadataResponse]:
+    """The response; stops after each slice of topics."""
     refusal = _malformed(request, context)
     if refusal is not None:
         return _refusal(request, refusal)
     cluster = context.node.metadata
     live = live_brokers(context)
+    topics: list[MetadataResponseTopic] = []
+    left = ELEMENTS_PER_SLICE
+    for topic in _topics(request, context, live):
+        topics.append(topic)
+        left -= 1 + len(topic.partitions)
+        if left <= 0:
+            left = ELEMENTS_PER_SLICE
+            yield
+    if request.allow_auto_topic_creation and context.node.config.auto_create_topics_enable:
+        _create_missing(context, topics)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
@@ -49,7 +76,7 @@ def metadata(request: MetadataRequest, context: RequestContext) -> MetadataRespo
         ],
         cluster_id=cluster.cluster_id,
         controller_id=min(live, default=NO_NODE),
-        topics=_topics(request, context, live),
+        topics=topics,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = (
@@ -57,42 +84,51 @@ def metadata(request: MetadataRequest, context: RequestContext) -> MetadataRespo
             if context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME)
             else 0
         )
-    if request.include_topic_authorized_operations:
-        for topic in response.topics:
-            if topic.error_code not in (ErrorCode.unknown_topic_id, ErrorCode.topic_authorization_failed):
-                topic.topic_authorized_operations = authorized_operations(context, "TOPIC", topic.name or "")
     return response
 
 
-def _topics(request: MetadataRequest, context: RequestContext, live: Live) -> list[MetadataResponseTopic]:
+def _topics(request: MetadataRequest, context: RequestContext, live: Live) -> Iterator[MetadataResponseTopic]:
+    for answer in _found(request, context, live):
+        if request.include_topic_authorized_operations and answer.error_code not in _WITHOUT_OPERATIONS:
+            answer.topic_authorized_operations = authorized_operations(context, "TOPIC", answer.name or "")
+        yield answer
+
+
+_WITHOUT_OPERATIONS: Final = (ErrorCode.unknown_topic_id, ErrorCode.topic_authorization_failed)
+
+
+def _found(request: MetadataRequest, context: RequestContext, live: Live) -> Iterator[MetadataResponseTopic]:
     cluster = context.node.metadata
     wanted = request.topics
-    if wanted is None or (context.api_version == 0 and not wanted):
-        names = [name for name in cluster.topics if context.authorize("DESCRIBE", "TOPIC", name)]
-        return [_existing(context, live, cluster.topics[name]) for name in names]
+    if _wants_all(request, context):
+        for name in list(cluster.topics):
+            topic = cluster.topic(name)  # None if it was deleted since the first slice
+            if topic is not None and context.authorize("DESCRIBE", "TOPIC", name):
+                yield _existing(context, live, topic)
+        return
     # One id among the entries, and the names are not looked at.
-    topic_ids = dict.fromkeys(one.topic_id for one in wanted if one.topic_id is not None)
+    topic_ids = dict.fromkeys(one.topic_id for one in wanted or () if one.topic_id is not None)
     if topic_ids:
-        return [_by_id(context, live, topic_id) for topic_id in topic_ids]
-    named = list(dict.fromkeys(one.name or "" for one in wanted))
-    answers = [_by_name(context, live, name) for name in named]
-    missing = [
-        answer.name or "" for answer in answers if answer.error_code == ErrorCode.unknown_topic_or_partition
-    ]
-    if missing and request.allow_auto_topic_creation and context.node.config.auto_create_topics_enable:
-        _create(context, missing)
-    return answers
+        for topic_id in topic_ids:
+            yield _by_id(context, live, topic_id)
+    else:
+        for name in dict.fromkeys([one.name or "" for one in wanted or ()]):
+            yield _by_name(context, live, name)
+
+
+def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
 def _malformed(request: MetadataRequest, context: RequestContext) -> ErrorCode | None:
     """Before v12 only names are asked for, although v10 and v11 have a place for ids."""
     entries = request.topics or ()
+    null_name = None in [one.name for one in entries]
+    has_id = [one.topic_id for one in entries].count(None) < len(entries)
     if context.api_version < 12:
-        good = all(one.name is not None and one.topic_id is None for one in entries)
-        return None if good else ErrorCode.invalid_request
+        return ErrorCode.invalid_request if null_name or has_id else None
     # Without any id all names are looked up, and Kafka falls over one that is null.
-    good = any(one.topic_id is not None for one in entries) or all(one.name is not None for one in entries)
-    return None if good else ErrorCode.unknown_server_error
+    return ErrorCode.unknown_server_error if null_name and not has_id else None
 
 
 def _refusal(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
@@ -153,10 +189,10 @@ def _partition(
     )
 
 
-def _create(context: RequestContext, names: list[str]) -> None:
+def _create_missing(context: RequestContext, answers: Iterable[MetadataResponseTopic]) -> None:
     """Begin to create what is missing. As on Kafka this answer still says 3, and the client asks again."""
-    cluster = context.node.metadata
+    missing = [one.name or "" for one in answers if one.error_code == ErrorCode.unknown_topic_or_partition]
     allowed = context.authorize("CREATE", "CLUSTER", CLUSTER_NAME)
-    wanted = [NewTopic(name) for name in names if allowed or context.authorize("CREATE", "TOPIC", name)]
+    wanted = [NewTopic(name) for name in missing if allowed or context.authorize("CREATE", "TOPIC", name)]
     if wanted:
-        cluster.create_in_background(wanted)
+        context.node.metadata.create_in_background(wanted)

@@ -173,6 +173,7 @@ class NodeRuntime:
             verifier=Verifier(config, clock, transactions, peers),
             rack=config.broker_rack,
             hooks=hooks,
+            slices=self._slices,
             append_queues=AppendQueues(self._slices, limits_of(config), self._takes_appends),
             life=self.life,
             peers=peers,

@@ -21,6 +21,7 @@ from broker.metadata.changes import record_for_fencing, record_for_registration,
 from broker.metadata.changing import Changing
 from broker.metadata.configs import Settings
 from broker.metadata.creation import (
+    AUTO_CREATED_AT_ONCE,
     RECORDS_PER_REQUEST_MAX,
     MorePartitions,
     NewTopic,
@@ -455,7 +456,10 @@ class ClusterMetadata:
 
     async def _create_and_log(self, wanted: Sequence[NewTopic]) -> None:
         try:
-            results = await self.create_topics(wanted)
+            check_total(wanted, self._topic_defaults)
+            results = []
+            for first in range(0, len(wanted), AUTO_CREATED_AT_ONCE):
+                results += await self.create_topics(wanted[first : first + AUTO_CREATED_AT_ONCE])
         except (Refused, MetadataLogFailed) as error:
             results = [
                 error if isinstance(error, Refused) else Refused(ErrorCode.unknown_server_error, str(error))

@@ -16,9 +16,9 @@ from struct import Struct
 from typing import Any, Final, cast
 
 from broker.clock import Clock, Domain, Timer
-from broker.connection import reset_transport
 from broker.logging import get_logger
 from broker.peers.lane import Lane
+from broker.transports import reset_transport
 from protocol.codec import MalformedRequest, client_codec
 from protocol.frame import request_header, response_body_offset
 

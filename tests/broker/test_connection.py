@@ -30,18 +30,25 @@ from broker.life import NodeLife
 from broker.node import Listener, Node
 from broker.routes import Routes
 from broker.server import IDLE_TICKS, Connections, Limits
+from broker.slices import Slices
 from protocol.codec import client_codec
 from protocol.frame import request_header, response_body_offset
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
+from protocol.source import ELEMENTS_AT_ONCE
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, HEARTBEAT, API_VERSIONS = 0, 1, 3, 10, 12, 18
 VERSIONS = {
@@ -143,6 +150,7 @@ class Broker:
             for key, handler in handlers.items()
         }
         self.clock = FakeClock()
+        NODE.slices = Slices()
         self.connections = Connections(
             NODE, Routes(served), limits or Limits(), virtual or self.clock, asyncio.get_running_loop()
         )
@@ -726,3 +734,75 @@ async def test_a_topic_name_is_read_as_it_was_sent() -> None:
     peer = Broker({METADATA: note}).connect()
     peer.send(request(METADATA, 9, MetadataRequest(topics=[MetadataRequestTopic(name="a/é")])), 2)
     assert names == ["a/é"]
+
+
+# ---- requests and answers with many elements
+
+MANY = 5 * ELEMENTS_AT_ONCE
+
+
+def named(message: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    assert message.topics is not None
+    return MetadataResponse(topics=[MetadataResponseTopic(name=one.name) for one in message.topics])
+
+
+def many_names(correlation_id: int, count: int = MANY) -> bytes:
+    topics = [MetadataRequestTopic(name=f"t{number}") for number in range(count)]
+    return request(METADATA, 12, MetadataRequest(topics=topics), correlation_id)
+
+
+@pytest.mark.parametrize("step", [None, 10_000])
+async def test_a_long_request_and_its_answer_take_many_turns_and_keep_their_place(step: int | None) -> None:
+    peer = Broker({METADATA: named, HEARTBEAT: pong}).connect()
+    peer.send(many_names(1) + heartbeat(2) + many_names(3) + heartbeat(4), step)
+    assert peer.answered() == []
+    assert peer.connection.in_progress
+    other = Peer(cast(Broker, SimpleNamespace(connections=peer.connection._shared)))
+    other.send(heartbeat(9))
+    assert other.answered() == [9], "others do not wait for it"
+    while len(peer.answered()) < 4:
+        await turns(1)
+        if peer.unsent:
+            peer.send(peer.unsent, step)
+    assert peer.answered() == [1, 2, 3, 4]
+    first = client_codec(METADATA, 12).decode(
+        next(peer.frames()), response_body_offset(METADATA, 12, next(peer.frames()))
+    )
+    assert [topic.name for topic in first.topics] == [f"t{number}" for number in range(MANY)]
+
+
+async def test_a_long_answer_of_a_handler_that_waits() -> None:
+    response = MetadataResponse(topics=[MetadataResponseTopic(name=str(number)) for number in range(MANY)])
+    parking = Parking(response)
+    peer = Broker({METADATA: parking, HEARTBEAT: pong}).connect()
+    peer.send(many_names(1, 1) + heartbeat(2))
+    await parking.release()
+    await turns(MANY // ELEMENTS_AT_ONCE + 5)
+    assert peer.answered() == [1, 2]
+
+
+async def test_a_long_request_that_is_cut_ends_the_connection() -> None:
+    peer = Broker({METADATA: named}).connect()
+    peer.send(framed(many_names(1)[4:-20]))
+    with structlog.testing.capture_logs() as lines:
+        await turns(20)
+    assert peer.transport.closing
+    assert [line["reason"] for line in lines] == ["malformed request"]
+
+
+async def test_a_long_request_of_a_client_that_is_gone_is_not_handled() -> None:
+    parking = Parking()
+    peer = Broker({METADATA: parking}).connect()
+    peer.send(many_names(1))
+    peer.lose()
+    await turns(20)
+    assert parking.seen == []
+
+
+async def test_a_long_answer_that_cannot_be_written_says_so_with_an_error() -> None:
+    topics = [MetadataResponseTopic(name=str(number)) for number in range(MANY)]
+    broken = MetadataResponse(topics=[*topics, MetadataResponseTopic(name="x" * 40_000)])
+    peer = Broker({METADATA: lambda message, context: broken, HEARTBEAT: pong}).connect()
+    peer.send(many_names(1, 1) + heartbeat(2))
+    await turns(20)
+    assert 2 in peer.answered() or peer.transport.closing

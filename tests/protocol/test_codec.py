@@ -3,10 +3,12 @@
 import struct
 import tracemalloc
 import uuid
+from types import GeneratorType
 
 import pytest
 
-from protocol.codec import MalformedRequest, UnknownVersion, client_codec, request_codec
+from protocol.codec import ELEMENTS_MAX, MalformedRequest, UnknownVersion, client_codec, request_codec
+from protocol.decode import TAGS_MAX
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -33,6 +35,8 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from protocol.source import ELEMENTS_AT_ONCE
+from protocol.varint import unsigned_varint
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
@@ -266,3 +270,82 @@ def test_none_in_a_field_that_cannot_be_null_is_refused(version):
 def test_a_number_out_of_range_is_refused():
     with pytest.raises(struct.error):
         client_codec(PRODUCE, 9).encode(ProduceRequest(acks=40_000))
+
+
+# Messages with many elements
+
+
+def stops_of(steps):
+    stops = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, stops
+        stops += 1
+
+
+def metadata_of(count):
+    return MetadataRequest(topics=[MetadataRequestTopic(name=f"t{number}") for number in range(count)])
+
+
+@pytest.mark.parametrize("version", [1, 12])
+def test_many_elements_are_read_in_slices(version):
+    data = request_bytes(METADATA, version, metadata_of(5_500))
+    codec = request_codec(METADATA, version)
+    steps = codec.decode_steps(data)
+    assert isinstance(steps, GeneratorType)
+    message, stops = stops_of(steps)
+    assert stops >= 5_500 // ELEMENTS_AT_ONCE
+    assert message == codec.decode(data)
+    assert [topic.name for topic in message.topics] == [f"t{number}" for number in range(5_500)]
+    assert not isinstance(
+        codec.decode_steps(request_bytes(METADATA, version, metadata_of(1_000))), GeneratorType
+    )
+
+
+def test_many_elements_are_written_in_slices():
+    codec = client_codec(METADATA, 12)
+    assert isinstance(codec.encode_steps(metadata_of(10)), list)
+    steps = codec.encode_steps(metadata_of(5_500))
+    assert isinstance(steps, GeneratorType)
+    chunks, stops = stops_of(steps)
+    assert stops >= 5_500 // ELEMENTS_AT_ONCE
+    assert b"".join(chunks) == request_bytes(METADATA, 12, metadata_of(5_500))
+
+
+def test_elements_of_inner_arrays_count():
+    """A hundred topics with a hundred partitions each are ten thousand elements."""
+    partitions = [PartitionProduceData(index=index) for index in range(100)]
+    topics = [TopicProduceData(name=f"t{number}", partition_data=partitions) for number in range(100)]
+    steps = request_codec(PRODUCE, 9).decode_steps(
+        request_bytes(PRODUCE, 9, ProduceRequest(topic_data=topics))
+    )
+    assert isinstance(steps, GeneratorType)
+    assert stops_of(steps)[1] >= 10
+
+
+def test_the_elements_of_a_request_have_a_bound():
+    data = request_bytes(METADATA, 12, metadata_of(ELEMENTS_MAX + 1))
+    with pytest.raises(MalformedRequest, match="more elements than a message may have"):
+        stops_of(request_codec(METADATA, 12).decode_steps(data))
+    assert len(request_codec(METADATA, 12).decode(data).topics) == ELEMENTS_MAX + 1, "a client has no bound"
+
+
+def test_a_message_cut_in_a_later_slice_is_malformed():
+    data = request_bytes(METADATA, 12, metadata_of(5_500))[:-30]
+    with pytest.raises(MalformedRequest, match="ends too early"):
+        stops_of(request_codec(METADATA, 12).decode_steps(data))
+
+
+@pytest.mark.parametrize(("count", "sound"), [(TAGS_MAX, True), (TAGS_MAX + 1, False), (2**21, False)])
+def test_the_tags_of_one_section_have_a_bound(count, sound):
+    tags = unsigned_varint(count) + b"".join(
+        bytes((number % 100 + 20, 0)) for number in range(min(count, 100))
+    )
+    data = request_bytes(METADATA, 12, metadata_of(1))[:-1] + tags
+    if sound:
+        request_codec(METADATA, 12).decode(data)
+    else:
+        with pytest.raises(MalformedRequest, match="more than 64 tagged fields"):
+            request_codec(METADATA, 12).decode(data)

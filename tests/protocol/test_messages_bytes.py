@@ -17,6 +17,8 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 
 from protocol.codec import MalformedRequest, client_codec, request_codec
+from protocol.decode import compile_sliced_decoder
+from protocol.encode import compile_sliced_encoder
 from protocol.messages.generate import PLAIN, field_name, kio_classes, shape_of
 from protocol.versions import at_version, versions_of
 from protocol.wire_types import STRING_BYTES_MAX
@@ -105,6 +107,28 @@ def test_what_kio_writes_is_read_and_written_back(key, side):
         assert b"".join(encoder.encode(message)) == data, (version, message)
         # From within a frame, and from a view of it.
         assert decoder.decode(memoryview(b"1234567" + data + b"the next frame"), 7) == message
+
+
+def run(steps):
+    """What the steps return, and how often they stopped."""
+    for stops in range(1_000_000):
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, stops
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize(("key", "side"), CASES)
+def test_in_slices_the_same_is_read_and_written(key, side):
+    version = versions_of(key)[-1]
+    decode = compile_sliced_decoder(at_version(key, version, side))
+    encode = compile_sliced_encoder(at_version(key, version, side))
+    decoder = codecs(key, version, side)[0]
+    for _, data in (sample for sample in samples(key, side) if sample[0] == version):
+        message, _ = run(decode(data, 0, 10_000))
+        assert message == decoder.decode(data)
+        assert b"".join(run(encode(message))[0]) == data
 
 
 def readable_by_kio(key, version, side):

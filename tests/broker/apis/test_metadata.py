@@ -7,8 +7,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from broker.apis.metadata import metadata
+from broker.apis.metadata import ELEMENTS_PER_SLICE, metadata
 from broker.metadata import NewTopic
+from broker.metadata.creation import AUTO_CREATED_AT_ONCE, PARTITIONS_PER_REQUEST_MAX
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -231,3 +232,45 @@ async def test_other_brokers_are_told_by_their_endpoint_on_the_same_listener(clu
     away(cluster, 2, fenced=True)
     [partition] = metadata(quiet("a"), context_of(cluster, 12)).topics[0].partitions
     assert (partition.leader_id, list(partition.offline_replicas)) == (-1, [2])
+
+
+async def test_many_names_are_looked_up_over_many_turns(cluster):
+    await cluster.create_topics([NewTopic("there", 3)])
+    names = [f"t{number}" for number in range(10 * ELEMENTS_PER_SLICE)]
+    answer = metadata(quiet(*names, "there", *names), context_of(cluster, 12))
+    assert asyncio.isfuture(answer)
+    turns = 0
+    while not answer.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 8
+    assert summary(answer.result()) == [(name, 3, 0) for name in names] + [("there", 0, 3)]
+
+
+async def test_all_of_many_topics_one_of_them_deleted_meanwhile(cluster):
+    names = [f"t{number}" for number in range(2 * ELEMENTS_PER_SLICE)]
+    await cluster.create_topics([NewTopic(name) for name in names])
+    answer = metadata(MetadataRequest(topics=None), context_of(cluster, 12))
+    assert asyncio.isfuture(answer)
+    await cluster.delete_topics([cluster.topic(names[-1]).topic_id])
+    assert [one.name for one in (await answer).topics][-1] in names[-2:]
+
+
+async def test_what_many_names_have_missed_is_created_a_few_at_a_time(cluster):
+    names = [f"t{number}" for number in range(5 * AUTO_CREATED_AT_ONCE)]
+    answer = metadata(named(*names), context_of(cluster, 12))
+    sizes = set()
+    while len(cluster.topics) < len(names):
+        await asyncio.sleep(0)
+        sizes.add(len(cluster.topics))
+    assert AUTO_CREATED_AT_ONCE in sizes
+    assert {one.error_code for one in answer.topics} == {3}
+
+
+async def test_nothing_is_created_of_more_names_than_one_request_may_create(cluster):
+    """As on Kafka, whose controller refuses the request as a whole."""
+    names = [f"t{number}" for number in range(PARTITIONS_PER_REQUEST_MAX + 1)]
+    await metadata(named(*names), context_of(cluster, 12))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not cluster.topics

@@ -14,6 +14,7 @@ from broker.config import broker_config
 from broker.context import RequestContext
 from broker.metadata import Broker, ClusterMetadata, Endpoint, MetadataListener, PartitionState, Topic
 from broker.node import Listener
+from broker.slices import Slices
 from storage.files import AppendFile
 
 NOW_MS = 1_700_000_000_000
@@ -101,6 +102,7 @@ def context_of(
         metadata=cluster,
         config=broker_config(overrides),
         replicas=SimpleNamespace(is_offline=lambda topic, index: False, is_offline_on=lambda *_: False),
+        slices=Slices(),
     )
     context = Restricted(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
     context.denied = set(denied)

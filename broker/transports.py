@@ -1,0 +1,20 @@
+"""What transports of asyncio do not offer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from struct import Struct
+from typing import Final
+
+LINGER_NOT: Final = Struct("ii").pack(1, 0)
+
+
+def reset_transport(transport: asyncio.Transport) -> None:
+    """Close so that the peer sees a reset, as when the process at this end was killed."""
+    raw = transport.get_extra_info("socket")
+    if raw is not None:
+        with contextlib.suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+    transport.abort()
