@@ -399,6 +399,14 @@ def of_brokers(s: Story) -> None:
 
 
 @story("describe-configs")
+def documentation_of_brokers(s: Story) -> None:
+    keys = ["num.partitions", "min.insync.replicas"]
+    for v in (3, 4):
+        describe(s, "this broker", 4, "1", keys, v, include_synonyms=True, include_documentation=True)
+    describe(s, "the cluster's default", 4, "", keys, include_documentation=True)
+
+
+@story("describe-configs")
 def of_other_things(s: Story) -> None:
     for kind in (0, 1, 3, 99, -1):
         describe(s, f"type {kind}", kind, "x", None)
