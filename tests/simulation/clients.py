@@ -17,6 +17,8 @@ HAUNTS: Final = 0.5
 """Of the instances that are fenced, so many go on for a moment."""
 BUMPS: Final = 0.5
 """After an error an idempotent producer goes on in its next epoch (KIP-360), or with another id."""
+BUMPS_ANYWAY: Final = 0.2
+"""Without an error, so that there are many first batches of epochs, with the sequences of the epoch before."""
 ZOMBIE_PAUSE_S: Final = (5.0, 60.0)
 COPIED_AT_ONCE: Final = 5
 IN_FLIGHT_MAX: Final = 5
@@ -110,6 +112,9 @@ async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop
             await producer.send(spot, *batches)
             for work in works:
                 work.verdict = Verdict.COMMITTED
+            if wire.random.random() < BUMPS_ANYWAY:
+                life += 1
+                producer.bump()
         except (MustAbort, MustRestart) as error:
             wire.say(f"{number}: {error}")
             # What the old life has under way comes in any order with what follows.
