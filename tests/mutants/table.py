@@ -268,8 +268,8 @@ REPLICATION: Final = (
         "a follower cuts off what its leader does not have",
         _REPLICATION,
         FOLLOWING,
-        "        truncate(partition, min(target, log.log_end_offset))\n",
-        "        truncate(partition, log.log_end_offset)\n",
+        "        truncate(partition, min(target, log.log_end_offset), self._around)\n",
+        "        truncate(partition, log.log_end_offset, self._around)\n",
     ),
     _one(
         "followers-high-watermark-beyond-its-log",

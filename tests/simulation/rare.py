@@ -160,7 +160,7 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
     "an id expires": ("broker.transactions.state.is_expired", _is_true),
     "a move of replicas is completed": (f"{_ELECTIONS}._completed", _is_true),
     "a partition gets a leader because a disk fails": (
-        f"{_ELECTIONS}.record_for_failed_replica",
+        "broker.metadata.cluster.record_for_failed_replica",
         _is_true,
     ),
 }
