@@ -328,6 +328,8 @@ class Producers:
 
     def first_expiry_ms(self, expiration_ms: int) -> int | None:
         """When `expire` finds the first one, as things are; None while there is none that may expire."""
+        if not self.entries and not self.verifications:
+            return None
         since_ms = (
             entry.last_timestamp_ms
             for entry in self.entries.values()
