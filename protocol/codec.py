@@ -26,7 +26,7 @@ from protocol.versions import Side, UnknownVersion, at_version
 
 __all__ = ["Codec", "MalformedRequest", "UnknownVersion", "client_codec", "request_codec"]
 
-ELEMENTS_MAX = 100_000
+ELEMENTS_MAX = 50_000
 """Of all arrays of a request together. Kafka reads as many as its memory holds."""
 _NO_BOUND = 1 << 62
 

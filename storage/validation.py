@@ -136,13 +136,21 @@ def _read(
     batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, limits: Limits
 ) -> Steps[Checked | Invalid]:
     try:
-        return (yield from _check_records(batch, config, wanted, bounds, limits))
+        body = yield from _plain(batch, limits.decompressed_bytes_max)
     except codecs.DecompressedTooLarge as error:
         return Invalid(ErrorCode.message_too_large, str(error), tells_log_start=False)
-    except CorruptBatch as error:
-        return Invalid(_error_of(error.reason, batch), str(error))
     except codecs.CompressionError as error:
         return Invalid(ErrorCode.unknown_server_error, str(error))
+    found: Checked | Invalid
+    try:
+        found = yield from _check_records(batch, config, wanted, bounds, body)
+    except CorruptBatch as error:
+        found = Invalid(_error_of(error.reason, batch), str(error))
+    except codecs.CompressionError as error:
+        found = Invalid(ErrorCode.unknown_server_error, str(error))
+    if codecs.is_apart(body):
+        yield partial(codecs.give_back, body)
+    return found
 
 
 def stamp(checked: Checked | Invalid, config: LogConfig, now_ms: int) -> Valid | Invalid:
@@ -241,9 +249,8 @@ def _asks_of_records(batch: RecordBatch, config: LogConfig, bounds: Bounds) -> b
 
 
 def _check_records(
-    batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, limits: Limits
+    batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, body: Buffer
 ) -> Steps[Checked | Invalid]:
-    body = yield from _plain(batch, limits.decompressed_bytes_max)
     offences = _Offences(batch, config, bounds)
     walked: Walked = yield from walk(
         body,
