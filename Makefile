@@ -49,10 +49,13 @@ more: $(VENV)/.dev $(VENV)/.java
 clients: $(VENV)/.dev
 	$(PYTEST) -m foreign tests/clients
 
+# Runs of the chaos go on behind the last seed in tests/chaos/results.jsonl, so many minutes.
+CHAOS_MINUTES ?= 30
 soak: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) -m slow
 	$(BIN)/python -m tests.simulation.nightly
 	$(BIN)/python -m tests.fuzz.differential --seeds 200
+	$(BIN)/python -m tests.chaos.soak --minutes $(CHAOS_MINUTES)
 	ODRADEK_HISTORIES=20000 ODRADEK_LOG_EXAMPLES=3000 $(PYTEST) --timeout 3600 tests/broker/transactions/test_histories.py \
 		tests/broker/groups/test_rebuild.py tests/storage/test_log_machine.py tests/storage/test_compaction_machine.py
 	ODRADEK_KILLS=2000 ODRADEK_POWER_CUTS=30 ODRADEK_DISK_FAILURES=30 $(PYTEST) --timeout 3600 tests/storage/test_crash.py \

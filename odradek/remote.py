@@ -393,7 +393,7 @@ class Node:
 
     @property
     def state(self) -> str:
-        """running, stopped or killed"""
+        """starting, running, stopping, stopped or killed"""
         return str(self.show()["state"])
 
     @property

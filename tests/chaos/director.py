@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
+from typing import Any
 
 from odradek import Broker
+from odradek.errors import ControlRefused
 from tests.chaos.actors import Stage
-from tests.chaos.plan import Plan, Step
+from tests.chaos.history import Place
+from tests.chaos.plan import NODES, Plan, Step
+from tests.chaos.storm import Storm, move
 
 COUNTER = "* p=0 -> delay 0ms"
 """A rule that takes hold of nothing, and counts everything."""
@@ -16,6 +21,10 @@ PATIENCE_S = 4.0
 """So long the end of a trouble waits for its requests: what stands still asks for nothing."""
 
 STEPS_MIN = 8
+STARTS_MAX = 20
+"""Of one node that a rule kills again while it starts."""
+GUST_S = 0.1
+"""So long connects pour in before a node is killed."""
 
 
 class Director:
@@ -27,6 +36,10 @@ class Director:
         """Requests that came in while steps were carried out: what follows is later by as much, and lasts as long."""
         self._rules: defaultdict[str, list[object]] = defaultdict(list)
         self._counter = broker.faults.add(COUNTER)
+        self._moved: set[Place] = set()
+        self._ports = {node_id: _port(broker.nodes[node_id].show()) for node_id in broker.nodes}
+        self.storm = Storm(self._ports)
+        self.storm.start()
         self.done = 0
 
     def requests(self) -> int:
@@ -55,6 +68,8 @@ class Director:
             self._unrule(text)
         self._broker.faults.clear()
         self._start_all()
+        for place in self._moved:
+            self._move(place, list(NODES))
 
     def _carry_out(self, step: Step) -> None:
         self._stage.note("director", f"{self.requests()}: {step}")
@@ -66,7 +81,10 @@ class Director:
             case "kill" | "stop":
                 # It may be down already: a rule kills nodes too.
                 if self._broker.nodes[step.node].state == "running":
-                    getattr(self._broker.nodes[step.node], step.do)()
+                    self._take_away(step)
+            case "move":
+                topic, _, partition = step.place.rpartition("-")
+                self._move(Place(topic, int(partition)), list(step.replicas))
             case "start":
                 self._start_all()
             case "advance":
@@ -80,7 +98,35 @@ class Director:
             rule.release()
             rule.remove()
 
+    def _take_away(self, step: Step) -> None:
+        node = self._broker.nodes[step.node]
+        with self.storm.gust():
+            time.sleep(GUST_S)
+            # A rule may be faster, or kill the node while it stops.
+            with contextlib.suppress(ControlRefused):
+                node.kill() if step.do == "kill" else node.stop()
+
+    def _move(self, place: Place, replicas: list[int]) -> None:
+        """Any node that runs hands it on to the controller."""
+        self._moved.add(place)
+        for node_id in NODES:
+            if self._broker.nodes[node_id].state == "running":
+                move(self._ports[node_id], place, replicas)
+                return
+
     def _start_all(self) -> None:
-        for node in [self._broker.nodes[node_id] for node_id in self._broker.nodes]:
-            if node.state != "running":
-                node.start()
+        for node_id in list(self._broker.nodes):
+            node = self._broker.nodes[node_id]
+            if node.state == "running":
+                continue
+            self.storm.examine(node_id)
+            for _ in range(STARTS_MAX):
+                try:
+                    node.start()
+                    break
+                except ControlRefused as refusal:
+                    self._stage.note("director", f"node {node_id} does not start: {refusal}")
+
+
+def _port(node: dict[str, Any]) -> int:
+    return int(node["listeners"][0]["address"].rpartition(":")[2])

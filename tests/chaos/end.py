@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from storage.directory import DELETION
 from tests.chaos.actors import CALL_S, JOBS, PARTITIONS
 from tests.chaos.history import End, Place, Seen
 from tests.support.clients import PATIENCE
@@ -129,7 +130,9 @@ def different_replicas(data_dir: Path, nodes: int) -> Iterator[str]:
     contents: dict[str, dict[int, bytes]] = {}
     for node in range(1, nodes + 1):
         for directory in sorted((data_dir / f"node-{node}").glob("*-[0-9]*")):
-            if directory.is_dir() and directory.name != "__cluster_metadata-0":
+            # What a partition left behind that moved away goes after file.delete.delay.ms.
+            moved = directory.name.endswith(DELETION)
+            if directory.is_dir() and not moved and directory.name != "__cluster_metadata-0":
                 logs = sorted(directory.glob("*.log"))
                 contents.setdefault(directory.name, {})[node] = b"".join(log.read_bytes() for log in logs)
     for name, replicas in sorted(contents.items()):

@@ -26,13 +26,17 @@ LASTING_REQUESTS = (30, 200)
 
 @dataclass(frozen=True)
 class Step:
-    """``do`` is rule, unrule, kill, stop, start (whatever node is down) or advance."""
+    """``do`` is rule, unrule, kill, stop, start (whatever node is down), move or advance."""
 
     at: int
     do: str
     rule: str = ""
     """Of rule and unrule: the same text. At its end what it holds is released."""
     node: int = 0
+    place: str = ""
+    """Of move: a partition, as in ``transfers-0``."""
+    replicas: tuple[int, ...] = ()
+    """Of move: the brokers that are to have it; at the end of the run all have it again."""
     by: str = ""
     """Of advance: how far, as in ``20s``."""
     only: str = ""
@@ -40,6 +44,8 @@ class Step:
 
     def __str__(self) -> str:
         what = self.rule or f"{self.by} {self.only}".strip() or (f"node {self.node}" if self.node else "")
+        if self.place:
+            what = f"{self.place} to {', '.join(map(str, self.replicas))}"
         return f"at {self.at}: {self.do} {what}".rstrip()
 
 
@@ -65,7 +71,8 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         read = json.loads(text)
-        return cls(read["seed"], tuple(Step(**step) for step in read["steps"]))
+        steps = [step | {"replicas": tuple(step.get("replicas", ()))} for step in read["steps"]]
+        return cls(read["seed"], tuple(Step(**step) for step in steps))
 
     @classmethod
     def load(cls, path: Path) -> Plan:
@@ -114,6 +121,7 @@ MOVED = (
     "NOT_LEADER_OR_FOLLOWER Produce",
     "COORDINATOR_LOAD_IN_PROGRESS InitProducerId",
 )
+MOVABLE = ("transfers-0", "transfers-1", "acknowledged-0", "source-0", "sink-1", "solo-sink-2")
 POINTS = ("txn.prepare.append", "txn.marker", "txn.complete.append", "group.append")
 
 
@@ -180,6 +188,31 @@ def _lost_inside(chance: Random, at: int, end: int) -> list[Step]:
     ]
 
 
+def _lost_again(chance: Random, at: int, end: int) -> list[Step]:
+    """A node dies, and dies again while it recovers."""
+    point = chance.choice(["coordinator.load", "replica.append", "log.write", "txn.complete.append"])
+    node = chance.choice(NODES)
+    return [
+        Step(at, "kill", node=node),
+        *_ruled(f"{point} node={node} nth={chance.randint(1, 3)} -> kill", at, end),
+        Step(max(at, end - 10), "start"),
+        Step(end, "start"),
+    ]
+
+
+def _moved(chance: Random, at: int, end: int) -> list[Step]:
+    """A partition goes to other brokers, or the same ones in another order, and back; a node may die on the way."""
+    place = chance.choice(MOVABLE)
+    some = tuple(chance.sample(NODES, chance.choice([2, 2, 3])))
+    steps = [
+        Step(at, "move", place=place, replicas=some),
+        Step(end, "move", place=place, replicas=tuple(chance.sample(NODES, 3))),
+    ]
+    if chance.random() < 0.4:
+        steps += [Step(at, "kill", node=chance.choice(NODES)), Step(end, "start")]
+    return steps
+
+
 def _link_cut(chance: Random, at: int, end: int) -> list[Step]:
     one, other = chance.sample(NODES, 2)
     one_way = chance.choice(["", " one-way"])
@@ -241,10 +274,12 @@ TROUBLES: tuple[tuple[Trouble, int], ...] = (
     (_stands_still, 2),
     (_refused, 2),
     (_slow, 1),
-    (_node_lost, 4),
+    (_node_lost, 6),
     (_node_stopped, 1),
     (_lost_at_a_request, 2),
     (_lost_inside, 3),
+    (_lost_again, 3),
+    (_moved, 3),
     (_link_cut, 2),
     (_link_slow, 1),
     (_replica_paused, 2),

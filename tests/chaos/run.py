@@ -138,6 +138,7 @@ def _play(plan: Plan, seconds: float, directory: Path, history: History, found: 
             director.direct(seconds)
             requests = director.requests()
             director.end()
+            found += director.storm.end()
             found += company.finish()
             found += end.settled(broker.bootstrap_servers)
             if found:
@@ -164,4 +165,7 @@ def _keep_trace(broker: Broker, path: Path) -> None:
 def _said(history: History, director: Director, requests: int) -> str:
     outcomes = [each.outcome.value for each in history.transactions]
     counted = ", ".join(f"{outcomes.count(name)} {name}" for name in sorted(set(outcomes)))
-    return f"{requests} requests, {director.done} steps; transactions: {counted}; {len(history.sends)} sends"
+    return (
+        f"{requests} requests, {director.done} steps, {director.storm.connects} connects; "
+        f"transactions: {counted}; {len(history.sends)} sends"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.faults.text import parse_rule
+from tests.chaos.actors import PARTITIONS
 from tests.chaos.plan import NODES, Plan, draw
 
 
@@ -26,6 +27,10 @@ def test_every_step_means_something_and_comes_to_an_end(seed: int) -> None:
         elif step.do in ("kill", "stop"):
             assert step.node in NODES
             assert any(later.do == "start" for later in behind)
+        elif step.do == "move":
+            topic, _, partition = step.place.rpartition("-")
+            assert int(partition) < PARTITIONS[topic]
+            assert set(step.replicas) <= set(NODES)
 
 
 def test_each_third_plan_is_gentle() -> None:
@@ -37,6 +42,7 @@ def test_the_seeds_together_know_every_trouble() -> None:
     words = (
         "kill node",
         "stop node",
+        "move transfers-0 to",
         "advance",
         "cut",
         "one-way",

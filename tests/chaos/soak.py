@@ -1,0 +1,88 @@
+"""Run after run of a minute, of one seed after the other; what came of each is kept.
+
+    python -m tests.chaos.soak --minutes 60                 # go on behind the last seed that is kept
+    python -m tests.chaos.soak --minutes 0                  # what has been seen so far
+    python -m tests.chaos.soak --minutes 20 --results /tmp/r.jsonl --first 5000
+
+The results are a JSON line for each run: seed, date, seconds, verdict, what went on or what was wrong. The exit code is 0
+if none of the runs of this call was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.chaos.plan import draw
+from tests.chaos.run import ChaosFailed, run
+from tests.chaos.test_chaos import LONG_S, REQUESTS_PER_S, new_directory
+
+RESULTS = Path(__file__).with_name("results.jsonl")
+FIRST_SEED = 1000
+COMPLAINT_CHARACTERS_MAX = 2000
+RIGHT, WRONG = "right", "wrong"
+
+
+@dataclass(frozen=True)
+class Result:
+    seed: int
+    date: str
+    seconds: float
+    verdict: str
+    said: str
+
+
+def load(path: Path) -> list[Result]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Result(**json.loads(line)) for line in lines]
+
+
+def next_seed(results: Iterable[Result], first: int = FIRST_SEED) -> int:
+    return max((result.seed + 1 for result in results), default=first)
+
+
+def summary(results: list[Result]) -> str:
+    wrong = [result.seed for result in results if result.verdict != RIGHT]
+    minutes = round(sum(result.seconds for result in results) / 60)
+    return f"{len(results)} runs, {minutes} minutes; wrong: {len(wrong)} {wrong or ''}".rstrip()
+
+
+def one_run(seed: int, seconds: float) -> Result:
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    plan = draw(seed, round(seconds * REQUESTS_PER_S))
+    try:
+        said, verdict = run(plan, seconds, new_directory(f"seed-{seed}")), RIGHT
+    except ChaosFailed as failed:
+        said, verdict = str(failed)[:COMPLAINT_CHARACTERS_MAX], WRONG
+    return Result(seed, date, seconds, verdict, said)
+
+
+def main(arguments: list[str], now_s: Callable[[], float] = time.monotonic) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10, help="begin no run after so long")
+    parser.add_argument("--seconds", type=float, default=LONG_S, help="of each run")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--first", type=int, default=FIRST_SEED, help="the seed of the first run of all")
+    given = parser.parse_args(arguments)
+    over = now_s() + given.minutes * 60
+    was_wrong = False
+    while now_s() < over:
+        result = one_run(next_seed(load(given.results), given.first), given.seconds)
+        with given.results.open("a") as file:
+            file.write(json.dumps(asdict(result)) + "\n")
+        print(f"seed {result.seed}: {result.verdict}: {result.said}", flush=True)
+        was_wrong |= result.verdict == WRONG
+    print(summary(load(given.results)))
+    return int(was_wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

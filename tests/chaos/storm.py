@@ -1,0 +1,124 @@
+"""Clients that connect without end, so that some connections are accepted in the very turn in which a node dies.
+
+No such connection may ever be answered: the node that accepted it is dead, and its next life knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Iterator
+
+from protocol.codec import client_codec
+from protocol.frame import request_header, response_body_offset
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.api_versions import ApiVersionsRequest
+from tests.chaos.history import Place
+
+API_VERSIONS, ALTER_PARTITION_REASSIGNMENTS = 18, 45
+PAUSE_S = 0.005
+"""Between two rounds of connects (one to each node) while nothing is about to die; in a gust there is none."""
+KEPT_MAX = 200
+"""Connections that are held open at each node."""
+ANSWER_S = 5.0
+LINGER_NOT = struct.pack("ii", 1, 0)
+
+
+class Storm:
+    """Connects to all nodes of ``ports`` (by node id) in a thread of its own, until ``end``."""
+
+    def __init__(self, ports: dict[int, int]) -> None:
+        self._ports = ports
+        self._kept: dict[int, deque[socket.socket]] = {node_id: deque() for node_id in ports}
+        self._lock = threading.Lock()
+        self._gust = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._blow, name="storm", daemon=True)
+        self.connects = 0
+        self.answered: list[str] = []
+        """What must not be: one line for each connection that outlived its node."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def gust(self) -> Iterator[None]:
+        """As many connects as there can be, while a node dies."""
+        self._gust.set()
+        try:
+            yield
+        finally:
+            self._gust.clear()
+
+    def _blow(self) -> None:
+        while not self._ended.wait(0 if self._gust.is_set() else PAUSE_S):
+            for node_id, port in self._ports.items():
+                self._connect(node_id, port)
+
+    def _connect(self, node_id: int, port: int) -> None:
+        with self._lock:
+            try:
+                made = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
+            except OSError:
+                return
+            self.connects += 1
+            kept = self._kept[node_id]
+            kept.append(made)
+            if len(kept) > KEPT_MAX:
+                _close(kept.popleft())
+
+    def examine(self, node_id: int) -> None:
+        """The node is down: whatever was connected to it before must have ended, and is not answered."""
+        with self._lock:
+            kept, self._kept[node_id] = self._kept[node_id], deque()
+        for each in kept:
+            if _is_answered(each):
+                self.answered.append(f"node {node_id} is down and answers on a connection of before")
+            _close(each)
+
+    def end(self) -> list[str]:
+        self._ended.set()
+        self._thread.join()
+        for kept in self._kept.values():
+            for each in kept:
+                _close(each)
+        return self.answered
+
+
+def move(port: int, place: Place, replicas: list[int]) -> None:
+    """Ask for a partition to be moved to these brokers; a node that is down, or a refusal, changes nothing."""
+    partition = ReassignablePartition(partition_index=place.partition, replicas=replicas)
+    topic = ReassignableTopic(name=place.topic, partitions=[partition])
+    request = AlterPartitionReassignmentsRequest(timeout_ms=5_000, topics=[topic])
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as made,
+    ):
+        _ask(made, ALTER_PARTITION_REASSIGNMENTS, 0, request)
+
+
+def _is_answered(connection: socket.socket) -> bool:
+    try:
+        return bool(_ask(connection, API_VERSIONS, 0, ApiVersionsRequest()))
+    except OSError:
+        return False
+
+
+def _ask(connection: socket.socket, key: int, version: int, request: object) -> bytes:
+    body = client_codec(key, version).encode(request)
+    data = b"".join((request_header(key, version, 1, "storm"), *body))
+    connection.sendall(struct.pack(">i", len(data)) + data)
+    return connection.recv(response_body_offset(key, version, bytes(8)))
+
+
+def _close(connection: socket.socket) -> None:
+    """With a reset: thousands of ports would else wait for the last packets of their connections."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+    connection.close()
