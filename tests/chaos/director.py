@@ -100,11 +100,13 @@ class Director:
 
     def _take_away(self, step: Step) -> None:
         node = self._broker.nodes[step.node]
-        with self.storm.gust():
+        with self.storm.gust(step.node):
             time.sleep(GUST_S)
             # A rule may be faster, or kill the node while it stops.
             with contextlib.suppress(ControlRefused):
                 node.kill() if step.do == "kill" else node.stop()
+        if node.state != "running":
+            self.storm.examine(step.node)
 
     def _move(self, place: Place, replicas: list[int]) -> None:
         """Any node that runs hands it on to the controller."""

@@ -6,6 +6,7 @@ No such connection may ever be answered: the node that accepted it is dead, and 
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import struct
 import threading
@@ -25,7 +26,9 @@ from tests.chaos.history import Place
 API_VERSIONS, ALTER_PARTITION_REASSIGNMENTS = 18, 45
 PAUSE_S = 0.005
 """Between two rounds of connects (one to each node) while nothing is about to die; in a gust there is none."""
-KEPT_MAX = 200
+GUST_CONNECTS = 30
+"""At once, and again: the loop of the node always finds some in its backlog."""
+KEPT_MAX = 400
 """Connections that are held open at each node."""
 ANSWER_S = 5.0
 LINGER_NOT = struct.pack("ii", 1, 0)
@@ -38,7 +41,7 @@ class Storm:
         self._ports = ports
         self._kept: dict[int, deque[socket.socket]] = {node_id: deque() for node_id in ports}
         self._lock = threading.Lock()
-        self._gust = threading.Event()
+        self._gust_at: int | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._blow, name="storm", daemon=True)
         self.connects = 0
@@ -49,25 +52,29 @@ class Storm:
         self._thread.start()
 
     @contextlib.contextmanager
-    def gust(self) -> Iterator[None]:
-        """As many connects as there can be, while a node dies."""
-        self._gust.set()
+    def gust(self, node_id: int) -> Iterator[None]:
+        """As many connects to a node as there can be, while it dies."""
+        self._gust_at = node_id
         try:
             yield
         finally:
-            self._gust.clear()
+            self._gust_at = None
 
     def _blow(self) -> None:
-        while not self._ended.wait(0 if self._gust.is_set() else PAUSE_S):
-            for node_id, port in self._ports.items():
-                self._connect(node_id, port)
+        while not self._ended.wait(0 if self._gust_at is not None else PAUSE_S):
+            at = self._gust_at
+            for node_id in self._ports if at is None else [at] * GUST_CONNECTS:
+                self._connect(node_id)
 
-    def _connect(self, node_id: int, port: int) -> None:
+    def _connect(self, node_id: int) -> None:
+        made = socket.socket()
+        made.setblocking(False)
+        address = ("127.0.0.1", self._ports[node_id])
+        made.connect_ex(address)  # on loopback it is done by now, and the second call tells how it went
+        if made.connect_ex(address) not in (0, errno.EISCONN):
+            made.close()
+            return
         with self._lock:
-            try:
-                made = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
-            except OSError:
-                return
             self.connects += 1
             kept = self._kept[node_id]
             kept.append(made)
@@ -105,6 +112,7 @@ def move(port: int, place: Place, replicas: list[int]) -> None:
 
 
 def _is_answered(connection: socket.socket) -> bool:
+    connection.settimeout(ANSWER_S)
     try:
         return bool(_ask(connection, API_VERSIONS, 0, ApiVersionsRequest()))
     except OSError:
