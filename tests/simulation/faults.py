@@ -161,11 +161,11 @@ class Chaos:
 
     async def _cut_power(self) -> None:
         """A node dies with what its disk has not got yet, of partitions that others have whole."""
-        node_id, down_s = self._node(), self._random.uniform(0.01, 15)
+        node_id = self._node()
         runtime = self._cluster.nodes[node_id]
         if runtime.state is not State.RUNNING or not self._is_backed_up(node_id):
             return
-        self._say(f"fault: node {node_id} has no power for {down_s:.3f} s")
+        self._say(f"fault: node {node_id} has no power")
         unsynced = [
             Unsynced(each)
             for each in runtime.node.replicas.opened()
@@ -174,9 +174,7 @@ class Chaos:
         self._cluster.kill_node(node_id)
         for each in unsynced:
             self._say(f"fault: {each.path.parent.name}: {each.lose(self._random)}")
-        await asyncio.sleep(down_s)
-        await self._cluster.start_node(node_id)
-        self._say(f"fault: node {node_id} is back")
+        await self._bring_back(node_id)
 
     def _is_backed_up(self, node_id: int) -> bool:
         """Whether another node that runs is in sync wherever this one is: without it Kafka, too, would lose something."""
