@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from broker.logging import get_logger
 from storage.checkpoints import (
@@ -12,7 +13,12 @@ from storage.checkpoints import (
     read_partition_metadata,
     write_partition_metadata,
 )
+from storage.directory import PartitionKey
 from storage.files import StorageError, rename
+from storage.recovery import Recovered
+
+GAP_LINES_MAX: Final = 10
+"""Of one partition."""
 
 log_events = get_logger()
 
@@ -25,6 +31,30 @@ def say_unknown(directory: Path, unknown: Mapping[str, Sequence[int]]) -> None:
             topic=topic,
             partitions=indexes,
             directory=str(directory),
+        )
+
+
+def say_damage(key: PartitionKey, recovered: Recovered) -> None:
+    """What was lost of a log that has been opened, and what was made good."""
+    if recovered.cut_bytes:
+        log_events.warning(
+            "log cut at the first bad batch",
+            topic=key[0],
+            partition=key[1],
+            bytes=recovered.cut_bytes,
+            log_end_offset=recovered.log.log_end_offset,
+            reason=recovered.reason,
+        )
+    for wrong in recovered.rebuilt:
+        log_events.warning("file rebuilt from the log", topic=key[0], partition=key[1], reason=wrong)
+    for first, last in recovered.gaps[:GAP_LINES_MAX]:
+        log_events.error(
+            "offsets are in no segment: readers go on behind them",
+            topic=key[0],
+            partition=key[1],
+            first=first,
+            last=last,
+            gaps=len(recovered.gaps),
         )
 
 

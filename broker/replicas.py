@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.clock import Clock, Domain
-from broker.foreign_folders import say_unknown, set_aside_foreign
+from broker.foreign_folders import say_damage, say_unknown, set_aside_foreign
 from broker.hooks import Hooks
 from broker.life import NodeLife
 from broker.logging import get_logger
@@ -33,7 +33,7 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
 from storage.files import StorageError
 from storage.log import Log
-from storage.recovery import OpenOptions, Recovered, open_log, start_anew, truncate
+from storage.recovery import OpenOptions, open_log, start_anew, truncate
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -197,7 +197,7 @@ class Replicas(MetadataListener):
         try:
             set_aside_foreign(path, topic.topic_id)
             recovered = open_log(path, self._open_options(topic, key))
-            self._report(key, recovered)
+            say_damage(key, recovered)
             if recovered.doomed:
                 self.in_background(partial(remove_retired, recovered.doomed))
             log = recovered.log
@@ -273,18 +273,6 @@ class Replicas(MetadataListener):
 
     def _verification_enabled(self) -> bool:
         return self._config.transaction_partition_verification_enable
-
-    @staticmethod
-    def _report(key: PartitionKey, recovered: Recovered) -> None:
-        if recovered.cut_bytes:
-            log_events.warning(
-                "log cut at the first bad batch",
-                topic=key[0],
-                partition=key[1],
-                bytes=recovered.cut_bytes,
-                log_end_offset=recovered.log.log_end_offset,
-                reason=recovered.reason,
-            )
 
     # -- following the metadata ---------------------------------------------------------------------------------
 

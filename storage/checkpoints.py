@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from storage.files import Name, StorageError, read_file, replace_file
+from storage.files import DamagedFile, Name, StorageError, read_file, replace_file
 
 VERSION = 0
 PARTITION_METADATA = "partition.metadata"
@@ -32,12 +32,12 @@ def parse_rows(path: Name, columns: int) -> list[list[str]]:
     if _is_blank(lines):
         return []
     if lines[0].strip() != str(VERSION):
-        raise StorageError(path, f"version {lines[0]!r} of this file is not known")
+        raise DamagedFile(path, f"version {lines[0]!r} of this file is not known")
     rows = [line.split(" ") for line in lines[2:] if line]
     if len(lines) < 2 or not lines[1].isdecimal() or int(lines[1]) != len(rows):
-        raise StorageError(path, "the number of entries is not the one announced")
+        raise DamagedFile(path, "the number of entries is not the one announced")
     if any(len(row) != columns for row in rows):
-        raise StorageError(path, f"a line does not have {columns} fields")
+        raise DamagedFile(path, f"a line does not have {columns} fields")
     return rows
 
 
@@ -47,7 +47,7 @@ def _text(path: Name) -> str | None:
     try:
         return None if content is None else content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise StorageError(path, "this is not a text file") from error
+        raise DamagedFile(path, "this is not a text file") from error
 
 
 def _is_blank(lines: list[str]) -> bool:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from pathlib import Path
 
 from storage.checkpoints import format_rows, parse_rows
-from storage.files import Name, StorageError, replace_file
+from storage.files import DamagedFile, Name, replace_file
 
 UNDEFINED = (-1, -1)
 
@@ -30,7 +30,7 @@ class LeaderEpochs:
             for epoch, start in parse_rows(path, 2):
                 epochs.assign(int(epoch), int(start))
         except ValueError as error:
-            raise StorageError(path, f"a line does not hold numbers: {error}") from error
+            raise DamagedFile(path, f"a line does not hold numbers: {error}") from error
         epochs._changed_from = None
         return epochs
 

@@ -55,6 +55,10 @@ class StorageError(Exception):
         self.path = str(path)
 
 
+class DamagedFile(StorageError):
+    """The disk delivers, and what it delivers is not what the file should hold."""
+
+
 class Resting(Protocol):
     """Something that can give back what it holds, and take it again when it is needed."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.batch import CorruptBatch, RecordBatch
-from storage.files import AppendFile, StorageError
+from storage.files import AppendFile, DamagedFile
 from storage.index import AbortedTransaction
 from storage.salvage import Damaged, sound_batches
 from storage.segment import SCAN_BYTES, Segment
@@ -160,7 +160,7 @@ class ReadableLog:
             try:
                 yield from segment.batches(position)
             except CorruptBatch as error:
-                raise StorageError(segment.log.name, str(error)) from error
+                raise DamagedFile(segment.log.name, str(error)) from error
             position = 0
 
     def sound_batches(self, offset: int) -> Iterator[RecordBatch | Damaged]:
@@ -239,7 +239,7 @@ class ReadableLog:
                             record.offset, record.timestamp, batch.partition_leader_epoch
                         )
         except CorruptBatch as error:
-            raise StorageError(segment.log.name, str(error)) from error
+            raise DamagedFile(segment.log.name, str(error)) from error
         return None
 
 

@@ -18,11 +18,11 @@ from protocol.records import producer_snapshot
 from storage.checking import Check
 from storage.checkpoints import read_partition_metadata, write_partition_metadata
 from storage.config import LogConfig
-from storage.epochs import LeaderEpochs
 from storage.files import StorageError, read_file, remove
 from storage.folder import Folder
-from storage.log import EPOCH_FILE, Log
+from storage.log import Log
 from storage.producers import Producers
+from storage.rebuilding import TransactionIndexes, gaps, load_epochs
 from storage.segment import REPLAY_BYTES, SCAN_BYTES, Segment, file_name
 
 # offset | length, CRC-32 of all that follows it, magic
@@ -42,6 +42,10 @@ class Recovered:
     first_scanned: int | None = None
     """Base offset of the first segment that was checked batch by batch."""
     reason: str | None = None
+    rebuilt: list[str] = field(default_factory=list)
+    """Files beside the log that were lost or damaged, each with what was wrong: the log says what was in them."""
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """(first, last) of offsets that are in no segment, though there are later ones: in a log that was never compacted."""
     doomed: list[Path] = field(default_factory=list)
     """Files that are out of the log (``.deleted``); the caller removes them, in a thread: big ones take long."""
 
@@ -75,7 +79,9 @@ def open_log(directory: Path, options: OpenOptions) -> Recovered:
         segments = _segments(folder, options)
         checked = _check_segments(folder, segments, options, recovered)
         end_offset = _load_end(segments, options, recovered, checked)
-        recovered.log = _assemble(directory, segments, end_offset, options, recovered.doomed)
+        recovered.log = _assemble(directory, segments, end_offset, options, recovered)
+        if "compact" not in options.config.cleanup_policy:
+            recovered.gaps = list(gaps(segments, options.log_start_offset))
         if options.clean and not checked:
             recovered.log.note_sealed()
         _load_producers(recovered.log, options, checked, folder.offsets("snapshot"))
@@ -161,6 +167,7 @@ def _check_segments(
     segment that ends at the recovery point had, perhaps, not been sealed when that was written.
     """
     checked: dict[int, _Checked] = {}
+    transactions = TransactionIndexes(folder)
     indexed = folder.offsets("index") & folder.offsets("timeindex")
     for index, segment in enumerate(segments):
         base = segment.base_offset
@@ -168,7 +175,10 @@ def _check_segments(
         usable = base in indexed and (not segment.has_aborted or segment.transaction_index.is_sane(base))
         below = next_base is not None and next_base <= options.recovery_point
         if usable and (options.clean or (below and next_base != options.recovery_point)):
-            continue
+            if not transactions.is_lost(segment):
+                continue
+            usable = False
+            recovered.rebuilt.append(f"{segment.path('txnindex')}: is missing")
         checked[base], cut = _check_segment(segment, options, recovered, believe=usable and not options.clean)
         if below and not cut:
             segment.sync()  # nobody else will: the recovery point says that it is on the disk
@@ -302,12 +312,12 @@ def _load_end(
 
 
 def _assemble(
-    directory: Path, segments: list[Segment], end: int, options: OpenOptions, doomed: list[Path]
+    directory: Path, segments: list[Segment], end: int, options: OpenOptions, recovered: Recovered
 ) -> Log:
     if end < options.log_start_offset:
         # Everything was deleted before the crash: begin again where the deletion ended.
         for segment in segments:
-            doomed += segment.retire()
+            recovered.doomed += segment.retire()
         segments, end = [], options.log_start_offset
     start = max(options.log_start_offset, segments[0].base_offset if segments else 0)
     log = Log(
@@ -316,10 +326,12 @@ def _assemble(
         options.config,
         segments=segments,
         log_start_offset=start,
-        epochs=LeaderEpochs.load(f"{directory}/{EPOCH_FILE}"),
         jitter=options.jitter,
     )
     log.log_end_offset = end
+    wrong = load_epochs(log)
+    if wrong is not None:
+        recovered.rebuilt.append(wrong)
     if not segments:
         log.create(options.now_ms)
     log.flushed_up_to(end if options.clean else min(options.recovery_point, end))

@@ -8,7 +8,17 @@ from pathlib import Path
 from struct import Struct
 
 from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, Reason, RecordBatch
-from storage.files import AppendFile, Buffer, Recent, StorageError, file_size, remove, rename, sync_file
+from storage.files import (
+    AppendFile,
+    Buffer,
+    DamagedFile,
+    Recent,
+    StorageError,
+    file_size,
+    remove,
+    rename,
+    sync_file,
+)
 from storage.index import (
     OFFSET_ENTRY_BYTES,
     TIME_ENTRY,
@@ -302,11 +312,11 @@ class Segment:
                 base_offset, length, delta = _POSITIONS.unpack_from(chunk, at)
                 size = length + LOG_OVERHEAD_BYTES
                 if size < HEADER_BYTES or position + at + size > end:
-                    raise StorageError(self.log.name, f"there is no whole batch at position {position + at}")
+                    raise DamagedFile(self.log.name, f"there is no whole batch at position {position + at}")
                 yield base_offset + delta, position + at, size
                 at += size
             if at == 0:
-                raise StorageError(self.log.name, f"there is no whole batch at position {position}")
+                raise DamagedFile(self.log.name, f"there is no whole batch at position {position}")
             position += at
 
     def batches(self, position: int = 0, window: int = REPLAY_BYTES) -> Iterator[RecordBatch]:
@@ -441,10 +451,7 @@ class Segment:
             remove(path)
 
     def retire(self) -> list[Path]:
-        """Take the files out of the log by their names (``.deleted``); returns them, to be removed later.
-
-        Quick whatever their size: to free the blocks of a big file takes long and may be done in another thread.
-        """
+        """Take the files out of the log by their names (``.deleted``); returns them, to be removed later in a thread."""
         self.close()
         return [path for path in map(retire_file, self.paths()) if path is not None]
 

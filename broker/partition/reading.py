@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker.logging import get_logger
+from protocol.batch import CorruptBatch, Reason, RecordBatch
 from protocol.errors import ErrorCode
 from storage.epochs import UNDEFINED
-from storage.files import StorageError
-from storage.log import Log, TimestampedOffset
+from storage.files import DamagedFile, StorageError
+from storage.log import Log, Span, TimestampedOffset
 
 if TYPE_CHECKING:
     from broker.replication.leading import Leading
+
+
+DAMAGE_LINES_MAX: Final = 20
+"""For how many damaged places of one partition there is a line."""
+
+log_events = get_logger()
 
 
 class ReadResult(NamedTuple):
@@ -40,11 +48,19 @@ class TimestampOffset:
 class ReadablePartition:
     """The reading half of `broker.partition.Partition`, which keeps what stands here up to date."""
 
+    topic: str
+    index: int
     log: Log
     leader_epoch: int
     high_watermark: int
     leading: Leading | None
     offline: str | None
+    _served_offset: int = -1
+    """Where the last reader began that got records."""
+    _checked_offset: int = -1
+    """The last offset that was asked for twice in a row, and whose batch was checked for that."""
+    _said: tuple[tuple[str, str], ...] = ()
+    """Damaged places (file, reason) that have had their line in the log."""
 
     def go_offline(self, error: StorageError) -> object:
         """The files cannot be trusted any more."""
@@ -93,9 +109,13 @@ class ReadablePartition:
             span = log.read(offset, end_offset, max_bytes, whole_first_batch=whole_first_batch)
             if span is not None:
                 records = span.bytes()
+                self._look_if_stuck(offset, span, records)
                 if read_committed:
                     found = log.aborted_transactions(offset, span)
                     aborted = [(entry.producer_id, entry.first_offset) for entry in found]
+        except DamagedFile as error:
+            self._say_damaged(error.path, offset, str(error))
+            return ReadResult(ErrorCode.corrupt_message)
         except StorageError as error:
             self.go_offline(error)
             return ReadResult(ErrorCode.kafka_storage_error)
@@ -103,10 +123,46 @@ class ReadablePartition:
             ErrorCode.none, records, high_watermark, last_stable_offset, log.log_start_offset, aborted
         )
 
+    def _look_if_stuck(self, offset: int, span: Span, records: bytes) -> None:
+        """A reader that asks for the same offset again may have met a damaged batch that it cannot get past.
+
+        The broker checks no CRC when it reads, as Kafka's does not; a reader's own check then fails in silence here.
+        """
+        if offset != self._served_offset:
+            self._served_offset = offset
+        elif offset != self._checked_offset:
+            self._checked_offset = offset
+            try:
+                batch = RecordBatch.parse(records)
+            except CorruptBatch as error:
+                if error.reason is not Reason.SHORT:
+                    self._say_damaged(str(span.file.path), offset, str(error))
+                return
+            if not batch.has_valid_crc():
+                reason = f"the CRC of the batch at offset {batch.base_offset} does not match"
+                self._say_damaged(str(span.file.path), offset, reason)
+
+    def _say_damaged(self, file: str, offset: int, reason: str) -> None:
+        """One line for each damaged place that a reader meets, however often it asks."""
+        if (file, reason) in self._said or len(self._said) >= DAMAGE_LINES_MAX:
+            return
+        self._said = (*self._said, (file, reason))
+        log_events.error(
+            "a reader meets a damaged batch",
+            topic=self.topic,
+            partition=self.index,
+            offset=offset,
+            file=file,
+            reason=reason,
+        )
+
     def readable_bytes(self, offset: int, *, read_committed: bool) -> tuple[int, bool]:
         """(bytes a reader at ``offset`` could get now, whether ``offset`` lies in an older segment than their end)."""
         end_offset = self._read_end(read_committed=read_committed)
-        available = self.log.bytes_between(offset, end_offset)
+        try:
+            available = self.log.bytes_between(offset, end_offset)
+        except StorageError:
+            return 0, True  # the read says what is wrong
         if not available:
             return 0, False
         older = self.log.segment_index(offset) < self.log.segment_index(end_offset)
@@ -169,6 +225,9 @@ class ReadablePartition:
     ) -> TimestampOffset:
         try:
             found = search()
+        except DamagedFile as error:
+            self._say_damaged(error.path, self.log.log_start_offset, str(error))
+            return TimestampOffset(ErrorCode.corrupt_message)
         except StorageError as error:
             self.go_offline(error)
             return TimestampOffset(ErrorCode.kafka_storage_error)

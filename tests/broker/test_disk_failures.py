@@ -331,7 +331,6 @@ DAMAGES = {
         "partition.metadata",
         lambda path: path.write_text("version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"),
     ),
-    "epochs of version 1": ("leader-epoch-checkpoint", lambda path: path.write_text("1\n0\n")),
     "unreadable log": (f"{0:020d}.log", replaced_by_directory),
     "unreadable epochs": ("leader-epoch-checkpoint", replaced_by_directory),
 }

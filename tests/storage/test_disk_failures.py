@@ -159,18 +159,17 @@ def test_a_directory_in_a_file_s_place_is_named(make_log: MakeLog, clean: bool):
 @pytest.mark.parametrize(
     "content", [b"1\n1\n0 0\n", b"0\n2\n0 0\n", b"0\n1\n0\n", b"0\n1\nzero 0\n", b"\xff\xfe"]
 )
-def test_epochs_of_an_unknown_version_or_kind_are_refused_by_name(make_log: MakeLog, content: bytes):
+def test_epochs_of_an_unknown_version_or_kind_are_rebuilt_from_the_log(make_log: MakeLog, content: bytes):
     log = make_log()
     append(log, 3)
     log.close(clean=True)
     path = log.directory / "leader-epoch-checkpoint"
     before = path.read_bytes()
     path.write_bytes(content)
-    with pytest.raises(StorageError, match=str(path)):
-        reopen(log, clean=False)
-    assert path.read_bytes() == content
-    path.write_bytes(before)
-    assert reopen(log, clean=False).log.log_end_offset == 3
+    recovered = reopen(log, clean=False)
+    assert recovered.log.log_end_offset == 3
+    assert [str(path) in reason for reason in recovered.rebuilt] == [True]
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("damage", [b"\x00\x02", b"\x7f\xff"])

@@ -680,13 +680,6 @@ def test_a_log_start_at_the_end_keeps_the_segments(three_segments: Log):
 # -- refused ----------------------------------------------------------------------------------------------------
 
 
-def test_files_of_an_unknown_version_are_refused_by_name(three_segments: Log, directory: Path):
-    three_segments.close(clean=True)
-    (directory / "leader-epoch-checkpoint").write_bytes(b"1\n0\n")
-    with pytest.raises(StorageError, match="leader-epoch-checkpoint"):
-        reopen(three_segments)
-
-
 def test_a_log_that_cannot_be_read_is_named(three_segments: Log, directory: Path):
     three_segments.close(clean=True)
     path = directory / name(8, "log")

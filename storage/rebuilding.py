@@ -1,0 +1,162 @@
+"""Files beside a log that are lost or damaged, and what the log itself says instead of them. Used by `recovery`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+from protocol.batch import HEADER_BYTES, CorruptBatch, RecordBatch
+from protocol.records import producer_snapshot
+from storage.epochs import LeaderEpochs
+from storage.files import DamagedFile, StorageError, read_file
+from storage.folder import Folder
+from storage.log import EPOCH_FILE, Log
+from storage.segment import REPLAY_BYTES, Segment, file_name
+
+EPOCHS_CHECKED_MAX: Final = 8
+"""Of the newest leader epochs, how many are compared with the batches when a log is opened."""
+GAPS_SEARCHED_SEGMENTS_MAX: Final = 1000
+"""Up to how many segments of a log are looked at for a gap between one and the next: about 0.1 ms each."""
+SEARCHED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Up to which size a log is searched for ABORT markers whose transaction index is lost: about 30 ms."""
+NO_MARKER_YET: Final = -1
+# The record of an ABORT marker as every Kafka writes it: length 16, no deltas, key of 4 bytes with version and type 0,
+# value of 6 bytes.
+_ABORT_RECORD: Final = bytes.fromhex("2000000008000000000c0000")
+
+
+# -- leader epochs ----------------------------------------------------------------------------------------------
+
+
+def load_epochs(log: Log) -> str | None:
+    """Give a log the epochs of its checkpoint file; from its batches, if that is damaged. Returns what is wrong with it.
+
+    Kafka's log directory goes offline with such a file (``LeaderEpochCheckpointFile``).
+    """
+    path = f"{log.directory}/{EPOCH_FILE}"
+    try:
+        log.epochs = LeaderEpochs.load(path)
+    except DamagedFile as error:
+        reason = str(error)
+    else:
+        wrong = _contradicted(log)
+        if wrong is None:
+            return None
+        reason = f"{path}: epoch {wrong[0]} did not begin at offset {wrong[1]}"
+    log.epochs = LeaderEpochs()
+    for segment in log.segments:
+        with suppress(CorruptBatch):
+            for batch in segment.headers():
+                log.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+    log.save_epochs()
+    return reason
+
+
+def _contradicted(log: Log) -> tuple[int, int] | None:
+    """The newest entry that the batches around it deny; None if they agree. Compaction may have taken some of these."""
+    exact = "compact" not in log.config.cleanup_policy
+    entries = [(-1, -1), *log.epochs.entries()]
+    newest = pairwise(entries)
+    for (earlier, _), (epoch, start) in list(newest)[-EPOCHS_CHECKED_MAX:]:
+        if not log.log_start_offset < start < log.log_end_offset:
+            continue
+        try:
+            before, first = _batch_at(log, start - 1), _batch_at(log, start)
+        except (StorageError, CorruptBatch):
+            return None  # the batches themselves are damaged, and say nothing
+        if first.base_offset < start or first.partition_leader_epoch < epoch:
+            return epoch, start
+        if before.base_offset >= start:
+            continue
+        said = before.partition_leader_epoch
+        if said >= epoch or (exact and (said != earlier or first.partition_leader_epoch != epoch)):
+            return epoch, start
+    return None
+
+
+def _batch_at(log: Log, offset: int) -> RecordBatch:
+    place = log.locate(offset)
+    if place is None:
+        raise StorageError(log.directory, f"offset {offset} is not there")
+    return RecordBatch.parse_header(place.segment.log.read(place.position, HEADER_BYTES))
+
+
+# -- segments ---------------------------------------------------------------------------------------------------
+
+
+def gaps(segments: Sequence[Segment], log_start_offset: int) -> Iterator[tuple[int, int]]:
+    """(first, last) of the offsets that are missing between one segment and the next: a file that was deleted."""
+    if len(segments) > GAPS_SEARCHED_SEGMENTS_MAX:
+        return
+    for segment, following in pairwise(segments):
+        if following.base_offset <= log_start_offset:
+            continue
+        try:
+            end_offset = segment.load_end()
+        except (CorruptBatch, StorageError):
+            continue
+        if end_offset < following.base_offset:
+            yield end_offset, following.base_offset - 1
+
+
+# -- transaction indexes ----------------------------------------------------------------------------------------
+
+
+class TransactionIndexes:
+    """Which segments of a folder have ABORT markers and no file that lists aborted transactions.
+
+    Without it their records would pass for committed, as they do on Kafka.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._there = folder.offsets("txnindex")
+
+    def is_lost(self, segment: Segment) -> bool:
+        """Whether a segment's index must be made anew. Logs without transactions, and large ones, are not searched."""
+        return segment.base_offset not in self._there and self._are_searched and _has_abort_marker(segment)
+
+    @cached_property
+    def _are_searched(self) -> bool:
+        return sum(self._folder.sizes.values()) <= SEARCHED_BYTES_MAX and _has_transactions(self._folder)
+
+
+def _has_transactions(folder: Folder) -> bool:
+    """Whether a producer of the newest snapshot has had a marker. Without one the log is read anyway, from its beginning."""
+    snapshots = folder.offsets("snapshot")
+    if not snapshots:
+        return False
+    try:
+        content = read_file(f"{folder.path}/{file_name(max(snapshots), 'snapshot')}") or b""
+        entries = producer_snapshot.decode(content)
+    except (producer_snapshot.MalformedSnapshot, StorageError):
+        return True
+    return any(entry.coordinator_epoch != NO_MARKER_YET for entry in entries)
+
+
+def _has_abort_marker(segment: Segment) -> bool:
+    position = 0
+    while position < segment.size:
+        window = segment.log.read(position, REPLAY_BYTES)
+        at = window.find(_ABORT_RECORD)
+        while at >= 0:
+            if _is_control(segment, position + at - HEADER_BYTES):
+                return True
+            at = window.find(_ABORT_RECORD, at + 1)
+        if len(window) < REPLAY_BYTES:
+            return False
+        position += len(window) - len(_ABORT_RECORD) + 1
+    return False
+
+
+def _is_control(segment: Segment, position: int) -> bool:
+    if position < 0:
+        return False
+    try:
+        batch = RecordBatch.parse_header(segment.log.read(position, HEADER_BYTES))
+    except CorruptBatch:
+        return False
+    return batch.is_control and batch.is_transactional

@@ -1,0 +1,81 @@
+"""A reader that meets a damaged batch: it gets an error or its own check fails, and the broker's log has one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from broker.partition import Partition
+from protocol.errors import ErrorCode
+from tests.support.world import World
+
+TOPIC = "t"
+VALUES = 12
+MAGIC, CRC, IN_THE_RECORD = 16, 18, 66
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Partition:
+    world = World(tmp_path)
+    world.create(TOPIC)
+    for number in range(VALUES):
+        world.produce(TOPIC, 0, b"value %d" % number)
+    world.partition(TOPIC).log.close(clean=True)
+    world.crash()
+    return world.partition(TOPIC)
+
+
+def write(partition: Partition, number: int, field: int, content: bytes) -> None:
+    (segment,) = partition.log.segments
+    position = sum(batch.size for batch in list(segment.batches())[:number]) + field
+    with segment.path("log").open("r+b") as file:
+        file.seek(position)
+        file.write(content)
+
+
+def fetch(partition: Partition, offset: int) -> ErrorCode:
+    return partition.read(offset, 1 << 20, read_committed=False, whole_first_batch=True).error
+
+
+def lines_of(lines: list[Any]) -> list[Mapping[str, Any]]:
+    return [line for line in lines if line["event"] == "a reader meets a damaged batch"]
+
+
+@pytest.mark.parametrize("length", [b"\0\0\0\1", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"])
+def test_an_impossible_length_is_corrupt_message_and_no_end_of_the_partition(
+    partition: Partition, length: bytes
+) -> None:
+    write(partition, 5, 8, length)
+    with structlog.testing.capture_logs() as lines:
+        assert [fetch(partition, 7) for _ in range(3)] == [ErrorCode.corrupt_message] * 3
+        assert partition.offset_for_timestamp(0, read_committed=False).error is ErrorCode.none
+        assert partition.readable_bytes(7, read_committed=False)[1]
+    (line,) = lines_of(lines)
+    assert line["file"].endswith("00000000000000000000.log")
+    assert partition.offline is None
+    assert fetch(partition, 0) is ErrorCode.none
+
+
+@pytest.mark.parametrize("field", [MAGIC, CRC, IN_THE_RECORD])
+def test_a_reader_that_cannot_get_past_a_batch_is_told_of_in_one_line(
+    partition: Partition, field: int
+) -> None:
+    write(partition, 5, field, b"\x7e")
+    with structlog.testing.capture_logs() as lines:
+        assert fetch(partition, 0) is ErrorCode.none
+        assert lines_of(lines) == []
+        for _ in range(4):
+            assert fetch(partition, 5) is ErrorCode.none  # as Kafka, which checks nothing here either
+    (line,) = lines_of(lines)
+    assert (line["topic"], line["partition"], line["offset"]) == (TOPIC, 0, 5)
+
+
+def test_readers_that_come_again_cost_no_line(partition: Partition) -> None:
+    with structlog.testing.capture_logs() as lines:
+        for offset in (0, 0, 0, 3, 3, 0):
+            assert fetch(partition, offset) is ErrorCode.none
+    assert lines_of(lines) == []
