@@ -110,6 +110,8 @@ class History:
 
     def produce(self, producer: Producer) -> None:
         index = self.chance.randrange(PARTITIONS)
+        if producer.producer_id < 0:
+            return  # without a producer id the batch is in no transaction (test_coordinator has that)
         if not self.is_idle(producer):
             # Clients wait: an old one for its AddPartitions, which is refused now, a new one inside Produce.
             return
@@ -181,6 +183,8 @@ class History:
         before = self.world.memory(producer.transactional_id)
         if before is not None and (before.producer_id, before.epoch) == (producer_id, epoch):
             return  # a guess that has hit
+        if producer_id < 0:
+            return  # that is no identity
         kind = self.chance.randrange(4)
         if kind == 0:
             self.world.end(
