@@ -22,6 +22,7 @@ from broker.hooks import Call, CallEvent
 from broker.logging import get_logger
 from broker.slices import Steps
 from broker.transports import reset_transport
+from broker.unsent import Unsent
 from protocol.codec import MalformedRequest
 from protocol.frame import API_VERSIONS, RequestHeader, parse_request_header
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 LANDING_BYTES: Final = 64 * 1024
 # Sent by the client behind a request in progress.
 BACKLOG_BYTES_MAX: Final = 64 * 1024
-# Answered, and not yet taken by the client: above this no further request of the connection is served.
-WRITE_BUFFER_HIGH_BYTES: Final = 256 * 1024
 # Answers of one turn are collected up to this size and written with one system call.
 ANSWERS_COLLECTED_BYTES: Final = 64 * 1024
 # Smaller ones are copied together: that is cheaper than to hand the system a list of pieces.
@@ -78,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading",
         "_shared",
         "_transport",
+        "_unsent",
         "address",
         "connection_id",
         "host",
@@ -107,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parked: CanHurry | None = None
         self._answers: list[bytes | memoryview] = []
         self._answers_bytes = 0
+        self._unsent = Unsent()
         self._muted = False
 
     # ---- what the transport tells us
@@ -124,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
             # The loop had accepted it before the node was killed: the kernel would have reset it with the process.
             self.reset()
             return
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        self._transport.set_write_buffer_limits(high=0)  # see Unsent
         refusal = self._shared.admit(self)
         if refusal is not None:
             self.close(refusal)
@@ -134,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._kept, self._frame = b"", None
         self._answers.clear()
+        self._unsent.taken()
         self._shared.forget(self)
         if self._pending is not None:
             # Whoever parked the request hears of it by the cancellation, and frees what waits for it.
@@ -171,10 +173,10 @@ class Connection(asyncio.BufferedProtocol):
             self._cut(shared.landing[:nbytes])
 
     def pause_writing(self) -> None:
-        self._holds |= WRITE_BUFFER_FULL
-        self._start_or_stop_reading()
+        self._unsent.some = True
 
     def resume_writing(self) -> None:
+        self._unsent.taken()
         self._lift(WRITE_BUFFER_FULL)
 
     # ---- what the server tells us
@@ -475,13 +477,8 @@ class Connection(asyncio.BufferedProtocol):
             return substitute
 
     def _log_failure(self, route: Route, error: Exception) -> None:
-        log.error(
-            "request failed",
-            api=route.api.name,
-            api_version=route.version,
-            connection=self.connection_id,
-            exc_info=error,
-        )
+        facts = {"api": route.api.name, "api_version": route.version, "connection": self.connection_id}
+        log.error("request failed", **facts, exc_info=error)
 
     def _may_answer(self, call: Call) -> bool:
         """Whoever saw the call arrive may keep its answer back."""
@@ -498,3 +495,6 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(answers))
         else:
             self._transport.writelines(answers)
+        if self._unsent.some and self._unsent.wrote(size):
+            self._holds |= WRITE_BUFFER_FULL
+            self._start_or_stop_reading()

@@ -14,6 +14,7 @@ from broker.fetch_sessions import Answers, Wanted
 from broker.node import Node
 from broker.partition import Partition
 from broker.replication.selection import RACK_AWARE, preferred_replica
+from broker.unsent import UNSENT
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     AbortedTransaction,
@@ -96,7 +97,8 @@ class FetchReading:
     def read(self) -> Outcome:
         answers: Answers = []
         self.readable = []
-        bytes_left, bytes_read, must_answer = self._bytes_max, 0, not self._interesting
+        bytes_left = min(self._bytes_max, UNSENT.room_bytes)
+        bytes_read, must_answer = 0, not self._interesting
         for wanted in self._interesting:
             # KIP-74: until a partition gave data, a first batch comes whole, however big: everybody gets on.
             answer = self._read_one(wanted, bytes_left, whole_first_batch=bytes_read == 0)

@@ -24,6 +24,7 @@ NAMES: Final = (
     "many_ids",
     "pauses",
     "hostile",
+    "hostile_environment",
 )
 
 Measure = Callable[[Run], Iterator[Figure]]

@@ -43,6 +43,7 @@ from broker.node import Listener, Node
 from broker.replicas import Replicas
 from broker.server import Bind, BindError
 from broker.slices import Slices
+from broker.unsent import UNSENT
 from storage.directory import DirectoryInUse
 from storage.files import DESCRIPTORS, StorageError
 
@@ -147,6 +148,7 @@ class Cluster:
     async def _start(self) -> None:
         config = self.settings.config
         DESCRIPTORS.limit = config.open_files_max or _open_files_max()
+        UNSENT.limit_bytes = config.queued_max_response_bytes
         root = config.log_dir or Path(tempfile.mkdtemp(prefix="odradek-"))
         self._directories = node_directories(root, [each.node_id for each in self.settings.nodes])
         for each in self.settings.nodes:

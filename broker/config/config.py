@@ -184,6 +184,7 @@ class BrokerConfig:
     log_level: str
     open_files_max: int
     produce_reads_records: bool
+    queued_max_response_bytes: int
 
     values: Mapping[str, Value] = field(repr=False)
     static: Mapping[str, str] = field(

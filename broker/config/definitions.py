@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.effects import EFFECTIVE
+from broker.unsent import QUEUED_MAX_RESPONSE_BYTES
 from storage.config_def import (
     ConfigError,
     ConfigKey,
@@ -176,6 +177,14 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             "they are where a setting of the topic asks for it: cleanup.policy=compact, a compression.type that the batch "
             "does not have, message.timestamp.before.max.ms, or a batch that claims a timestamp beyond "
             "message.timestamp.after.max.ms.",
+        ),
+        _own(
+            "queued.max.response.bytes",
+            ConfigType.LONG,
+            QUEUED_MAX_RESPONSE_BYTES,
+            Range(1),
+            "How many bytes of responses may wait for slow clients, over all connections: what is left of it bounds what a "
+            "Fetch reads, and while nothing is left only clients are served that have taken all their responses.",
         ),
     )
 }

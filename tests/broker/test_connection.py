@@ -31,9 +31,10 @@ from broker.node import Listener, Node
 from broker.routes import Routes
 from broker.server import IDLE_TICKS, Connections, Limits
 from broker.slices import Slices
+from broker.unsent import UNSENT, WRITE_BUFFER_HIGH_BYTES, UnsentResponses
 from protocol.codec import client_codec
 from protocol.frame import request_header, response_body_offset
-from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.metadata import (
@@ -106,6 +107,9 @@ class FakeTransport(asyncio.Transport):
         self.reading = True
         self.closing = False
         self.aborted = False
+        self.is_full = False  # its client takes nothing
+        self.writing_paused = False
+        self.connection: Connection
 
     def writelines(self, chunks: Any) -> None:
         self.write(b"".join(chunks))
@@ -114,6 +118,14 @@ class FakeTransport(asyncio.Transport):
         assert not self.closing
         self.writes += 1
         self.written += data
+        if self.is_full and not self.writing_paused:
+            self.writing_paused = True
+            self.connection.pause_writing()
+
+    def drained(self) -> None:
+        """The client has taken all."""
+        self.is_full = self.writing_paused = False
+        self.connection.resume_writing()
 
     def pause_reading(self) -> None:
         assert self.reading
@@ -167,6 +179,7 @@ class Peer:
         self.landing = broker.connections.landing
         self.connection = Connection(broker.connections, LISTENER)
         self.transport = FakeTransport()
+        self.transport.connection = self.connection
         self.connection.connection_made(self.transport)
 
     def send(self, data: bytes, step: int | None = None) -> None:
@@ -632,29 +645,78 @@ async def test_a_failure_after_the_connection_ended_is_logged_all_the_same() -> 
 # ---- fairness and limits
 
 
-async def test_a_slow_reader_costs_only_itself() -> None:
-    broker = Broker({HEARTBEAT: pong})
+def as_many_bytes(message: FetchRequest, context: RequestContext) -> FetchResponse:
+    """As the request says."""
+    partition = PartitionData(records=bytes(message.max_bytes))
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+
+def fetch_of(size: int, correlation_id: int) -> bytes:
+    return request(FETCH, 12, FetchRequest(max_bytes=size), correlation_id)
+
+
+@pytest.fixture
+def budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnsentResponses]:
+    """That of the process, of 1 MB; at the end nothing may be charged to it any more."""
+    monkeypatch.setattr(UNSENT, "limit_bytes", 1_000_000)
+    yield UNSENT
+    assert UNSENT.bytes == 0
+
+
+async def test_a_slow_reader_costs_only_itself(budget: UnsentResponses) -> None:
+    broker = Broker({FETCH: as_many_bytes, HEARTBEAT: pong})
     slow, other = broker.connect(), broker.connect()
-    slow.connection.pause_writing()
-    slow.send(heartbeat(1))
+    slow.transport.is_full = True
+    slow.send(fetch_of(WRITE_BUFFER_HIGH_BYTES, 1) + heartbeat(2))
     other.send(heartbeat(2))
     assert not slow.transport.reading
-    assert (slow.answered(), other.answered()) == ([], [2])
-    slow.connection.resume_writing()
-    slow.send(slow.unsent)
-    assert slow.answered() == [1]
+    assert (slow.answered(), other.answered()) == ([1], [2])
+    slow.transport.drained()
+    assert slow.answered() == [1, 2]
+    assert slow.transport.reading
 
 
-async def test_the_answer_of_a_waiting_request_reaches_a_slow_reader_too() -> None:
+async def test_a_reader_that_is_a_little_behind_is_served(budget: UnsentResponses) -> None:
+    slow = Broker({FETCH: as_many_bytes}).connect()
+    slow.transport.is_full = True
+    slow.send(b"".join(fetch_of(WRITE_BUFFER_HIGH_BYTES // 4, number) for number in range(1, 6)))
+    assert slow.answered() == [1, 2, 3, 4]
+    slow.transport.drained()
+    assert slow.answered() == [1, 2, 3, 4, 5]
+
+
+async def test_when_the_budget_is_used_up_who_has_not_taken_all_waits(budget: UnsentResponses) -> None:
+    broker = Broker({FETCH: as_many_bytes, HEARTBEAT: pong})
+    large, small, quick = broker.connect(), broker.connect(), broker.connect()
+    large.transport.is_full = small.transport.is_full = True
+    large.send(fetch_of(900_000, 1))
+    small.send(fetch_of(100_000, 1) + heartbeat(2))
+    quick.send(heartbeat(1) + heartbeat(2))
+    assert (large.answered(), small.answered(), quick.answered()) == ([1], [1], [1, 2])
+    small.transport.drained()
+    assert small.answered() == [1, 2]
+    large.lose()
+
+
+async def test_what_a_gone_client_has_not_taken_is_given_back(budget: UnsentResponses) -> None:
+    slow = Broker({FETCH: as_many_bytes}).connect()
+    slow.transport.is_full = True
+    slow.send(fetch_of(2_000_000, 1))
+    assert budget.bytes > 2_000_000
+    assert budget.room_bytes == 0
+    slow.lose()
+
+
+async def test_the_answer_of_a_waiting_request_reaches_a_slow_reader_too(budget: UnsentResponses) -> None:
     parking = Parking()
-    peer = Broker({HEARTBEAT: parking}).connect()
-    peer.send(heartbeat(1) + heartbeat(2))
-    peer.connection.pause_writing()
+    peer = Broker({HEARTBEAT: parking, FETCH: as_many_bytes}).connect()
+    peer.send(heartbeat(1) + fetch_of(WRITE_BUFFER_HIGH_BYTES, 2) + heartbeat(3))
+    peer.transport.is_full = True
     await parking.release()
-    assert (peer.answered(), len(parking.seen)) == ([1], 1)
-    peer.connection.resume_writing()
+    assert (peer.answered(), len(parking.seen)) == ([1, 2], 1)
+    peer.transport.drained()
     await parking.release()
-    assert peer.answered() == [1, 2]
+    assert peer.answered() == [1, 2, 3]
 
 
 async def test_a_flood_of_small_requests_takes_turns() -> None:

@@ -17,13 +17,13 @@ import uvloop
 from broker.api import Api, Handler
 from broker.clock import SystemClock
 from broker.config.endpoints import Endpoint
-from broker.connection import WRITE_BUFFER_HIGH_BYTES
 from broker.context import RequestContext
 from broker.hooks import Hooks
 from broker.life import NodeLife
 from broker.node import Listener, Node
 from broker.routes import Routes
 from broker.server import BindError, Connections, Limits, Server
+from broker.unsent import WRITE_BUFFER_HIGH_BYTES
 from protocol.codec import client_codec
 from protocol.frame import request_header
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

@@ -8,6 +8,7 @@ import pytest
 
 from broker.apis.fetch import fetch
 from broker.metadata.image import PartitionState, Topic
+from broker.unsent import UNSENT
 from protocol.batch import batches
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
@@ -77,6 +78,18 @@ def test_the_broker_limits_what_a_client_may_ask_for(world):
         world.produce(index=index, size=1000)
     response = read(world, (topic, [asked(0), asked(1)]), max_bytes=1 << 30)
     assert [bool(each.records) for each in partitions_of(response).values()] == [True, False]
+
+
+def test_what_slow_readers_have_not_taken_limits_what_others_are_given(world, monkeypatch):
+    topic = world.add_topic("t", 3)
+    sizes = [len(world.produce(index=index, size=1000)) for index in range(3)]
+    monkeypatch.setattr(UNSENT, "limit_bytes", 10_000)
+    monkeypatch.setattr(UNSENT, "bytes", 10_000 - sizes[0] - sizes[1])
+    response = read(world, (topic, [asked(0), asked(1), asked(2)]))
+    assert [len(each.records) for each in partitions_of(response).values()] == [sizes[0], sizes[1], 0]
+    monkeypatch.setattr(UNSENT, "bytes", 1_000_000)
+    response = read(world, (topic, [asked(0), asked(1), asked(2)]))
+    assert [len(each.records) for each in partitions_of(response).values()] == [sizes[0], 0, 0]
 
 
 def test_a_negative_limit_fails_the_partition_that_it_is_applied_to(world):
