@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 PATTERN_CHARACTERS_MAX: Final = 1024
@@ -25,6 +26,11 @@ class InvalidPattern(ValueError):
     """RE2 does not take it, or it is beyond the bounds."""
 
 
+PATTERNS_KEPT: Final = 8
+"""Compiled ones, for clients that ask again and again; of at most two megabytes each."""
+
+
+@lru_cache(PATTERNS_KEPT)
 def full_match(pattern: str) -> Matches:
     """Does a whole text match ``pattern``? Raises `InvalidPattern`."""
     if len(pattern) > PATTERN_CHARACTERS_MAX:
@@ -45,5 +51,5 @@ def full_match(pattern: str) -> Matches:
     except re2.error as error:
         raise InvalidPattern(str(error)) from None
     finally:
-        re2.purge()  # the module keeps the last 128 patterns otherwise
+        re2.purge()  # the module would keep the last 128
     return lambda text: compiled.fullmatch(text) is not None

@@ -9,6 +9,7 @@ import pytest
 
 from broker.patterns import (
     PATTERN_CHARACTERS_MAX,
+    PATTERNS_KEPT,
     UNICODE_CLASSES_MAX,
     InvalidPattern,
     full_match,
@@ -46,8 +47,11 @@ def test_groups_cost_nothing():
     assert time.process_time() - began < 1, "it takes two seconds and more if RE2 reports the groups"
 
 
-def test_no_pattern_is_kept():
+def test_few_patterns_are_kept():
     import re2
 
-    full_match("order-[0-9]+")
+    assert full_match("order-[0-9]+") is full_match("order-[0-9]+")
+    for number in range(2 * PATTERNS_KEPT):
+        full_match(f"order-{number}")
+    assert full_match.cache_info().currsize == PATTERNS_KEPT
     assert re2._Regexp._make.cache_info().currsize == 0
