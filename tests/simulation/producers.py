@@ -185,7 +185,7 @@ class Producer:
         if self._in_flight == 1:
             # It is sent until it is answered: a leader that knows what was written finds no gap.
             raise Broken(f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence")
-        # After a crash a leader knows the last batch of each producer only, not the last five: so it is in Kafka.
+        # A leader that begins from a snapshot knows the last batch of each producer before it, and not the last five.
         raise MustAbort("a batch before the last one was asked for again")
 
     async def _add_partition(self, spot: Spot) -> None:
