@@ -19,7 +19,7 @@ LINES_PER_S: Final = 1.0
 # Further kinds share one bucket.
 KINDS_MAX: Final = 100
 # What makes lines of one event different kinds. Other fields hold names of clients, and so any number of values.
-KIND_FIELDS: Final = {"connection closed": "reason", "request failed": "api"}
+KIND_FIELDS: Final = {"connection closed": "reason", "request failed": "api", "accept paused": "reason"}
 
 Kind = tuple[str, str]
 OTHERS: Final[Kind] = ("", "")
@@ -47,7 +47,7 @@ class RateLimit:
 
     def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         """Let the line pass, with the count of those before it that did not; else ``structlog.DropEvent``."""
-        if "connection" not in event:
+        if "connection" not in event and event.get("event") not in KIND_FIELDS:
             return event
         with self._lock:
             bucket = self._bucket(_kind(event))

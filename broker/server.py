@@ -13,11 +13,14 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.accepting import Acceptor
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
 from broker.config.endpoints import Endpoint
 from broker.connection import LANDING_BYTES, Connection
+from broker.descriptors import SLOTS
 from broker.frame_buffers import FrameBuffers
 from broker.life import LifeOver
 from broker.logging import get_logger
@@ -97,6 +100,7 @@ class Connections:
         self.accepted += 1
         connection.connection_id = self.accepted
         self._open[connection] = None
+        SLOTS.open += 1
         self._per_ip[connection.host] += 1
         if self._all_gone is not None:
             return "the broker is stopping"
@@ -106,10 +110,16 @@ class Connections:
             return "max.connections.per.ip reached"
         return None
 
+    @property
+    def has_room(self) -> bool:
+        """May one more be accepted, by max.connections and by what the process may open?"""
+        return SLOTS.has_room and len(self._open) + SLOTS.arriving < self.limits.connections_max
+
     def forget(self, connection: Connection) -> None:
         if connection not in self._open:
             return
         del self._open[connection]
+        SLOTS.gone()
         self._per_ip[connection.host] -= 1
         if not self._per_ip[connection.host]:
             del self._per_ip[connection.host]
@@ -189,7 +199,7 @@ class Server:
         self.listeners: list[Listener] = []
         self._backlog = backlog
         self._sockets: list[tuple[socket.socket, Listener]] = []
-        self._servers: list[tuple[asyncio.Server, socket.socket]] = []
+        self._servers: list[tuple[asyncio.Server | Acceptor, socket.socket]] = []
 
     def bind(self, endpoints: Iterable[Endpoint], advertised: Iterable[Endpoint]) -> list[Listener]:
         """Bind every listener's port. A port 0 is chosen here, and advertised where no other port is."""
@@ -209,13 +219,14 @@ class Server:
         while self._sockets:
             # No longer among those that a kill closes: the loop still works on it.
             bound, listener = self._sockets.pop(0)
+            factory = partial(Connection, connections, listener)
+            server: asyncio.Server | Acceptor
             try:
-                # Both loops set TCP_NODELAY on what they accept here.
-                server = await loop.create_server(
-                    lambda listener=listener: Connection(connections, listener),  # type: ignore[misc]
-                    sock=bound,
-                    backlog=self._backlog,
-                )
+                if isinstance(bound, socket.socket):
+                    server = Acceptor(bound, factory, lambda: connections.has_room, loop)
+                    server.start(self._backlog)
+                else:  # of a loop that has a network of its own
+                    server = await loop.create_server(factory, sock=bound, backlog=self._backlog)
             except OSError as error:
                 bound.close()
                 raise BindError(_cannot_listen(listener.name, listener.host, listener.port, error)) from error

@@ -6,12 +6,13 @@ them, let one fail, or forget what was never synced.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
+
+from storage.descriptors import NONE_LEFT, SPARES
 
 Buffer = bytes | bytearray | memoryview
 Name = Path | str
@@ -117,10 +118,10 @@ class Descriptors(Recent["AppendFile"]):
             try:
                 fd = system.open(file.name, flags, 0o644)
             except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE) or not len(self):
+                if error.errno not in NONE_LEFT:
                     raise
                 self.rest(len(self) // 2 + 1)
-                fd = system.open(file.name, flags, 0o644)
+                fd = SPARES.open(system.open, file.name, flags, 0o644)
         except OSError as error:
             raise StorageError(file.name, error) from error
         self.add(file)
@@ -244,7 +245,7 @@ class AppendFile:
     def rest(self) -> None:
         """Give the descriptor back until the file is needed again."""
         if self._fd >= 0:
-            os.close(self._fd)
+            SPARES.close(self._fd)
             self._fd = -1
 
     def close(self) -> None:
@@ -266,7 +267,7 @@ def file_size(path: Name) -> int | None:
 def read_file(path: Name) -> bytes | None:
     """All of a small file; None for one that is not there."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             content = b""
             while piece := os.read(fd, READ_BYTES):
@@ -275,7 +276,7 @@ def read_file(path: Name) -> bytes | None:
                     break
             return content
         finally:
-            os.close(fd)
+            SPARES.close(fd)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -369,7 +370,8 @@ def write_file(path: Name, content: bytes) -> None:
 
 
 def _write_whole(path: Name, content: bytes, *, durable: bool) -> None:
-    fd = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    fd = SPARES.open(system.open, path, flags, 0o644)
     try:
         view = memoryview(content)
         while view:
@@ -377,13 +379,13 @@ def _write_whole(path: Name, content: bytes, *, durable: bool) -> None:
         if durable:
             system.fsync(fd)
     finally:
-        os.close(fd)
+        SPARES.close(fd)
 
 
 def sync_file(path: Name) -> None:
     """Make the content of a file (or the names in a directory) durable; one that is gone needs it no more."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -393,13 +395,13 @@ def sync_file(path: Name) -> None:
     except OSError as error:
         raise StorageError(path, error) from error
     finally:
-        os.close(fd)
+        SPARES.close(fd)
 
 
 def sync_directory(path: Path) -> None:
     """Make renames, creations and removals in a directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         system.fsync(fd)
     finally:
-        os.close(fd)
+        SPARES.close(fd)

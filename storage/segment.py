@@ -8,6 +8,7 @@ from pathlib import Path
 from struct import Struct
 
 from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, Reason, RecordBatch
+from storage.descriptors import SPARES
 from storage.files import (
     AppendFile,
     Buffer,
@@ -486,12 +487,12 @@ def batch_bytes(chunk: bytes, at: int) -> int:
 def _end_of_file(path: str, length: int) -> bytes:
     """The last bytes of a file that ends with a whole number of so many; nothing of any other, or of none."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             size = os.lseek(fd, 0, os.SEEK_END)
             return os.pread(fd, length, size - length) if size >= length and size % length == 0 else b""
         finally:
-            os.close(fd)
+            SPARES.close(fd)
     except FileNotFoundError:
         return b""
     except OSError as error:

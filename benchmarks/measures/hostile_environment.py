@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -28,7 +27,7 @@ from benchmarks.client import (
 )
 from benchmarks.figures import Figure, Run
 from benchmarks.process import resident_mib
-from benchmarks.targets import ROOT, Running
+from benchmarks.targets import ROOT, Running, free_port
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 SLOW_READERS: Final = 40
@@ -83,11 +82,13 @@ def slow_readers(run: Run) -> Iterator[Figure]:
 
 def used_up_descriptors(run: Run) -> Iterator[Figure]:
     """A process that may open 256 files, and 600 connections; then they go."""
-    with run.target.running(run.scratch / "descriptors") as target, contextlib.ExitStack() as stack:
+    directory = run.scratch / "descriptors"
+    directory.mkdir(parents=True)
+    output = os.open(directory / "log", os.O_WRONLY | os.O_CREAT)
+    limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$0" "$@"']
+    with _started(run, directory, output, limited) as target, contextlib.ExitStack() as stack:
         client = Client(target.connect())
-        create_topic(client, "large", PARTITIONS)
         create_topic(client, "small", PARTITIONS)
-        resource.prlimit(target.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
         yield from _with_connections(target, client, stack)
 
 
@@ -129,7 +130,7 @@ def unread_log(run: Run) -> Iterator[Figure]:
     directory = run.scratch / "unread-log"
     directory.mkdir(parents=True)
     unread, output = os.pipe()
-    with _started(run, directory, output) as target:
+    with _started(run, directory, output, []) as target:
         client = Client(target.connect())
         create_topic(client, "small")
         sent, answered = 0, True
@@ -157,11 +158,10 @@ def unread_log(run: Run) -> Iterator[Figure]:
 
 
 @contextlib.contextmanager
-def _started(run: Run, directory: Path, output: int) -> Iterator[Running]:
-    from benchmarks.targets import free_port
-
+def _started(run: Run, directory: Path, output: int, before: list[str]) -> Iterator[Running]:
+    """A target whose standard output is a descriptor of ours, started by the command ``before``."""
     port = free_port()
-    command = run.target.command(port, directory / "data", {})
+    command = [*before, *run.target.command(port, directory / "data", {})]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, cwd=ROOT)
     os.close(output)

@@ -13,7 +13,6 @@ controller; this controller is the process's, so that it goes on when the first 
 from __future__ import annotations
 
 import asyncio
-import resource
 import shutil
 import tempfile
 import time
@@ -28,6 +27,7 @@ from broker.clock import Domain, Periodic
 from broker.clock.virtual import VirtualClock
 from broker.cluster.directories import WrongNodes, node_directories
 from broker.cluster.runtime import NodeRuntime, State
+from broker.descriptors import SLOTS, allowed_descriptors, shares
 from broker.hooks import Hooks
 from broker.life import LifeOver
 from broker.logging import get_logger, get_unfiltered_logger
@@ -44,6 +44,7 @@ from broker.replicas import Replicas
 from broker.server import Bind, BindError
 from broker.slices import Slices
 from broker.unsent import UNSENT
+from storage.descriptors import SPARE_DESCRIPTORS, SPARES
 from storage.directory import DirectoryInUse
 from storage.files import DESCRIPTORS, StorageError
 
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.options import Settings, TopicSpec
 
-OPEN_FILES_MAX: Final = 16384
-"""Of the logs, if nothing else is said: beyond that, to open a file again costs less than to keep it."""
 MS_PER_S: Final = 1000
 
 log = get_logger()
@@ -147,7 +146,10 @@ class Cluster:
 
     async def _start(self) -> None:
         config = self.settings.config
-        DESCRIPTORS.limit = config.open_files_max or _open_files_max()
+        share = shares(allowed_descriptors(), config.open_files_max)
+        DESCRIPTORS.limit, SLOTS.limit = share.files, share.clients
+        SPARES.count = SPARE_DESCRIPTORS
+        SPARES.fill()
         UNSENT.limit_bytes = config.queued_max_response_bytes
         root = config.log_dir or Path(tempfile.mkdtemp(prefix="odradek-"))
         self._directories = node_directories(root, [each.node_id for each in self.settings.nodes])
@@ -446,12 +448,6 @@ def _with_ports(config: BrokerConfig, before: NodeRuntime) -> BrokerConfig:
     ports = {each.name: each.port for each in before.listeners}
     listeners = tuple(replace(each, port=each.port or ports[each.name]) for each in config.listeners)
     return replace(config, listeners=listeners)
-
-
-def _open_files_max() -> int:
-    """Half of what this process may open (`broker.__main__` asks for all that it can have); the rest is for clients."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return OPEN_FILES_MAX if allowed == resource.RLIM_INFINITY else min(allowed // 2, OPEN_FILES_MAX)
 
 
 def _host(host: str) -> str:

@@ -13,17 +13,17 @@ from typing import Final
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from broker.control import openapi
 from broker.control.access import Access, ControlConfigError
 from broker.control.errors import Refused
 from broker.control.operations import Operation, Stream, arguments, call, discover
 from broker.control.ports import Control
+from broker.descriptors import CONTROL_CONNECTIONS_MAX, allowed_descriptors, shares
 from broker.logging import get_logger
 
 BODY_BYTES_MAX: Final = 256 * 1024
-CONNECTIONS_MAX: Final = 256
-"""Open at the same time; further ones are closed at once. Those that the broker has for clients are not touched by it."""
 CALLS_MAX: Final = 64
 """That wait, follow or take long, at the same time; further ones get 429. What is answered at once (``GET /health``, the
 list of rules, their removal) is not counted: it must be possible while others wait."""
@@ -56,6 +56,7 @@ class ControlServer:
         self._runner: web.AppRunner | None = None
         self._listening: asyncio.Server | None = None
         self._calls: dict[asyncio.Task[object], Operation] = {}
+        self._calling: set[web.RequestHandler] = set()
 
     async def start(self) -> int:
         """Listen; the port. ``ControlConfigError`` if that cannot be."""
@@ -71,7 +72,10 @@ class ControlServer:
         loop = asyncio.get_running_loop()
         try:
             self._listening = await loop.create_server(
-                lambda: _accepted(runner), self._host or None, self._port, backlog=CONNECTIONS_MAX
+                lambda: self._accepted(runner),
+                self._host or None,
+                self._port,
+                backlog=CONTROL_CONNECTIONS_MAX,
             )
         except OSError as error:
             await runner.cleanup()
@@ -97,11 +101,23 @@ class ControlServer:
             runner, self._runner = self._runner, None
             await runner.cleanup()
 
+    def _accepted(self, runner: web.AppRunner) -> asyncio.BaseProtocol:
+        """One more connection; if there are too many, the oldest without a call is closed for it."""
+        server = runner.server
+        assert server is not None
+        alive = [each for each in server.connections if each.transport is not None]
+        if len(alive) >= connections_max():
+            silent = next((each for each in alive if each not in self._calling), alive[0])
+            silent.force_close()
+        return server()
+
     # -- from a request to an operation and back ----------------------------------------------------------------
 
     def _application(self) -> web.Application:
         operations = discover()
-        application = web.Application(middlewares=[_say_errors_as_json], client_max_size=BODY_BYTES_MAX)
+        application = web.Application(
+            middlewares=[_noting(self._calling), _say_errors_as_json], client_max_size=BODY_BYTES_MAX
+        )
         for operation in operations.values():
             handler = self._serving(operation)
             application.router.add_route(operation.method, operation.path, handler)
@@ -143,17 +159,24 @@ class ControlServer:
         return web.Response(body=msgspec.json.encode(answer), content_type=_JSON)
 
 
-def _accepted(runner: web.AppRunner) -> asyncio.BaseProtocol:
-    server = runner.server
-    assert server is not None
-    return server() if len(server.connections) < CONNECTIONS_MAX else _Full()
+def connections_max() -> int:
+    """Open at the same time. Those that the broker has for clients are not touched by it."""
+    return shares(allowed_descriptors()).control
 
 
-class _Full(asyncio.Protocol):
-    """There are too many connections for this one."""
+def _noting(calling: set[web.RequestHandler]) -> Middleware:
+    """While a call of a connection is under way, the connection is not closed in favour of others."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+    @web.middleware
+    async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
+        # HTTP/1.1: a connection has one call at a time.
+        calling.add(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            calling.discard(request.protocol)
+
+    return note
 
 
 async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:

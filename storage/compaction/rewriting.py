@@ -18,6 +18,7 @@ from storage.compaction.grouping import Sized, Source, groups
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.transactions import Transactions
 from storage.config import LogConfig
+from storage.descriptors import SPARES
 from storage.files import StorageError, read_file, remove, rename, sync_file, write_file
 from storage.index import ABORTED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, AbortedTransaction, aborted_of
 from storage.segment import CLEANED, SEGMENT_SUFFIXES, SWAP, Segment, batch_bytes, file_name
@@ -206,7 +207,7 @@ class Pass:
         """The batches of a segment, each with its CRC looked at: what is rewritten gets a new one."""
         path = self.order.directory / file_name(source.base_offset, "log")
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise StorageError(path, error) from error
         try:
@@ -230,7 +231,7 @@ class Pass:
         except CorruptBatch as error:
             raise StorageError(path, str(error)) from error
         finally:
-            os.close(fd)
+            SPARES.close(fd)
 
 
 def _read(fd: int, path: Path, position: int, left: int) -> bytes:
@@ -272,7 +273,7 @@ class _Writer:
         self._max_timestamp_ms, self._max_timestamp_offset = -1, base_offset
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
-            self._fd = files.system.open(self._log, flags, 0o644)
+            self._fd = SPARES.open(files.system.open, self._log, flags, 0o644)
         except OSError as error:
             raise StorageError(self._log, error) from error
 
@@ -332,7 +333,7 @@ class _Writer:
 
     def _close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            SPARES.close(self._fd)
             self._fd = -1
 
     def abandon(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,10 +15,12 @@ import pytest
 import structlog
 import uvloop
 
+from broker import accepting
 from broker.api import Api, Handler
 from broker.clock import SystemClock
 from broker.config.endpoints import Endpoint
 from broker.context import RequestContext
+from broker.descriptors import SLOTS
 from broker.hooks import Hooks
 from broker.life import NodeLife
 from broker.node import Listener, Node
@@ -298,20 +301,69 @@ def test_a_parked_request_ends_with_its_connection(run: Run) -> None:
 # ---- limits
 
 
-def test_connections_above_the_limit_are_closed_at_once(run: Run) -> None:
+def test_connections_above_the_limit_wait_until_one_goes(run: Run) -> None:
     async def scenario() -> None:
         async with serving({HEARTBEAT: pong}, Limits(connections_max=2)) as served:
             first, second = await served.client(), await served.client()
+            await until(lambda: len(served.connections) == 2)
             third = await served.client()
-            assert await third.is_closed()
-            for client in (first, second):
-                client.send(heartbeat(1))
-                assert await client.answer() == 1
+            third.send(heartbeat(3))
+            for number in range(5):
+                for client in (first, second):
+                    client.send(heartbeat(number))
+                    assert await client.answer() == number
+            assert len(served.connections) == 2
             first.writer.close()
-            await until(lambda: len(served.connections) == 1)
-            fourth = await served.client()
-            fourth.send(heartbeat(4))
-            assert await fourth.answer() == 4
+            assert await third.answer() == 3
+
+    run(scenario)
+
+
+def test_what_the_process_may_open_limits_connections_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SLOTS, "limit", 2)
+
+    async def scenario() -> None:
+        async with serving({HEARTBEAT: pong}) as served:
+            clients = [await served.client() for _ in range(6)]
+            for number, client in enumerate(clients):
+                client.send(heartbeat(number))
+            for number, client in enumerate(clients):
+                assert await client.answer() == number
+                assert len(served.connections) <= 2
+                client.writer.close()
+        assert (SLOTS.open, SLOTS.arriving) == (0, 0)
+
+    run(scenario)
+
+
+def test_without_descriptors_nothing_is_accepted_until_there_are_some(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept = socket.socket.accept
+    failures = [
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.ENFILE, "the same, of the system"),
+    ]
+
+    def failing(listening: socket.socket) -> object:
+        if failures:
+            raise failures.pop()
+        return accept(listening)
+
+    monkeypatch.setattr(accepting, "RETRY_S", 0.01)
+
+    async def scenario() -> None:
+        async with serving({HEARTBEAT: pong}) as served:
+            first = await served.client()
+            first.send(heartbeat(1))
+            assert await first.answer() == 1
+            monkeypatch.setattr(socket.socket, "accept", failing)
+            with structlog.testing.capture_logs() as lines:
+                second = await served.client()
+                second.send(heartbeat(2))
+                assert await second.answer() == 2
+            assert [line["event"] for line in lines] == ["accept paused", "accept paused"]
+            monkeypatch.undo()
 
     run(scenario)
 

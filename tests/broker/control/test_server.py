@@ -107,15 +107,23 @@ async def test_a_header_that_decides_is_given_once(caller: Caller) -> None:
     await writer.wait_closed()
 
 
-async def test_so_many_connections_at_a_time(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "CONNECTIONS_MAX", 2)
+async def test_silent_connections_do_not_close_the_port(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest without a call is closed for a new one; one that waits for its answer is not."""
+    monkeypatch.setattr(server, "connections_max", lambda: 3)
     host, port = caller.url.removeprefix("http://").split(":")
-    opened = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
-    assert await opened[2][0].read() == b""
-    opened[1][1].write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    assert (await opened[1][0].read()).startswith(b"HTTP/1.1 200")
-    await caller.get("/health")  # there is room again
-    for _, writer in opened:
+    rule = await caller.post("/v1/faults", {"rule": "EndTxn -> drop"})
+    waiting = asyncio.ensure_future(caller.get(f"/v1/faults/{rule['id']}/wait"))
+    await until(lambda: caller.control.faults.get(rule["id"]).waiting)
+    silent = [await asyncio.open_connection(host, int(port)) for _ in range(6)]
+    for reader, _ in silent[:4]:
+        assert await reader.read() == b""
+    await caller.get("/health")
+    assert not waiting.done()
+    await caller.delete(f"/v1/faults/{rule['id']}")
+    await asyncio.wait([waiting])
+    for _, writer in silent:
         writer.close()
         await writer.wait_closed()
 

@@ -1,0 +1,78 @@
+"""Spare descriptors: held for nothing, so that a log's file can still be opened when the process has no other left.
+
+EMFILE and ENFILE say nothing about the disk. The limit is one for files and sockets together, and a partition must not fail
+because clients have taken what was left. Whoever opens a file for a moment gives the spare one back when it is closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+SPARE_DESCRIPTORS: Final = 16
+NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
+
+
+class Spares:
+    """For all threads."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+        """How many there are to be; none until the broker says so at its start."""
+        self._held: list[int] = []
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def open(self, call: Callable[..., int], path: object, flags: int, mode: int = 0o777) -> int:
+        """``call``, which is ``os.open`` or stands for it, with a spare descriptor if there is no other."""
+        try:
+            return call(path, flags, mode)
+        except OSError as error:
+            if error.errno not in NONE_LEFT:
+                raise
+            failure = error
+        # Another thread, or a socket, may be quicker to take what was set free.
+        while self._set_one_free():
+            try:
+                return call(path, flags, mode)
+            except OSError as error:
+                if error.errno not in NONE_LEFT:
+                    raise
+        raise failure
+
+    def close(self, fd: int) -> None:
+        """Close a file, and take back what was lent."""
+        os.close(fd)
+        if len(self._held) < self.count:
+            self.fill()
+
+    def fill(self) -> None:
+        """Hold as many as there are to be, as far as that can be."""
+        with self._lock:
+            while len(self._held) < self.count:
+                try:
+                    self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+                except OSError:
+                    return
+
+    def drop(self) -> None:
+        """Hold none any more."""
+        self.count = 0
+        while self._set_one_free():
+            pass
+
+    def _set_one_free(self) -> bool:
+        with self._lock:
+            if not self._held:
+                return False
+            os.close(self._held.pop())
+            return True
+
+
+SPARES: Final = Spares()
+"""Of this process."""

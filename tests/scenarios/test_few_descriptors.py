@@ -1,0 +1,75 @@
+"""A process that may open 256 files, and six hundred connections: partitions serve, and everybody is served in the end."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek.health import HealthError, ask_api_versions
+from odradek.process import _free_port
+
+ROOT = Path(__file__).parents[2]
+DESCRIPTORS, CONNECTIONS, PARTITIONS = 256, 600, 24
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    number = _free_port()
+    limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$0" "$@"']
+    broker = [sys.executable, "-m", "broker", "--port", str(number), "--data-dir", str(tmp_path / "data")]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([*limited, *broker], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            healthy(number, process)
+            yield number
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+
+
+def healthy(port: int, process: subprocess.Popen[bytes] | None = None) -> None:
+    while process is None or process.poll() is None:
+        with contextlib.suppress(HealthError):
+            ask_api_versions(f"127.0.0.1:{port}", 10)
+            return
+    raise AssertionError("the broker has ended")
+
+
+def test_connections_take_no_descriptor_from_the_logs(port: int, tmp_path: Path) -> None:
+    servers = {"bootstrap.servers": f"127.0.0.1:{port}"}
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result()
+    producer = Producer(servers)
+    failures: list[object] = []
+
+    def write_to_all() -> None:
+        for index in range(PARTITIONS):
+            producer.produce(
+                "t", b"x", partition=index, on_delivery=lambda error, _: error and failures.append(error)
+            )
+        assert producer.flush(60) == 0
+        assert failures == []
+
+    write_to_all()
+    with contextlib.ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.connect(("127.0.0.1", port))
+        for _ in range(3):
+            write_to_all()
+    healthy(port)
+    write_to_all()
+    log = (tmp_path / "log").read_text()
+    assert "accept paused" in log
+    assert "partition offline" not in log
+    assert "Too many open files" not in log
