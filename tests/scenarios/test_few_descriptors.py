@@ -6,6 +6,7 @@ import contextlib
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     number = _free_port()
     limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$0" "$@"']
     broker = [sys.executable, "-m", "broker", "--port", str(number), "--data-dir", str(tmp_path / "data")]
+    broker += ["--set", "odradek.background.flush.interval.ms=100"]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen([*limited, *broker], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
         try:
@@ -45,30 +47,35 @@ def healthy(port: int, process: subprocess.Popen[bytes] | None = None) -> None:
 
 def test_connections_take_no_descriptor_from_the_logs(port: int, tmp_path: Path) -> None:
     servers = {"bootstrap.servers": f"127.0.0.1:{port}"}
-    admin = AdminClient(servers)
-    admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result()
-    producer = Producer(servers)
+    admin, producer = AdminClient(servers), Producer(servers)
     failures: list[object] = []
 
-    def write_to_all() -> None:
+    def write_to_all(topic: str) -> None:
         for index in range(PARTITIONS):
             producer.produce(
-                "t", b"x", partition=index, on_delivery=lambda error, _: error and failures.append(error)
+                topic, b"x", partition=index, on_delivery=lambda error, _: error and failures.append(error)
             )
         assert producer.flush(60) == 0
         assert failures == []
 
-    write_to_all()
+    def make_and_write(topic: str) -> None:
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
+        write_to_all(topic)
+        # Rounds of flushes, which open each log's files for a moment: what they find shows in the next write.
+        time.sleep(1)
+        write_to_all(topic)
+
+    make_and_write("before")
     with contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS):
             client = stack.enter_context(socket.socket())
             client.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 client.connect(("127.0.0.1", port))
-        for _ in range(3):
-            write_to_all()
+        make_and_write("meanwhile")
+        write_to_all("before")
     healthy(port)
-    write_to_all()
+    make_and_write("after")
     log = (tmp_path / "log").read_text()
     assert "accept paused" in log
     assert "partition offline" not in log
