@@ -282,6 +282,24 @@ class Chaos:
         for each in cuts:
             links.mend(*each)
 
+    async def _slow_links(self) -> None:
+        """Followers learn late what was appended and what is committed, as over a real network."""
+        slow_s = self._random.uniform(1, 60)
+        delays = {
+            (a, b): self._random.choice((0, 5, 50, self._random.randint(1, 800)))
+            for a in self._cluster.nodes
+            for b in self._cluster.nodes
+            if a != b
+        }
+        delays = {link: delay_ms for link, delay_ms in delays.items() if delay_ms}
+        self._say(f"fault: links are slower by {delays} ms for {slow_s:.3f} s")
+        links = self._cluster.hooks.links
+        for link, delay_ms in delays.items():
+            links.slow(*link, delay_ms)
+        await asyncio.sleep(slow_s)
+        for link, delay_ms in delays.items():
+            links.quicken(*link, delay_ms)
+
     async def _pause_follower(self) -> None:
         node_id, paused_s = self._node(), self._random.uniform(0.1, 20)
         self._say(f"fault: replicas of node {node_id} stand still for {paused_s:.3f} s")

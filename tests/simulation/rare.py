@@ -203,6 +203,7 @@ BY_FAULT: Final = {
     "a power cut loses the end of a log": "cut at",
     "a power cut leaves zeros": "zeroed at",
     "a power cut flips a bit": "flipped at",
+    "links between nodes are slow": "links are slower",
     "fsync fails": "fsync fails",
     "a write fails": "pwritev fails",
 }
