@@ -624,7 +624,13 @@ def test_after_a_restart_the_last_batch_is_still_a_repeat(bench, clean):
         bench.append(idempotent(sequence))
     bench.reopen(clean=clean)
     assert bench.append(idempotent(2)).duplicate
-    assert bench.append(idempotent(1)).error is ErrorCode.out_of_order_sequence_number
+    earlier = bench.append(idempotent(1))
+    if clean:
+        assert (
+            earlier.error is ErrorCode.out_of_order_sequence_number
+        )  # a snapshot has one batch of each producer
+    else:
+        assert earlier.duplicate  # the log was read, which has the last five
     assert bench.append(idempotent(3)).base_offset == 3
 
 
