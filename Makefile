@@ -56,6 +56,7 @@ soak: $(VENV)/.dev $(VENV)/.java
 	$(BIN)/python -m tests.simulation.nightly
 	$(BIN)/python -m tests.fuzz.differential --seeds 200
 	$(BIN)/python -m tests.chaos.soak --minutes $(CHAOS_MINUTES)
+	$(BIN)/python -m tests.chaos.kill_storm --rounds 4
 	ODRADEK_HISTORIES=20000 ODRADEK_LOG_EXAMPLES=3000 $(PYTEST) --timeout 3600 tests/broker/transactions/test_histories.py \
 		tests/broker/groups/test_rebuild.py tests/storage/test_log_machine.py tests/storage/test_compaction_machine.py
 	ODRADEK_KILLS=2000 ODRADEK_POWER_CUTS=30 ODRADEK_DISK_FAILURES=30 $(PYTEST) --timeout 3600 tests/storage/test_crash.py \
