@@ -1,7 +1,8 @@
 """kill -9, again and again, under idempotent producers that have five requests in flight.
 
 Each producer resends what was not answered, oldest first, as Kafka's clients do. What the broker had appended before it died
-comes as a duplicate then: it is answered as such, and is in the log once, in order.
+comes as a duplicate then: it is answered as such, and is in the log once, in order. (`tests/chaos/kill_storm.py` does it a
+thousand times with a real client.)
 """
 
 from __future__ import annotations
@@ -132,13 +133,12 @@ def go_on(producers: list[Producer], broker: Broker, chance: random.Random) -> N
     ("kills", "settings", "filler_bytes"),
     [
         pytest.param(12, {}, 100, id="12 kills", marks=pytest.mark.more),
-        pytest.param(500, {}, 100, id="500 kills", marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
         pytest.param(
-            500,
+            100,
             SMALL_SEGMENTS,
             20_000,
-            id="500 kills, small segments",
-            marks=[pytest.mark.slow, pytest.mark.timeout(3600)],
+            id="100 kills, small segments",
+            marks=[pytest.mark.slow, pytest.mark.timeout(1800)],
         ),
     ],
 )
