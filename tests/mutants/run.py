@@ -5,8 +5,9 @@
     python -m tests.mutants.run --table              # the table of what is known
 
 A layer kills a mutant if it fails with the mutant in the tree: ``tests``, the tests of the room, and ``simulation``, any of
-20 seeds. Who uses more CPU than ``CPU_S_MAX`` has failed: the mutant made it loop. Before the first mutant
-the same seeds must pass without one. Results are kept as they come, so a run that was interrupted goes on where it was.
+20 seeds. Who uses more CPU than ``CPU_S_MAX`` has failed: the mutant made it loop. Before the first mutant the same seeds
+must pass without one, and a test that kills one must pass without it. Results are kept as they come, so a run that was
+interrupted goes on where it was.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from tests.mutants.planting import planted
+from tests.mutants.planting import ROOT, planted
 from tests.mutants.table import MUTANTS, Mutant
 
 RESULTS: Final = Path(__file__).with_name("results.json")
@@ -69,7 +70,11 @@ def by_tests(root: Path, mutant: Mutant) -> str | None:
     if run.returncode == 0:
         return None
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
-    return failed[1] if failed else f"pytest ended with {run.returncode}"
+    if failed is None:
+        return f"pytest ended with {run.returncode}"
+    if _run(ROOT, "pytest", "-q", "-p", "no:cacheprovider", failed[1]).returncode:
+        raise SystemExit(f"without any mutant: {failed[1]} fails")
+    return failed[1]
 
 
 def digest(mutant: Mutant) -> str:
