@@ -106,18 +106,44 @@ def gaps(segments: Sequence[Segment], log_start_offset: int) -> Iterator[tuple[i
 
 
 class TransactionIndexes:
-    """Which segments of a folder have ABORT markers and no file that lists aborted transactions.
+    """Which segments of a folder have the ABORT markers of transactions with data, and no file that lists these.
 
-    Without it their records would pass for committed, as they do on Kafka.
+    Without it their records would pass for committed, as they do on Kafka. A transaction that was aborted without data in
+    the partition is not listed.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, segments: Sequence[Segment]) -> None:
         self._folder = folder
+        self._segments = segments
         self._there = folder.offsets("txnindex")
 
     def is_lost(self, segment: Segment) -> bool:
         """Whether a segment's index must be made anew. Logs without transactions, and large ones, are not searched."""
-        return segment.base_offset not in self._there and self._are_searched and _has_abort_marker(segment)
+        if segment.base_offset in self._there or not self._are_searched:
+            return False
+        aborts = _abort_markers(segment)
+        if not aborts:
+            return False
+        try:
+            return not aborts.isdisjoint(self._with_data)
+        except (CorruptBatch, StorageError):
+            return True  # the check of the segments says what is wrong
+
+    @cached_property
+    def _with_data(self) -> set[int]:
+        """The offsets of all markers that ended a transaction with data in this partition."""
+        ended: set[int] = set()
+        under_way: set[int] = set()
+        for segment in self._segments:
+            for batch in segment.headers():
+                if not batch.is_transactional:
+                    continue
+                if not batch.is_control:
+                    under_way.add(batch.producer_id)
+                elif batch.producer_id in under_way:
+                    under_way.remove(batch.producer_id)
+                    ended.add(batch.base_offset)
+        return ended
 
     @cached_property
     def _are_searched(self) -> bool:
@@ -137,26 +163,29 @@ def _has_transactions(folder: Folder) -> bool:
     return any(entry.coordinator_epoch != NO_MARKER_YET for entry in entries)
 
 
-def _has_abort_marker(segment: Segment) -> bool:
+def _abort_markers(segment: Segment) -> set[int]:
+    """The offsets of the ABORT markers in a segment."""
+    found: set[int] = set()
     position = 0
     while position < segment.size:
         window = segment.log.read(position, REPLAY_BYTES)
         at = window.find(_ABORT_RECORD)
         while at >= 0:
-            if _is_control(segment, position + at - HEADER_BYTES):
-                return True
+            marker = _marker_at(segment, position + at - HEADER_BYTES)
+            if marker is not None:
+                found.add(marker)
             at = window.find(_ABORT_RECORD, at + 1)
         if len(window) < REPLAY_BYTES:
-            return False
+            return found
         position += len(window) - len(_ABORT_RECORD) + 1
-    return False
+    return found
 
 
-def _is_control(segment: Segment, position: int) -> bool:
+def _marker_at(segment: Segment, position: int) -> int | None:
     if position < 0:
-        return False
+        return None
     try:
         batch = RecordBatch.parse_header(segment.log.read(position, HEADER_BYTES))
     except CorruptBatch:
-        return False
-    return batch.is_control and batch.is_transactional
+        return None
+    return batch.base_offset if batch.is_control and batch.is_transactional else None

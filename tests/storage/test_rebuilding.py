@@ -146,3 +146,13 @@ def test_logs_without_aborted_transactions_are_not_checked(tmp_path: Path) -> No
     log.close(clean=True)
     recovered = reopen(log)
     assert (recovered.scanned_bytes, recovered.rebuilt) == (0, [])
+
+
+def test_an_abort_without_data_is_listed_nowhere_and_lacks_no_index(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    append(log, transactional=True, producer=(1, 0, 0))
+    end(log, 1, committed=True)
+    end(log, 1, committed=False)
+    log.close(clean=True)
+    recovered = reopen(log)
+    assert (recovered.scanned_bytes, recovered.rebuilt) == (0, [])
