@@ -35,19 +35,20 @@ def _compiled(function: Callable[..., Any], inline: str) -> Any:
         return jit(cache=True, nogil=True, inline=inline)(function)
     except RuntimeError:
         # numba has found no place that it can write to.
-        with _caching_in(private_directory(Path(tempfile.gettempdir()))) as cached:
-            return jit(cache=cached, nogil=True, inline=inline)(function)
+        with _caching_in(private_directory(Path(tempfile.gettempdir()))), contextlib.suppress(RuntimeError):
+            return jit(cache=True, nogil=True, inline=inline)(function)
+    return jit(nogil=True, inline=inline)(function)
 
 
 @contextlib.contextmanager
-def _caching_in(directory: Path | None) -> Iterator[bool]:
-    """Functions that are declared meanwhile are cached there; nobody else's. False if there is no directory."""
+def _caching_in(directory: Path | None) -> Iterator[None]:
+    """Functions that are declared meanwhile are cached there, if there is such a directory; others as before."""
     config: Any = numba.config
     before = config.CACHE_DIR
     if directory is not None:
         config.CACHE_DIR = str(directory)
     try:
-        yield directory is not None
+        yield
     finally:
         config.CACHE_DIR = before
 
