@@ -10,20 +10,25 @@ import base64
 import contextlib
 import json
 import re
+import struct
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pytest
 
 import broker.metadata.log as log_module
 from broker.metadata.files import LOG_DIRECTORY
 from broker.metadata.image import Image
 from broker.metadata.replay import replay
+from protocol import batch as wire
+from protocol.records import producer_snapshot
 from tests.broker.metadata.world import open_cluster
 from tests.clients.record_directories import DIRECTORIES
 from tests.differential import batches
@@ -33,6 +38,8 @@ from tests.support.clients import ConfluentProducer, eventually, values
 from tests.support.content import Asked, Filled
 from tests.support.kafka_oracle import Oracle, started, write_settings
 
+CRC_AT, TIMESTAMPS_AT = 17, 27
+"""Of the header of a batch (DefaultRecordBatch.java)."""
 FEATURES_OF_OURS = {"metadata.version", "transaction.version"}
 
 
@@ -54,6 +61,22 @@ class Written:
     @property
     def data(self) -> Path:
         return self.home / "data"
+
+    def stamp(self, partition: str, now_ms: int) -> None:
+        """Give batches and producers of a partition today's time: a producer is forgotten after a day."""
+        for log in (self.data / partition).glob("*.log"):
+            content = bytearray(log.read_bytes())
+            for each in wire.batches(bytes(content)):
+                end = each.start + each.size
+                struct.pack_into(">qq", content, each.start + TIMESTAMPS_AT, now_ms, now_ms)
+                crc = google_crc32c.value(bytes(content[each.start + CRC_AT + 4 : end]))
+                struct.pack_into(">I", content, each.start + CRC_AT, crc)
+            log.write_bytes(content)
+        for snapshot in (self.data / partition).glob("*.snapshot"):
+            entries = producer_snapshot.decode(snapshot.read_bytes())
+            snapshot.write_bytes(
+                producer_snapshot.encode(each._replace(timestamp=now_ms) for each in entries)
+            )
 
 
 @pytest.fixture(params=["clean", "killed"])
@@ -163,7 +186,11 @@ def test_an_open_transaction_is_aborted_by_its_producer_s_next_start(written: Wr
         assert answer["error_code"] in (47, 90)
 
 
-def test_a_producer_s_last_batch_is_recognised_when_it_comes_again(written: Written, broker: Broker):
+def test_a_producer_s_last_batch_is_recognised_when_it_comes_again(
+    written: Written, start_broker: StartBroker
+):
+    written.stamp("idempotent-0", time.time_ns() // 1_000_000)
+    broker = start_broker(data_dir=written.data)
     batch = base64.b64decode(written.filled.last_batch)
     with Asked(broker.host, broker.port) as ask:
         end = ask.end_offset("idempotent")
