@@ -321,6 +321,9 @@ def test_connections_above_the_limit_wait_until_one_goes(run: Run) -> None:
 
 def test_what_the_process_may_open_limits_connections_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SLOTS, "limit", 2)
+    # Connections of earlier tests whose loop ended before they did.
+    monkeypatch.setattr(SLOTS, "open", 0)
+    monkeypatch.setattr(SLOTS, "arriving", 0)
 
     async def scenario() -> None:
         async with serving({HEARTBEAT: pong}) as served:

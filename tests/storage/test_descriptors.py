@@ -36,6 +36,7 @@ class UsedUp:
 @pytest.fixture
 def used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UsedUp]:
     """Two spare descriptors, and no other."""
+    SPARES.drop()  # brokers that ran in this process before have filled them
     process = UsedUp(2)
     monkeypatch.setattr(os, "open", process.open)
     monkeypatch.setattr(os, "close", process.close)
