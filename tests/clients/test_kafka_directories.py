@@ -72,6 +72,9 @@ class Written:
                 crc = google_crc32c.value(bytes(content[each.start + CRC_AT + 4 : end]))
                 struct.pack_into(">I", content, each.start + CRC_AT, crc)
             log.write_bytes(content)
+        served = self.seen["partitions"][partition]
+        for batch in (*served["uncommitted"]["batches"], *served["committed"]["batches"]):
+            batch["base_timestamp"] = batch["max_timestamp"] = now_ms
         for snapshot in (self.data / partition).glob("*.snapshot"):
             entries = producer_snapshot.decode(snapshot.read_bytes())
             snapshot.write_bytes(
@@ -322,6 +325,7 @@ def test_what_kafka_wrote_comes_back_to_kafka(name: str, start_broker: StartBrok
     home = tmp_path / "kafka"
     home.mkdir()
     written = Written(home, name)
+    written.stamp("idempotent-0", time.time_ns() // 1_000_000)
     ours = start_broker(data_dir=written.data)
     with Asked(ours.host, ours.port) as ask:
         ask.produce("name.with-dashes-1", batches.batch([b"ours"], ts=written.filled.now_ms))
