@@ -36,7 +36,9 @@ class UsedUp:
 @pytest.fixture
 def used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UsedUp]:
     """Two spare descriptors, and no other."""
-    SPARES.drop()  # brokers that ran in this process before have filled them
+    # What earlier tests have left in this process: each would give a descriptor.
+    SPARES.drop()
+    files.DESCRIPTORS.rest(len(files.DESCRIPTORS))
     process = UsedUp(2)
     monkeypatch.setattr(os, "open", process.open)
     monkeypatch.setattr(os, "close", process.close)
