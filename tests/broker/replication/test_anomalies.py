@@ -106,6 +106,28 @@ async def test_two_leaders_wrote_different_records_at_one_offset_and_the_later_e
     assert nodes.values(1) == [b"common", b"z" * 10]
 
 
+async def test_a_follower_keeps_above_its_high_watermark_what_its_leader_has_too(nodes: Nodes):
+    """KIP-101: cut off down to its high watermark, it would lose committed records with its leader."""
+    nodes.create([1, 3, 2])
+    nodes.append(b"a")
+    nodes.hooks.links.pause(2)
+    nodes.append(b"b", acks=1)
+    nodes.hooks.links.cut(1, 3)
+    nodes.append(b"only at 1 and 2", acks=1)
+    nodes.hooks.links.slow(1, 2, 100)
+    nodes.hooks.links.resume(2)
+    await nodes.pass_time(100)
+    assert nodes.ends() == {1: (2, 3), 2: (1, 3), 3: (1, 2)}
+    nodes.kill(1)
+    nodes.hooks.links.slow(3, 2, 100)
+    ends = [nodes.on(2).log_end_offset]
+    while nodes.on(2).high_watermark < 2:
+        await nodes.pass_time(10)
+        ends.append(nodes.on(2).log_end_offset)
+    assert sorted(set(ends)) == [2, 3]
+    assert nodes.values(2) == nodes.values(3) == [b"a", b"b"]
+
+
 async def test_epochs_that_parted_more_than_once_are_cut_back_step_by_step(nodes: Nodes):
     """KIP-279: each of two has an epoch that the other one has not."""
     nodes.create(unclean_leader_election_enable="true")

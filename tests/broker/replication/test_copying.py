@@ -113,6 +113,23 @@ async def test_a_follower_far_behind_catches_up_in_several_turns(
     assert nodes.content(1) == nodes.content(2)
 
 
+async def test_a_followers_high_watermark_is_never_beyond_its_log(
+    make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch
+):
+    """The leader tells a follower that is out of sync a high watermark that the follower has not reached yet."""
+    monkeypatch.setattr(following, "FETCH_BYTES", 1000)
+    nodes = make_nodes(2)
+    nodes.create([1, 2])
+    nodes.hooks.links.cut(1, 2)
+    for _ in range(100):
+        nodes.append(b"v" * 100)
+    await nodes.pass_time(45_000)
+    assert (nodes.isr, nodes.leader.high_watermark) == ((1,), 100)
+    nodes.hooks.links.mend(1, 2)
+    high_watermark, end_offset = nodes.ends()[2]
+    assert 0 < high_watermark == end_offset < 10
+
+
 async def test_a_batch_larger_than_a_followers_share_is_committed_in_the_leaders_turn(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ):
