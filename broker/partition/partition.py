@@ -302,10 +302,11 @@ class Partition(ReadablePartition):
     # -- following ----------------------------------------------------------------------------------------------
 
     def append_replicated(self, records: bytes) -> ErrorCode:
-        """Append what the leader has behind our end, as it is."""
+        """Append what the leader has behind our end, as it is: up to a damaged batch, which is CORRUPT_MESSAGE."""
         if self.offline is not None:
             return ErrorCode.kafka_storage_error
         base_offset = self.log.log_end_offset
+        answer = ErrorCode.none
         try:
             held = self._at_the_disk() if self._hooks.points is not None else None
             if self.log.is_closed:
@@ -317,7 +318,9 @@ class Partition(ReadablePartition):
             log_events.error(
                 "copied batch refused", topic=self.topic, partition=self.index, reason=str(error)
             )
-            return ErrorCode.corrupt_message
+            answer = ErrorCode.corrupt_message
+            if self.log.log_end_offset == base_offset:
+                return answer
         if held is not None:
             self._hold(held, base_offset)
         if not self.unflushed:
@@ -325,7 +328,7 @@ class Partition(ReadablePartition):
         unflushed = self.log.log_end_offset - self.log.flushed_offset
         if self._flush is not None and unflushed >= self.log.config.flush_messages:
             self._flush(self)
-        return ErrorCode.none
+        return answer
 
     def follow(self, high_watermark: int, log_start_offset: int) -> None:
         """What the leader says is committed and deleted holds here too, as far as this log has it.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.logging import get_logger
-from protocol.batch import CorruptBatch, Reason, RecordBatch
+from protocol.batch import CorruptBatch, RecordBatch
 from protocol.errors import ErrorCode
 from storage.epochs import UNDEFINED
 from storage.files import DamagedFile, StorageError
@@ -114,7 +114,7 @@ class ReadablePartition:
                     found = log.aborted_transactions(offset, span)
                     aborted = [(entry.producer_id, entry.first_offset) for entry in found]
         except DamagedFile as error:
-            self._say_damaged(error.path, offset, str(error))
+            self.say_damaged(error.path, offset, str(error))
             return ReadResult(ErrorCode.corrupt_message)
         except StorageError as error:
             self.go_offline(error)
@@ -135,14 +135,13 @@ class ReadablePartition:
             try:
                 batch = RecordBatch.parse(records)
             except CorruptBatch as error:
-                if error.reason is not Reason.SHORT:
-                    self._say_damaged(str(span.file.path), offset, str(error))
+                self.say_damaged(str(span.file.path), offset, str(error))
                 return
             if not batch.has_valid_crc():
                 reason = f"the CRC of the batch at offset {batch.base_offset} does not match"
-                self._say_damaged(str(span.file.path), offset, reason)
+                self.say_damaged(str(span.file.path), offset, reason)
 
-    def _say_damaged(self, file: str, offset: int, reason: str) -> None:
+    def say_damaged(self, file: str, offset: int, reason: str) -> None:
         """One line for each damaged place that a reader meets, however often it asks."""
         if (file, reason) in self._said or len(self._said) >= DAMAGE_LINES_MAX:
             return
@@ -226,7 +225,7 @@ class ReadablePartition:
         try:
             found = search()
         except DamagedFile as error:
-            self._say_damaged(error.path, self.log.log_start_offset, str(error))
+            self.say_damaged(error.path, self.log.log_start_offset, str(error))
             return TimestampOffset(ErrorCode.corrupt_message)
         except StorageError as error:
             self.go_offline(error)

@@ -198,7 +198,11 @@ class Following:
         partition = self._partition
         if fetched.records:
             self._share -= len(fetched.records)
+            before = partition.log_end_offset
             error = partition.append_replicated(fetched.records)
+            if error is ErrorCode.none and partition.log_end_offset == before:
+                # Not one whole batch (a damaged length in the leader's file): to ask again at once would never end.
+                error = ErrorCode.corrupt_message
             if error is not ErrorCode.none:
                 return self._back_off(error)
         partition.follow(fetched.high_watermark, fetched.log_start_offset)

@@ -14,7 +14,7 @@ from broker.clock import Domain, Timer
 from broker.logging import get_logger
 from broker.replication.progress import Progress
 from protocol.errors import ErrorCode
-from storage.files import StorageError
+from storage.files import DamagedFile, StorageError
 
 if TYPE_CHECKING:
     from broker.partition import Partition
@@ -134,6 +134,10 @@ class Leading:
             )
         try:
             records = self._read(asked, end_offset)
+        except DamagedFile as damaged:
+            # As for a consumer, the rest of the log is served; Kafka answers followers so, too.
+            partition.say_damaged(damaged.path, asked.fetch_offset, str(damaged))
+            return Fetched(ErrorCode.corrupt_message)
         except StorageError as failed:
             return Fetched(partition.go_offline(failed).error)
         self._hear(asked, progress)

@@ -79,3 +79,16 @@ def test_readers_that_come_again_cost_no_line(partition: Partition) -> None:
         for offset in (0, 0, 0, 3, 3, 0):
             assert fetch(partition, offset) is ErrorCode.none
     assert lines_of(lines) == []
+
+
+def test_a_new_batch_that_is_cut_short_on_the_disk_is_told_of(tmp_path: Path) -> None:
+    """The log knows where it stands, and does not read its header again."""
+    world = World(tmp_path)
+    world.create(TOPIC)
+    for value in (b"a", b"b"):
+        world.produce(TOPIC, 0, value)
+    partition = world.partition(TOPIC)
+    write(partition, 1, 8, b"\x7f\xff\xff\xff")
+    with structlog.testing.capture_logs() as lines:
+        assert [fetch(partition, 1) for _ in range(3)] == [ErrorCode.none] * 3
+    assert len(lines_of(lines)) == 1

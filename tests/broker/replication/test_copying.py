@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import DEFAULT, Mock
+
 import pytest
 
 from broker.replication import following
 from protocol.errors import ErrorCode
+from storage.reading import TAIL_BATCHES_REMEMBERED
 from tests.broker.replication.conftest import MakeNodes
 from tests.support.nodes import Nodes
 
@@ -189,3 +192,51 @@ async def test_a_damaged_batch_of_the_leader_is_not_taken(nodes: Nodes):
     nodes.hooks.links.mend(1, 3)
     await nodes.settle()
     assert nodes.on(3).log_end_offset == 1
+
+
+def damage_length(nodes: Nodes, position: int) -> None:
+    path = min((nodes.path / "node-1" / "t-0").glob("*.log"))
+    with path.open("r+b") as file:
+        file.seek(position + 8)
+        file.write(b"\x7f\xff\xff\xff")
+
+
+@pytest.mark.parametrize("newer", [0, TAIL_BATCHES_REMEMBERED])
+async def test_a_damaged_length_costs_neither_the_loop_nor_the_leader(
+    nodes: Nodes, newer: int, monkeypatch: pytest.MonkeyPatch
+):
+    """The leader knows the place of a new batch; an older one it searches for, and meets the damage itself."""
+    nodes.create()
+    nodes.append(b"a")
+    nodes.hooks.links.cut(1, 3)
+    size = nodes.leader.log.size
+    nodes.append(b"b")
+    for _ in range(newer):
+        nodes.append(b"c", acks=1)
+    damage_length(nodes, size)
+    reads = Mock(wraps=nodes.leader.log.read, side_effect=[DEFAULT] * 3)
+    monkeypatch.setattr(nodes.leader.log, "read", reads)
+    nodes.hooks.links.mend(1, 3)
+    await nodes.settle()
+    monkeypatch.undo()
+    assert nodes.leader.offline is None
+    assert nodes.append(b"d").error is OK
+    assert nodes.on(3).log_end_offset == 1
+
+
+async def test_what_was_copied_in_front_of_a_damaged_batch_has_still_to_be_flushed(nodes: Nodes):
+    nodes.create()
+    nodes.append(b"a")
+    copy = nodes.on(3)
+    copy.log.flushed_up_to(copy.log_end_offset)
+    copy.note_flushed()
+    nodes.hooks.links.cut(1, 3)
+    nodes.append(b"b")
+    before = len(nodes.content(1))
+    nodes.append(b"c")
+    size = len(nodes.content(3))
+    records = bytearray(nodes.content(1)[size:])
+    records[before - size + 20] ^= 1
+    assert copy.append_replicated(bytes(records)) is ErrorCode.corrupt_message
+    assert copy.log_end_offset == 2
+    assert copy.unflushed
