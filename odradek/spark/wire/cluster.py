@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from odradek.spark.wire import transactions
-from odradek.spark.wire.errors import Retriable, WireError
+from odradek.spark.wire.errors import ConnectionLost, TimedOut, WireError
 from odradek.spark.wire.exchange import Exchange, Exchanges
 from odradek.spark.wire.metadata import Metadata
 from odradek.spark.wire.network import Network
@@ -78,10 +78,10 @@ class Cluster:
         """The transactional ids that begin so and have open transactions, as far as this client may describe them.
 
         Each broker is asked once; one that cannot be reached is passed over, since others have its work by now or will soon.
-        ``UnsupportedVersion`` with brokers before Kafka 3.0."""
+        ``Retriable`` while one of them still loads its part, ``UnsupportedVersion`` with brokers before Kafka 3.0."""
         found = []
         for node_id in self.metadata.nodes():
-            with contextlib.suppress(Retriable):
+            with contextlib.suppress(ConnectionLost, TimedOut):
                 found += transactions.list_ongoing(self._exchanges, node_id)
         return sorted(each for each in found if each.startswith(prefix))
 

@@ -56,7 +56,8 @@ def dial(settings: ClientSettings, tls: ssl.SSLContext | None, host: str, port: 
         raise Authentication(
             "SSL_HANDSHAKE_FAILED", f"TLS with the broker at {address} failed: {error}"
         ) from None
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        # UnicodeError: a host name that IDNA does not allow, as a broker or a user may have written it.
         _close(sock)
         raise ConnectionLost(f"the broker at {address} cannot be reached: {error}") from None
     except WireError:

@@ -175,15 +175,22 @@ class Exchanges:
                 return request(key=keys[0], key_type=kind)
             return request(key_type=kind, coordinator_keys=tuple(keys))
 
-        answer, version = self.ask_once(self._network.anyone(), FIND_COORDINATOR, body)
+        peer = self._network.anyone()
+        answer, version = self.ask_once(peer, FIND_COORDINATOR, body)
+        asked = keys if version >= 4 else keys[:1]
         found = [(keys[0], answer)] if version < 4 else [(each.key, each) for each in answer.coordinators]
+        for key in set(asked).difference(key for key, _ in found):
+            broker = "{}:{}".format(*peer.address)
+            failures[kind, key] = messages.cannot_be_read(
+                FIND_COORDINATOR.name, broker, f"{key!r} is not in it"
+            )
         for key, each in found:
             if each.error_code:
                 failures[kind, key] = Refusal(int(each.error_code), each.error_message)
             else:
                 self._network.learn(each.node_id, each.host, each.port)
                 self._coordinators[kind, key] = each.node_id
-        return len(keys) if version >= 4 else 1
+        return len(asked)
 
     # -- answers ------------------------------------------------------------------------------------------------
 

@@ -96,8 +96,9 @@ class Metadata:
         for topic in answer.topics:
             if topic.error_code:
                 raise Refusal(topic.error_code)
-        if asked not in self._leaders:
-            raise Malformed(f"topic {asked!r} is not in it")
+        # What was learned before does not count: it may be of a topic that has been made anew since.
+        if not any(topic.name == asked and self._is_whole(topic) for topic in answer.topics):
+            raise Malformed(f"topic {asked!r} is not in it with its partitions")
 
     @staticmethod
     def _is_whole(topic: Any) -> bool:

@@ -8,7 +8,13 @@ from typing import Any
 
 from odradek.spark.wire import messages
 from odradek.spark.wire.decode import Malformed
-from odradek.spark.wire.errors import TRANSACTIONAL_ID_NOT_FOUND, refused
+from odradek.spark.wire.errors import (
+    RETRIABLE,
+    TRANSACTIONAL_ID_NOT_FOUND,
+    Retriable,
+    name_of,
+    refused,
+)
 from odradek.spark.wire.exchange import GROUP, TRANSACTION, Exchange, Exchanges, raise_for
 from odradek.spark.wire.messages import (
     ADD_OFFSETS_TO_TXN,
@@ -178,14 +184,17 @@ def commit_offsets(
 
 def list_ongoing(exchanges: Exchanges, node_id: int) -> list[str]:
     """The transactional ids with open transactions that a broker coordinates, as far as this client may describe them.
-    One attempt; ``WireError`` if it fails."""
+    One attempt; ``WireError`` if it fails, ``Retriable`` itself while the broker loads its part of the transactions."""
 
     def body(version: int) -> Any:
         return messages.schema(LIST_TRANSACTIONS, version).ListTransactionsRequest(state_filters=("Ongoing",))
 
     answer, _ = exchanges.ask_once(node_id, LIST_TRANSACTIONS, body)
-    if answer.error_code:
-        raise refused(int(answer.error_code), "the list of open transactions")
+    code = int(answer.error_code)
+    if code in RETRIABLE:
+        raise Retriable(name_of(code), f"broker {node_id} cannot say yet which transactions are open")
+    if code:
+        raise refused(code, "the list of open transactions")
     return [each.transactional_id for each in answer.transaction_states]
 
 

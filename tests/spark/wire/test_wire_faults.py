@@ -231,3 +231,12 @@ def test_nobody_at_the_address_is_said_in_time():
     )
     with Cluster(settings) as cluster, pytest.raises(Retriable, match=r"127\.0\.0\.1:1"):
         cluster.partitions_of("t")
+
+
+def test_a_host_name_that_cannot_be_one_is_nobody_s_address():
+    options = {"kafka.bootstrap.servers": "no..name:9092", "kafka.max.block.ms": "100"}
+    with (
+        Cluster(ClientSettings.from_options(options)) as cluster,
+        pytest.raises(Retriable, match=r"no\.\.name:9092 cannot be reached"),
+    ):
+        cluster.partitions_of("any")

@@ -93,6 +93,12 @@ def test_an_unknown_error_code_is_a_refusal_with_its_number(relay, api):
         transaction(cluster, api)
 
 
+def test_a_coordinator_that_does_not_know_yet_what_is_open_is_not_passed_over(relay):
+    replaced(relay, "list_transactions", lambda frame: with_code(frame, 14))
+    with connect(relay) as cluster, pytest.raises(Retriable, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        cluster.ongoing_transactions("any")
+
+
 def test_an_unknown_error_code_of_a_batch_is_a_refusal_with_its_number(relay):
     def change(frame: bytes) -> bytes:
         at = frame.index(b"coded") + 5 + 1 + 4
@@ -115,6 +121,7 @@ DAMAGE = {
     "an answer without its partitions": ("txn_offset_commit", lambda frame: frame[:9] + b"\x01\x00"),
     "an answer without its groups": ("offset_fetch", lambda frame: frame[:9] + b"\x01\x00"),
     "an answer without its topics": ("add_partitions_to_txn", lambda frame: frame[:9] + b"\x01\x00"),
+    "an answer without its coordinators": ("find_coordinator", lambda frame: frame[:9] + b"\x01\x00"),
 }
 
 
@@ -147,3 +154,14 @@ def test_why_a_batch_was_not_acknowledged_is_said_when_the_time_is_over(relay):
         pytest.raises(Retriable, match=r"writing to why-2-0 .* answered something that was not asked"),
     ):
         transaction(cluster, "why-2")
+
+
+def test_what_was_once_said_of_a_topic_does_not_stand_for_an_answer_without_it(relay):
+    with connect(relay) as cluster:
+        cluster.partitions_of("forgotten")
+        assert list(cluster.topic_ids(["forgotten"])) == ["forgotten"]
+        # No brokers, no cluster id, no controller, no topics.
+        nothing = b"\x01\x00" + struct.pack(">i", -1) + b"\x01\x00"
+        replaced(relay, "metadata", lambda frame: frame[:9] + nothing)
+        with pytest.raises(MalformedAnswer, match="topic 'forgotten' is not in it"):
+            cluster.topic_ids(["forgotten"])
