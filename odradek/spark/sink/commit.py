@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.spark.sink.decision import Decided, Entry, Phase, Record, aged
 from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, SinkError
@@ -38,7 +38,7 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
     chunks = store.chunks(record)
     _in_time(plan, batch, now_ms)
     _check(cluster, written, batch)
-    _check_topics(cluster, written, batch)
+    topics = _check_topics(cluster, written, batch)
     reached("commit.checked", batch)
     _decide(store, plan, chunks, batch)
     _read_back(store, record)
@@ -46,7 +46,7 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
     assert record.decided is not None
     _end_all(cluster, record.decided.transactions(plan.settings.name), batch)
     reached("end.all", batch)
-    _check_topics_again(cluster, record, batch)
+    _check_topics_again(cluster, topics, batch)
     _tidy(cluster, plan, written)
     return record
 
@@ -113,9 +113,10 @@ def _check(cluster: Coordination, written: Iterable[Report], batch: int) -> None
             raise error
 
 
-def _check_topics(cluster: Coordination, written: Iterable[Report], batch: int) -> None:
-    """Each topic is the one that the tasks have written to. EndTxn succeeds also when partitions of the transaction were
-    deleted (TransactionMarkerChannelManager passes over what has no leader): their rows would be lost without a word."""
+def _check_topics(cluster: Coordination, written: Iterable[Report], batch: int) -> Mapping[str, bytes]:
+    """Each topic is the one that the tasks have written to; the ids by name. EndTxn succeeds also when partitions of the
+    transaction were deleted (TransactionMarkerChannelManager passes over what has no leader): their rows would be lost
+    without a word."""
     known: dict[str, bytes] = {}
     other = {
         topic
@@ -129,6 +130,7 @@ def _check_topics(cluster: Coordination, written: Iterable[Report], batch: int) 
             f"Batch {batch} is not decided: {', '.join(sorted(other))} was deleted or made anew while the batch was being "
             "written; a restart of the query writes it again."
         )
+    return known
 
 
 def _decide(store: Store, plan: Plan, chunks: dict[tuple[str, int], tuple[int, str]], batch: int) -> None:
@@ -185,9 +187,10 @@ def _end_all(cluster: Coordination, transactions: Transactions, batch: int) -> N
     )
 
 
-def _check_topics_again(cluster: Coordination, record: Record, batch: int) -> None:
-    """Spark does not hear of the batch if a topic has changed under its commits: the replay then asks what is to be done."""
-    other = changed_topics(cluster, record.topics)
+def _check_topics_again(cluster: Coordination, topics: Mapping[str, bytes], batch: int) -> None:
+    """Spark does not hear of the batch if a topic has changed under its commits: the replay then asks what is to be done.
+    ``topics``: all that were written to, also where the record has no room for them."""
+    other = changed_topics(cluster, topics)
     if other:
         raise MayBeLost(
             f"Batch {batch} is decided, but {', '.join(other)} was deleted or made anew before all of its transactions were "

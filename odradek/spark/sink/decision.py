@@ -7,7 +7,6 @@ partitions of one topic in one transaction; the offset is the next batch to deci
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import dataclasses
 import enum
@@ -366,7 +365,7 @@ def from_chunks(offsets: Sequence[tuple[int, str]]) -> Record | None:
         raise UnreadableRecord(f"the decision record has {count} chunks, and {len(parts)} were read")
     try:
         packed = base64.b64decode("".join(parts), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise UnreadableRecord(f"the decision record is not what was written: {error}") from None
     if zlib.crc32(packed[:-4]) != int.from_bytes(packed[-4:], "big"):
         raise UnreadableRecord("the decision record is not what was written: its checksum differs")

@@ -1,10 +1,12 @@
 """The protocol against a model: whoever dies or sleeps at whatever step, what is read in the end is what was put in."""
 
+import dataclasses
 import itertools
 import random
 
 import pytest
 
+from odradek.spark.sink import store
 from odradek.spark.sink.decision import Phase
 from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown
 from odradek.spark.sink.names import driver_id, pool_id
@@ -508,6 +510,10 @@ class TestStrays:
         world = World(BATCHES)
         assert resolved(world).result is None
         assert world.kafka.ids == {}
+        # Another sink's names may begin with this one.
+        world.kafka.add("q-2-driver", world.kafka.init("q-2-driver"), [("__consumer_offsets", 0)])
+        assert resolved(world).result is None
+        assert list(world.kafka.ids) == world.kafka.ongoing() == ["q-2-driver"]
         world.close()
 
     def test_a_lost_record_s_strays_are_aborted_and_their_names_not_used_again(self):
@@ -608,15 +614,7 @@ class TestTopics:
     def test_a_topic_that_is_made_anew_under_a_batch_costs_a_replay_or_a_question(self):
         outcomes = set()
         for at in range(STEPS):
-            world = World(BATCHES[:1])
-            first = world.start_driver("first", (2,))
-
-            def strike(step: int, at=at, world=world) -> None:
-                if step == at:
-                    world.kafka.delete_topic()
-                    world.kafka.create_topic()
-
-            world.run(before_step=strike)
+            world, first = self.made_anew(at)
             outcomes.add(type(first.error))
             if isinstance(first.error, MayBeLost):
                 assert "out was deleted or made anew before all of its" in str(first.error)
@@ -628,6 +626,31 @@ class TestTopics:
             )
             world.close()
         assert outcomes == {type(None), NotDecided, MayBeLost}
+
+    def test_a_topic_that_the_record_has_no_room_for_is_looked_at_too(self, monkeypatch):
+        def slimmest(record, chunks_max):
+            return dataclasses.replace(record.without_partitions(), topics={})
+
+        monkeypatch.setattr(store, "fitting", slimmest)
+        outcomes = set()
+        for at in range(STEPS):
+            world, first = self.made_anew(at)
+            outcomes.add(type(first.error))
+            world.close()
+        assert outcomes == {type(None), NotDecided, MayBeLost}
+
+    def made_anew(self, at: int) -> tuple[World, Process]:
+        """A driver with one batch, whose topic is made anew at the step ``at``."""
+        world = World(BATCHES[:1])
+        first = world.start_driver("first", (2,))
+
+        def strike(step: int) -> None:
+            if step == at:
+                world.kafka.delete_topic()
+                world.kafka.create_topic()
+
+        world.run(before_step=strike)
+        return world, first
 
 
 def noting(function, note):
