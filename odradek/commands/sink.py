@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from odradek.commands.common import HELP_NAMES, NOT_FOUND, UNREACHABLE, as_json, places, say_json, say_table
+from odradek.commands.common import (
+    HELP_NAMES,
+    NOT_FOUND,
+    UNREACHABLE,
+    as_json,
+    places,
+    say,
+    say_json,
+    say_table,
+)
 from odradek.errors import OdradekError
+from odradek.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from odradek.spark.sink import Decision, SinkTransaction
@@ -63,7 +73,7 @@ def _of_a_sink(function: _F) -> _F:
             return function({**options, "kafka.bootstrap.servers": bootstrap, "name": name}, as_json)
         except OdradekError as error:
             raise (_Unreachable if isinstance(error, Retriable) else click.ClickException)(
-                str(error)
+                printable_lines(str(error))
             ) from None
 
     return call  # type: ignore[return-value]
@@ -85,9 +95,14 @@ def status(options: dict[str, str], as_json: bool) -> None:
             click.echo("A driver's transaction is open: the decision record can be read when it ends.")
         if found.decision is not None:
             _say_decision(found.decision)
-        if found.half_committed:
+        half = [each for each in found.half_committed if each.state != "expired"]
+        expired = [each for each in found.half_committed if each.state == "expired"]
+        if half:
             click.echo("Not committed of that batch, so readers see a part of it:")
-            _say_transactions(found.half_committed)
+            _say_transactions(half)
+        if expired:
+            click.echo("Of that batch too; the ids have expired since, and with them what became of these:")
+            _say_transactions(expired)
         if found.others:
             click.echo("Open, and of no decision; read_committed readers see nothing behind it:")
             _say_transactions(found.others)
@@ -115,19 +130,22 @@ def resolve(options: dict[str, str], as_json: bool) -> None:
     if done.lost:
         click.echo("Decided, and aborted before it could be committed, so readers see a part of the batch:")
         _say_transactions(done.lost)
-    if not done.aborted and not done.lost:
+    if done.still_open:
+        click.echo("Still open, as aborting them failed; another resolve, or their timeout, ends them:")
+        _say_transactions(done.still_open)
+    if not done.aborted and not done.lost and not done.still_open:
         click.echo("Nothing is left open.")
 
 
 def _unknown(name: str) -> click.ClickException:
-    return _NotFound(f"No batch was ever planned by a sink of the name {name}.")
+    return _NotFound(f"No batch was ever planned by a sink of the name {printable(name)}.")
 
 
 def _say_decision(decision: Decision) -> None:
     if decision.decided_at is None:
-        click.echo(f"{decision.name}: no batch is decided yet")
+        say(f"{decision.name}: no batch is decided yet")
         return
-    click.echo(
+    say(
         f"{decision.name}: batch {decision.batch} was decided at {_seconds(decision.decided_at)} by plan "
         f"{decision.decision} of query {decision.query_id}, {decision.rows} rows"
     )

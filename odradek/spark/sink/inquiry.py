@@ -9,13 +9,15 @@ from datetime import UTC, datetime
 
 from odradek.spark.sink import plan
 from odradek.spark.sink.decision import Entry, Phase, Record
-from odradek.spark.sink.names import driver_id, read_task_id
+from odradek.spark.sink.names import is_of_sink
 from odradek.spark.sink.options import SinkOptions
 from odradek.spark.sink.store import Store
 from odradek.spark.wire import Cluster, Partition, ProducerId, Retriable, TransactionState
 
 _UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 _COMMITTED = ("PrepareCommit", "CompleteCommit")
+# A query whose batches end while they are looked at is looked at again, so often at most.
+_LOOKS_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -103,17 +105,33 @@ def status(options: Mapping[str, str]) -> Status:
 
 
 def _status(cluster: Cluster, settings: plan.Settings) -> Status:
-    name = settings.name
-    record, deciding = None, False
+    store = Store(cluster, settings.name, settings.topic)
+    for _ in range(_LOOKS_MAX):
+        record, deciding = _read(store)
+        found = _look(cluster, settings.name, record, deciding)
+        # A later plan may have given the ids out anew since the record was read, after it had committed what they wrote.
+        if not found.half_committed or _read(store) == (record, deciding):
+            return found
+    raise Retriable(
+        "CONCURRENT_TRANSACTIONS",
+        f"The sink {settings.name} makes decisions faster than they can be looked at.",
+    )
+
+
+def _read(store: Store) -> tuple[Record | None, bool]:
+    """The record, and whether there is none because a driver's transaction is open."""
     try:
-        record = Store(cluster, name, settings.topic).read()
+        return store.read(), False
     except Retriable as error:
         if error.code != _UNSTABLE:
             raise
-        deciding = True
+        return None, True
+
+
+def _look(cluster: Cluster, name: str, record: Record | None, deciding: bool) -> Status:
     decided = record.decided if record is not None else None
     counted = [each for each, _ in decided.transactions(name)] if decided is not None else []
-    left = [each for each in cluster.ongoing_transactions(f"{name}-") if _is_of(name, each)]
+    left = _ongoing(cluster, name)
     known = cluster.describe_transactions({*counted, *left})
     entries = zip(counted, decided.entries, strict=True) if decided is not None else ()
     half = (_outcome(each, entry, known[each]) for each, entry in entries)
@@ -126,8 +144,9 @@ def _status(cluster: Cluster, settings: plan.Settings) -> Status:
     )
 
 
-def _is_of(name: str, transactional_id: str) -> bool:
-    return transactional_id == driver_id(name) or read_task_id(name, transactional_id) is not None
+def _ongoing(cluster: Cluster, name: str) -> list[str]:
+    """The sink's open transactions. A plan goes on where they cannot be listed; here that is an error."""
+    return [each for each in cluster.ongoing_transactions(f"{name}-") if is_of_sink(name, each)]
 
 
 def _outcome(transactional_id: str, entry: Entry, known: TransactionState | None) -> SinkTransaction | None:
@@ -158,11 +177,13 @@ def _time(ms: int) -> datetime | None:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What ``resolve`` has done. ``aborted``: what was open and belonged to no decision. ``lost``: the transactions of the
-    last decided batch that could not be committed (the query will ask about the batch)."""
+    """What ``resolve`` has done. ``aborted``: what was open and belonged to no decision; ``still_open``: what of that could
+    not be aborted. ``lost``: the transactions of the last decided batch that could not be committed (the query will ask
+    about the batch)."""
 
     decision: Decision
     aborted: tuple[SinkTransaction, ...]
+    still_open: tuple[SinkTransaction, ...]
     lost: tuple[SinkTransaction, ...]
 
 
@@ -172,17 +193,23 @@ def resolve(options: Mapping[str, str]) -> Resolution | None:
     read = SinkOptions.of(options)
     name = read.protocol.name
     with Cluster(read.client) as cluster:
-        left = [each for each in cluster.ongoing_transactions(f"{name}-") if _is_of(name, each)]
-        before = _open(cluster.describe_transactions(left), left)
+        left = _ongoing(cluster, name)
+        known = cluster.describe_transactions(left)
+        before = _open(known, left)
         record = plan.resolve(cluster, read.protocol, time.time_ns() // 1_000_000)
         if record is None:
             return None
         after = cluster.describe_transactions([each.transactional_id for each in before])
+    still_open = tuple(
+        each for each in before if known[each.transactional_id] == after[each.transactional_id]
+    )
+    ended = (each for each in before if each not in still_open)
     lost = record.decided.transactions(name) if record.decided is not None else []
     entries = record.decided.entries if record.decided is not None else ()
     return Resolution(
         decision=_decision(name, record),
-        aborted=tuple(each for each in before if not _was_committed(after[each.transactional_id])),
+        aborted=tuple(each for each in ended if not _was_committed(after[each.transactional_id])),
+        still_open=still_open,
         lost=tuple(
             SinkTransaction(each, "aborted", entry.partitions)
             for (each, _), entry in zip(lost, entries, strict=True)

@@ -60,6 +60,11 @@ def read_task_id(name: str, transactional_id: str) -> TaskId | None:
     return TaskId(int(run), int(task), None if plan is None else int(plan))
 
 
+def is_of_sink(name: str, transactional_id: str) -> bool:
+    """Whether a transaction may be open under this id of the sink: the driver's or a task's."""
+    return transactional_id == driver_id(name) or read_task_id(name, transactional_id) is not None
+
+
 def from_checkpoint(location: str) -> str:
     """A name for a query that has none: of its checkpoint's location, which is as constant as the query."""
     digest = hashlib.sha256(location.rstrip("/").encode()).hexdigest()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from odradek.spark.sink.decision import Answer, Decided, Phase, Record
 from odradek.spark.sink.errors import OutcomeUnknown
-from odradek.spark.sink.names import driver_id, pool_id, read_task_id, ticket_id
+from odradek.spark.sink.names import driver_id, is_of_sink, pool_id, read_task_id, ticket_id
 from odradek.spark.sink.points import reached
 from odradek.spark.sink.store import Coordination, Store
 from odradek.spark.wire import Fenced, InvalidTransaction, ProducerId, WireError
@@ -244,7 +244,8 @@ def ongoing(cluster: Coordination, name: str) -> list[str]:
 
 def _listed(cluster: Coordination, name: str) -> list[str] | None:
     try:
-        return cluster.ongoing_transactions(f"{name}-")
+        # Another sink's name may begin with this one.
+        return [each for each in cluster.ongoing_transactions(f"{name}-") if is_of_sink(name, each)]
     except WireError as error:
         log.warning("open transactions of %s cannot be listed: %s", name, error)
         return None

@@ -21,7 +21,7 @@ from odradek.spark.sink.decision import (
     from_chunks,
     to_chunks,
 )
-from odradek.spark.sink.names import Label, driver_id, own_id, pool_id, read_task_id, ticket_id
+from odradek.spark.sink.names import Label, driver_id, is_of_sink, own_id, pool_id, read_task_id, ticket_id
 from odradek.spark.wire import ProducerId
 
 number = st.integers(0, 2**40)
@@ -113,6 +113,7 @@ def test_chunks_left_over_by_a_longer_record_are_passed_over():
         ([(7, "")], "another name"),
         ([(7, "offset of a consumer")], "another name"),
         ([(7, "odradek/0/1/%%%")], "not what was written"),
+        ([(7, "odradek/0/1/ä")], "not what was written"),
     ],
 )
 def test_somebody_else_s_offsets_are_no_record(offsets, sentence):
@@ -154,6 +155,7 @@ def test_ids_are_read_back_and_kept_apart():
     for each in [*foreign, own_id("a-1", 3, 88, Label(5, 1)), ticket_id("a-1", 3, 5)]:
         assert read_task_id("a", each) is None, each
     assert read_task_id("a-1", own_id("a", 1, 3, Label(2, 1))) is None
+    assert [each for each in [*foreign, pool_id("a", 3, 5)] if is_of_sink("a", each)] == ["a-driver", "a-3-5"]
 
 
 def test_every_attempt_has_an_id_of_its_own():

@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from odradek.cli import main
-from odradek.spark.sink import MayBeLost, NotDecided, commit, resolve, status
+from odradek.spark.sink import MayBeLost, NotDecided, commit, plan, resolve, status
+from odradek.spark.wire import Cluster
 from tests.spark.sink.test_sink_source import (
     Context,
     ongoing,
@@ -114,6 +115,48 @@ def test_a_driver_that_died_in_its_decision_is_said_and_ended(kafka, sink, task,
     assert command("resolve", sink).exit_code == 0
     assert ongoing(sink) == []
     assert "no batch is decided yet" in command("status", sink).output
+
+
+def test_a_query_that_goes_on_meanwhile_has_no_half_committed_batch(kafka, sink, task, monkeypatch):
+    run_batch(sink, task, 0, [["a"], ["b"]])
+    run_batch(sink, task, 1, [["c"], ["d"]])
+    describe = Cluster.describe_transactions
+
+    def later(cluster, transactional_ids):
+        monkeypatch.undo()
+        # The next batch is planned: the ids of the pool have new epochs.
+        pickle.dumps(stream(sink))
+        return describe(cluster, transactional_ids)
+
+    monkeypatch.setattr(Cluster, "describe_transactions", later)
+    found = status(sink)
+    assert (found.decision.phase, found.half_committed) == ("planning", ())
+
+
+def test_what_resolve_could_not_abort_is_said_to_be_open(kafka, sink, task, monkeypatch):
+    stray = task(pickle.dumps(stream(sink)), ["a"], Context(0, 0)).report.transactional_id
+    monkeypatch.setattr(plan, "sweep", lambda *given: None)
+    said = command("resolve", sink).output
+    assert "Nothing is left open" not in said
+    assert "Aborted" not in said
+    assert "Still open, as aborting them failed; another resolve, or their timeout, ends them:\nID  " in said
+    assert ongoing(sink) == [stray]
+    monkeypatch.undo()
+    done = resolve(sink)
+    assert ([each.transactional_id for each in done.aborted], done.still_open) == ([stray], ())
+
+
+def test_neither_a_sink_s_name_nor_its_query_s_is_shown_raw(kafka, sink, task):
+    hostile = {**sink, "name": f"{sink['name']}\x1b[2J\u202e"}
+    run_batch(hostile, task, 0, [["a"]], query_id="of\x1b]0;owned\x07")
+    task(pickle.dumps(stream(hostile)), ["b"], Context(0, 1, "of\x1b]0;owned\x07"))
+    for said in (command("status", hostile), command("resolve", hostile), command("status", hostile)):
+        assert said.exit_code == 0, said.output
+        assert said.output.replace("\n", "").isprintable()
+        assert r"\x1b[2J\u202e: batch 0 was decided" in said.output
+    nowhere = {**hostile, "name": f"{hostile['name']}-none"}
+    assert command("status", nowhere).output.replace("\n", "").isprintable()
+    assert command("status", nowhere, "-o", "decisionTopic=\x1b[2J").output.replace("\n", "").isprintable()
 
 
 def test_a_name_that_no_sink_has_and_a_broker_that_is_not_there(kafka, sink):
