@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ _PARTITION_RECORD: Final = 3
 _CONFIG_RECORD: Final = 4
 _REMOVE_TOPIC_RECORD: Final = 9
 _REGISTER_BROKER_RECORD: Final = 0
+_LOG_DIRS_SINCE: Final = 3
+_LOG_DIRS_TAG: Final = 0
 _TOPIC_RESOURCE: Final = 2
 _COLUMNS: Final = "offset,timestamp,value,control,error"
 
@@ -36,7 +38,11 @@ class ClusterMetadata:
 
     complete: bool = False
     """The log is there from offset 0 on, and all of it could be read."""
+    end_offset: int = 0
+    """Behind the last record that is there."""
     broker_ids: set[int] = field(default_factory=set)
+    log_dir_ids: dict[int, set[uuid.UUID]] = field(default_factory=dict)
+    """By broker the ids of its log directories, as it registered last; empty before Kafka 3.7 (KIP-858)."""
     created_ms: dict[Key, int] = field(default_factory=dict)
     """Partitions that exist, by (topic, partition)."""
     compacted: set[str] = field(default_factory=set)
@@ -44,16 +50,19 @@ class ClusterMetadata:
 
 
 def read(log_dirs: list[str]) -> ClusterMetadata:
-    """Of the log directories the one whose metadata log is the longest."""
+    """Of the log directories the one whose metadata log ends last: others do not know what was deleted since."""
     known = [_read(Path(path)) for path in log_dirs if (Path(path) / f"{TOPIC}-0").is_dir()]
-    return max(known, key=lambda each: (each.complete, len(each.created_ms)), default=ClusterMetadata())
+    last = max(known, key=lambda each: (each.end_offset, each.complete), default=ClusterMetadata())
+    return replace(last, compacted=set().union(*(each.compacted for each in known)))
 
 
 def _read(log_dir: Path) -> ClusterMetadata:
     reading = Reading()
-    for row in _rows(log_dir):
+    rows = _rows(log_dir)
+    for row in rows:
         if row["error"] is not None or not reading.follows(row):
-            return ClusterMetadata()
+            ends = (row["offset"] + 1 for row in rows if row["offset"] is not None)
+            return ClusterMetadata(end_offset=max(ends, default=0))
     return reading.cluster
 
 
@@ -78,7 +87,7 @@ class Reading:
         if row["offset"] != self._next_offset:
             return False
         self._next_offset += 1
-        self.cluster.complete = True
+        self.cluster.complete, self.cluster.end_offset = True, self._next_offset
         if row["control"] or row["value"] is None:
             return True
         try:
@@ -90,7 +99,7 @@ class Reading:
         return True
 
     def _take(self, value: _Bytes, at_ms: int) -> None:
-        _frame_version, kind, _version = value.varint(), value.varint(), value.varint()
+        _frame_version, kind, version = value.varint(), value.varint(), value.varint()
         if kind == _TOPIC_RECORD:
             name = value.string()
             self._names[value.uuid()] = name
@@ -108,7 +117,30 @@ class Reading:
             if resource == _TOPIC_RESOURCE and config == "cleanup.policy" and "compact" in setting:
                 self.cluster.compacted.add(name)
         elif kind == _REGISTER_BROKER_RECORD:
-            self.cluster.broker_ids.add(value.int32())
+            broker_id = value.int32()
+            self.cluster.broker_ids.add(broker_id)
+            self.cluster.log_dir_ids[broker_id] = _log_dir_ids(value, version)
+
+
+def _log_dir_ids(value: _Bytes, version: int) -> set[uuid.UUID]:
+    """Of a RegisterBrokerRecord behind its broker id."""
+    if version < _LOG_DIRS_SINCE:
+        return set()
+    value.skip(1 + 16 + 8)  # IsMigratingZkBroker, IncarnationId, BrokerEpoch
+    for _ in range(value.varint() - 1):  # EndPoints
+        value.string(), value.string()
+        value.skip(2 + 2 + 1)  # Port, SecurityProtocol, no tags
+    for _ in range(value.varint() - 1):  # Features
+        value.string()
+        value.skip(2 + 2 + 1)  # MinSupportedVersion, MaxSupportedVersion, no tags
+    value.string()  # Rack
+    value.skip(1 + 1)  # Fenced, InControlledShutdown
+    for _ in range(value.varint()):
+        tag, size = value.varint(), value.varint()
+        if tag == _LOG_DIRS_TAG:
+            return {value.uuid() for _ in range(value.varint() - 1)}
+        value.skip(size)
+    return set()
 
 
 class _Bytes:
@@ -139,6 +171,9 @@ class _Bytes:
             if byte < 0x80:
                 return value
             shift += 7
+
+    def skip(self, length: int) -> None:
+        self._take(length)
 
     def string(self) -> str:
         """Null is read as empty."""

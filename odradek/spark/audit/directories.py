@@ -6,9 +6,12 @@ copied alone has none).
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import fcntl
 import os
 import struct
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -42,7 +45,9 @@ class LogDirectory:
     cleaned_up_to: dict[Key, int] = field(default_factory=dict)
     recovery_points: dict[Key, int] = field(default_factory=dict)
     node_id: int | None = None
-    """From ``meta.properties``."""
+    """From ``meta.properties``, as ``id``."""
+    id: uuid.UUID | None = None
+    """``directory.id``, which a broker's directories have since Kafka 3.7."""
     coordinator_partitions: frozenset[int] = frozenset()
     """Partitions of ``__transaction_state`` that have a folder here."""
 
@@ -55,6 +60,7 @@ class LogDirectory:
 
 def look_at(path: str) -> LogDirectory:
     here = Path(path)
+    node_id, directory_id = _identity(here / _PROPERTIES)
     return LogDirectory(
         path,
         live=is_locked(here / _LOCK),
@@ -64,7 +70,8 @@ def look_at(path: str) -> LogDirectory:
         high_watermarks=_offsets(here / _HIGH_WATERMARKS),
         cleaned_up_to=_offsets(here / _CLEANER),
         recovery_points=_offsets(here / _RECOVERY_POINTS),
-        node_id=_node_id(here / _PROPERTIES),
+        node_id=node_id,
+        id=directory_id,
         coordinator_partitions=_partitions(here, "__transaction_state"),
     )
 
@@ -85,13 +92,16 @@ def _offsets(path: Path) -> dict[Key, int]:
         return {}
 
 
-def _node_id(path: Path) -> int | None:
-    try:
+def _identity(path: Path) -> tuple[int | None, uuid.UUID | None]:
+    """The ids of the node and of the directory."""
+    node_id = directory_id = None
+    with contextlib.suppress(OSError, ValueError):
         lines = path.read_text("utf-8").splitlines()
         named = dict(line.split("=", 1) for line in lines if "=" in line)
-        return int(named.get("node.id", named.get("broker.id", "")))
-    except (OSError, ValueError):
-        return None
+        node_id = int(named.get("node.id", named.get("broker.id", "")))
+        # Kafka's spelling of a uuid is base64url without padding (Uuid.toString).
+        directory_id = uuid.UUID(bytes=base64.urlsafe_b64decode(named.get("directory.id", "") + "=="))
+    return node_id, directory_id
 
 
 def _partitions(here: Path, topic: str) -> frozenset[int]:

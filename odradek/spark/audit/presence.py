@@ -29,6 +29,9 @@ def absent(
     ids = {directory.node_id for directory in directories}
     if not metadata.complete or not metadata.broker_ids or not metadata.broker_ids <= ids:
         return []
+    # A broker may have several (JBOD).
+    if not set().union(*metadata.log_dir_ids.values()) <= {directory.id for directory in directories}:
+        return []
     here = set(partitions)
     return [
         {"topic": topic, "partition": partition, "created_ms": created_ms}
