@@ -10,10 +10,13 @@ import errno
 import os
 import threading
 from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeVar
 
 SPARE_DESCRIPTORS: Final = 16
 NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
+
+T = TypeVar("T")
 
 
 class Spares:
@@ -30,8 +33,11 @@ class Spares:
 
     def open(self, call: Callable[..., int], path: object, flags: int, mode: int = 0o777) -> int:
         """``call``, which is ``os.open`` or stands for it, with a spare descriptor if there is no other."""
+        return self._call(call, path, flags, mode)
+
+    def _call(self, call: Callable[..., T], *arguments: object) -> T:
         try:
-            return call(path, flags, mode)
+            return call(*arguments)
         except OSError as error:
             if error.errno not in NONE_LEFT:
                 raise
@@ -39,15 +45,26 @@ class Spares:
         # Another thread, or a socket, may be quicker to take what was set free.
         while self._set_one_free():
             try:
-                return call(path, flags, mode)
+                return call(*arguments)
             except OSError as error:
                 if error.errno not in NONE_LEFT:
                     raise
         raise failure
 
+    def entries(self, path: Path | str) -> list[os.DirEntry[str]]:
+        """What a folder holds. To list it takes a descriptor, too: a spare one if there is no other."""
+        try:
+            with self._call(os.scandir, path) as found:
+                return list(found)
+        finally:
+            self._take_back()
+
     def close(self, fd: int) -> None:
         """Close a file, and take back what was lent."""
         os.close(fd)
+        self._take_back()
+
+    def _take_back(self) -> None:
         if len(self._held) < self.count:
             self.fill()
 

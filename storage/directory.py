@@ -10,6 +10,7 @@ from pathlib import Path
 
 from storage import files
 from storage.checkpoints import read_offsets, write_offsets
+from storage.descriptors import SPARES
 from storage.files import make_directory, remove, remove_tree, rename, replace_file, sync_directory
 
 CLEAN_MARK = ".kafka_cleanshutdown"
@@ -59,8 +60,8 @@ def locked(directory: Path) -> Iterator[None]:
 def _segment_bytes(folder: Path) -> int:
     size = 0
     # A topic may be deleted, or retention at work, while this looks.
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
+    with suppress(FileNotFoundError):
+        for entry in SPARES.entries(folder):
             if entry.name.endswith(".log"):
                 with suppress(FileNotFoundError):
                     size += entry.stat().st_size
@@ -97,8 +98,8 @@ class LogDirectory:
 
     def partition_directories(self) -> Iterator[tuple[PartitionKey, Path]]:
         """The folders that hold a partition. The name is split at the last dash: topics may contain some."""
-        with os.scandir(self.path) as entries:
-            found = sorted(entry.name for entry in entries if "-" in entry.name and entry.is_dir())
+        entries = SPARES.entries(self.path)
+        found = sorted(entry.name for entry in entries if "-" in entry.name and entry.is_dir())
         for name in found:
             topic, _, index = name.rpartition("-")
             if topic and index.isascii() and index.isdecimal() and topic != "__cluster_metadata":

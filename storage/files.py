@@ -314,9 +314,7 @@ def remove_all(paths: Iterable[Path]) -> list[StorageError]:
 def remove_tree(path: Path) -> None:
     """Remove a folder with all that is in it, as far as that goes (call it in a thread)."""
     try:
-        with os.scandir(path) as entries:
-            found = list(entries)
-        for entry in found:
+        for entry in SPARES.entries(path):
             if entry.is_dir(follow_symlinks=False):
                 remove_tree(Path(entry.path))
             else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISREG
 
+from storage.descriptors import SPARES
 from storage.files import AppendFile, StorageError, remove, rename
 from storage.segment import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, Segment, file_name
 
@@ -37,22 +37,21 @@ class Folder:
         self.sizes.clear()
         self.by_suffix.clear()
         self.temporary.clear()
-        with os.scandir(self.path) as entries:
-            for entry in entries:
-                name = entry.name
-                digits, _, suffix = name.partition(".")
-                if len(digits) != OFFSET_DIGITS or not (digits.isascii() and digits.isdecimal()):
-                    if name.endswith(TEMPORARY):
-                        self.temporary.append(name)
-                    continue
-                offset = int(digits)
-                self.by_suffix.setdefault(suffix, set()).add(offset)
-                if suffix == "log":
-                    status = entry.stat()
-                    # What a directory's size is differs by file system: small enough, it would pass for a torn tail.
-                    if not S_ISREG(status.st_mode):
-                        raise StorageError(entry.path, "is no file")
-                    self.sizes[offset] = status.st_size
+        for entry in SPARES.entries(self.path):
+            name = entry.name
+            digits, _, suffix = name.partition(".")
+            if len(digits) != OFFSET_DIGITS or not (digits.isascii() and digits.isdecimal()):
+                if name.endswith(TEMPORARY):
+                    self.temporary.append(name)
+                continue
+            offset = int(digits)
+            self.by_suffix.setdefault(suffix, set()).add(offset)
+            if suffix == "log":
+                status = entry.stat()
+                # What a directory's size is differs by file system: small enough, it would pass for a torn tail.
+                if not S_ISREG(status.st_mode):
+                    raise StorageError(entry.path, "is no file")
+                self.sizes[offset] = status.st_size
 
     def names(self, ending: str) -> Iterator[tuple[int, str]]:
         """(offset, suffix) of the files whose names end like this."""

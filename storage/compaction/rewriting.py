@@ -172,8 +172,8 @@ class Pass:
     def _aborted_from(self, base_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions whose markers lie in the segments from this one on; later ones may have begun here."""
         found: list[AbortedTransaction] = []
-        for path in self.order.directory.glob("*.txnindex"):
-            if path.stem.isdecimal() and int(path.stem) >= base_offset:
+        for path in (Path(entry) for entry in SPARES.entries(self.order.directory)):
+            if path.suffix == ".txnindex" and path.stem.isdecimal() and int(path.stem) >= base_offset:
                 found += _aborted_in(path)
         return [entry for entry in found if entry.last_offset >= self.order.log_start_offset]
 

@@ -11,7 +11,17 @@ import pytest
 
 from storage import files
 from storage.descriptors import SPARES, Spares
-from storage.files import AppendFile, StorageError, read_file, replace_file, sync_directory, sync_file
+from storage.files import (
+    AppendFile,
+    StorageError,
+    read_file,
+    remove_tree,
+    replace_file,
+    sync_directory,
+    sync_file,
+    write_file,
+)
+from storage.folder import Folder
 
 
 class UsedUp:
@@ -19,7 +29,7 @@ class UsedUp:
 
     def __init__(self, left: int) -> None:
         self.left = left
-        self._open, self._close = os.open, os.close
+        self._open, self._close, self._scandir = os.open, os.close, os.scandir
 
     def open(self, *arguments: object, **more: object) -> int:
         if not self.left:
@@ -32,6 +42,11 @@ class UsedUp:
         self._close(fd)
         self.left += 1
 
+    def scandir(self, path: Path) -> object:
+        if not self.left:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._scandir(path)
+
 
 @pytest.fixture
 def used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UsedUp]:
@@ -42,6 +57,7 @@ def used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UsedUp]
     process = UsedUp(2)
     monkeypatch.setattr(os, "open", process.open)
     monkeypatch.setattr(os, "close", process.close)
+    monkeypatch.setattr(os, "scandir", process.scandir)
     monkeypatch.setattr(files.System, "open", staticmethod(process.open))
     monkeypatch.setattr(SPARES, "count", 2)
     SPARES.fill()
@@ -67,6 +83,18 @@ def test_a_log_is_opened_and_gives_its_descriptor_back(used_up: UsedUp, tmp_path
     assert len(SPARES) == 1
     file.close()
     assert len(SPARES) == 2
+
+
+def test_a_folder_is_listed_and_removed(used_up: UsedUp, tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    write_file(folder / "00000000000000000000.log", b"")
+    found = Folder(folder)
+    found.look()
+    assert found.sizes == {0: 0}
+    assert len(SPARES) == 2
+    remove_tree(folder)
+    assert not folder.exists()
 
 
 def test_without_spares_it_is_an_error(used_up: UsedUp, tmp_path: Path) -> None:
