@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from broker.logging import get_logger
 from broker.slices import Slices
 from protocol.errors import ErrorCode
-from storage.validation import LIMITS, Checked, Invalid, Limits, Steps
+from storage.steps import Steps
+from storage.validation import LIMITS, Checked, Invalid, Limits
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig

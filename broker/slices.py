@@ -45,8 +45,12 @@ class Slices:
         """Do the first slice now. If that is all, ``then`` is called before this returns."""
         self._go_on(_Job(steps, then))
 
-    def future(self, steps: Steps) -> asyncio.Future[Any]:
-        """What the steps return, for a handler that has to wait for it."""
+    def answer(self, steps: Steps) -> Any:
+        """What the steps return, if they take one slice; otherwise a future of it, for a handler to wait for."""
+        try:
+            work = next(steps)
+        except StopIteration as end:
+            return end.value
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(outcome: object) -> None:
@@ -57,7 +61,9 @@ class Slices:
             else:
                 future.set_result(outcome)
 
-        self.start(steps, done)
+        job = _Job(steps, done)
+        job.work = work
+        self._queue(job)
         return future
 
     def _go_on(self, job: _Job) -> None:
@@ -72,12 +78,16 @@ class Slices:
         except Exception as error:
             self._end(job, error)
         else:
-            if job.work is None:
-                self._make_ready(job)
-            elif job.apart or self._apart < APART_AT_ONCE:
-                self._run_apart(job)
-            else:
-                self._waiting.append(job)
+            self._queue(job)
+
+    def _queue(self, job: _Job) -> None:
+        """Its next slice is for a later turn, its work for a thread."""
+        if job.work is None:
+            self._make_ready(job)
+        elif job.apart or self._apart < APART_AT_ONCE:
+            self._run_apart(job)
+        else:
+            self._waiting.append(job)
 
     def _end(self, job: _Job, outcome: object) -> None:
         if job.apart:

@@ -146,6 +146,40 @@ def _walk_headers(
     return position, left
 
 
+def first_since(
+    body: Buffer, count: int, timestamp_delta: int, offset_delta: int, slice_records: int = RECORDS_PER_SLICE
+) -> Generator[None, None, tuple[int, int] | None]:
+    """Offset and timestamp delta of the first record that is neither older than one delta nor before the other.
+
+    Of each record only what stands before its key is read. ``CorruptBatch`` where that is malformed.
+    """
+    size, position, left = len(body), 0, slice_records
+    try:
+        for _ in range(count):
+            if position == size:
+                raise CorruptBatch(Reason.COUNT, f"fewer records than the promised {count}")
+            length, position = _varint(body, position)
+            if length < 1:
+                raise CorruptBatch(Reason.RECORDS, f"a record of {length} bytes")
+            end = position + length
+            timestamp = body[position + 1]
+            position += 2
+            if timestamp > 127:
+                timestamp, position = _rest(body, position, timestamp, VARLONG_BYTES_MAX)
+            timestamp = (timestamp >> 1) ^ -(timestamp & 1)
+            offset, position = _varint(body, position)
+            if timestamp >= timestamp_delta and offset >= offset_delta:
+                return offset, timestamp
+            position = end
+            left -= 1
+            if left <= 0:
+                left = slice_records
+                yield
+    except IndexError:
+        raise CorruptBatch(Reason.RECORDS, "a record reaches past the end of its batch") from None
+    return None
+
+
 def renumbered(
     body: Buffer, count: int, slice_records: int = RECORDS_PER_SLICE
 ) -> Generator[None, None, memoryview]:

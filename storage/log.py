@@ -55,8 +55,6 @@ class Log(ReadableLog):
         self._jitter = jitter
         # Everything below is on the disk for good (fsynced), and the indexes of each segment that ends there.
         self.flushed_offset = log_start_offset
-        self.is_closed = False
-        """Once it is, nothing may change its files (`ClosedLog`)."""
         self._closed_clean = False
         self.epoch_file_lock = Lock()
         """A flush in a thread writes the same file as a truncation."""

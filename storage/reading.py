@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.batch import CorruptBatch, RecordBatch
+from storage.by_time import first_in_batch
 from storage.files import AppendFile, DamagedFile
 from storage.index import AbortedTransaction
 from storage.salvage import Damaged, sound_batches
 from storage.segment import SCAN_BYTES, Segment
 from storage.segment_list import SegmentList
+from storage.steps import Steps, run
 
 TAIL_BATCHES_REMEMBERED = 256
 """Places of the newest batches, so that a reader at the tail finds its batch without a scan."""
@@ -57,6 +59,8 @@ class ReadableLog:
         """By offset; only the log itself changes them."""
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_start_offset
+        self.is_closed = False
+        """Once it is, nothing may change its files (`ClosedLog`), and a search by time ends."""
         self._tail: deque[Place] = deque(maxlen=TAIL_BATCHES_REMEMBERED)
 
     @property
@@ -202,44 +206,56 @@ class ReadableLog:
 
     def find_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record at or after the log start whose timestamp is not smaller."""
+        return run(self.timestamp_search(timestamp_ms))
+
+    def find_max_timestamp(self) -> TimestampedOffset | None:
+        """The record with the largest timestamp, the first of them; control records count."""
+        return run(self.max_timestamp_search())
+
+    def timestamp_search(self, timestamp_ms: int) -> Steps[TimestampedOffset | None]:
+        """`find_timestamp` in steps, between which the log may change."""
+        return self._search(timestamp_ms, self.log_start_offset)
+
+    def max_timestamp_search(self) -> Steps[TimestampedOffset | None]:
+        """`find_max_timestamp` in steps, between which the log may change.
+
+        The record may stand below the log start, as on Kafka (``UnifiedLog.fetchOffsetByTimestamp``): DeleteRecords moves
+        the log start and leaves the batches of the segment that it lies in.
+        """
+        largest_ms = self._list.largest_timestamp_ms() if self.size else 0
+        from_offset = self.segments[self._list.first_since(largest_ms)].base_offset if self.size else 0
+        return self._search(largest_ms, from_offset)
+
+    def _search(self, timestamp_ms: int, from_offset: int) -> Steps[TimestampedOffset | None]:
+        while not self.is_closed:
+            candidate = self._batch_since(timestamp_ms, from_offset)
+            if candidate is None:
+                return None
+            path, batch = candidate
+            try:
+                found = yield from first_in_batch(batch, timestamp_ms, from_offset)
+            except CorruptBatch as error:
+                raise DamagedFile(path, str(error)) from error
+            if found is not None:
+                return TimestampedOffset(*found, batch.partition_leader_epoch)
+            from_offset = batch.last_offset + 1
+        return None
+
+    def _batch_since(self, timestamp_ms: int, from_offset: int) -> tuple[str, RecordBatch] | None:
+        """The first batch that may hold such a record, and its file."""
         for index in range(self._list.first_since(timestamp_ms), len(self.segments)):
             segment = self.segments[index]
             if segment.max_timestamp_ms < timestamp_ms:
                 continue
-            found = self._find_timestamp_in(segment, timestamp_ms, self.log_start_offset)
-            if found is not None:
-                return found
-        return None
-
-    def find_max_timestamp(self) -> TimestampedOffset | None:
-        """The record with the largest timestamp, the first of them; control records count.
-
-        It may stand below the log start, as on Kafka (``UnifiedLog.fetchOffsetByTimestamp``): DeleteRecords moves the log
-        start and leaves the batches of the segment that it lies in.
-        """
-        if not self.size:
-            return None
-        largest_ms = self._list.largest_timestamp_ms()
-        segment = self.segments[self._list.first_since(largest_ms)]
-        return self._find_timestamp_in(segment, largest_ms, segment.base_offset)
-
-    def _find_timestamp_in(
-        self, segment: Segment, timestamp_ms: int, from_offset: int
-    ) -> TimestampedOffset | None:
-        segment.used = True
-        start = segment.time_index.offset_at_or_before(timestamp_ms)
-        position = segment.offset_index.position_at_or_before(start)
-        try:
-            for batch in segment.batches(position, SCAN_BYTES):
-                if batch.max_timestamp < timestamp_ms or batch.last_offset < from_offset:
-                    continue
-                for record in batch.records():
-                    if record.timestamp >= timestamp_ms and record.offset >= from_offset:
-                        return TimestampedOffset(
-                            record.offset, record.timestamp, batch.partition_leader_epoch
-                        )
-        except CorruptBatch as error:
-            raise DamagedFile(segment.log.name, str(error)) from error
+            segment.used = True
+            start = max(segment.time_index.offset_at_or_before(timestamp_ms), from_offset)
+            position = segment.offset_index.position_at_or_before(start)
+            try:
+                for batch in segment.batches(position, SCAN_BYTES):
+                    if batch.max_timestamp >= timestamp_ms and batch.last_offset >= from_offset:
+                        return segment.log.name, batch
+            except CorruptBatch as error:
+                raise DamagedFile(segment.log.name, str(error)) from error
         return None
 
 

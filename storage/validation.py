@@ -7,9 +7,9 @@ what is done between two of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from protocol import compression as codecs
 from protocol.batch import (
@@ -23,24 +23,20 @@ from protocol.batch import (
 from protocol.errors import ErrorCode
 from protocol.record_walk import Buffer, Walked, check_count, renumbered, walk
 from storage.config import NEVER, LogConfig
+from storage.steps import Steps, give_back, plain_records, run
 
 LOG_APPEND_TIME = "LogAppendTime"
 CODEC_IDS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 RECORD_ERRORS_MAX: Final = 1000
 """So many records are named in one answer; Kafka names all of them."""
-DECOMPRESSED_AT_ONCE_BYTES: Final = 256 * 1024
-"""What is larger is decompressed in a thread."""
 COMPRESSED_AT_ONCE_BYTES: Final = 32 * 1024
 """What is larger is compressed in a thread."""
 NO_TIMESTAMP: Final = -1
 _ALL_TIMES: Final = 1 << 64
 
-T = TypeVar("T")
 Bounds = tuple[int | None, int]
 """The earliest and the latest timestamp that a record may have, in milliseconds."""
-Steps = Generator[Callable[[], Any] | None, Any, T]
-"""Yields None at the end of a slice, or work for a thread, whose result it is sent. Returns what it has found."""
 
 
 class Limits(NamedTuple):
@@ -90,27 +86,12 @@ def validate(
 
     ``clients_now_ms`` is what a client may think that it is, where the broker's ``now_ms`` is ahead.
     """
-    return stamp(run(check(batch, config, now_ms, clients_now_ms, limits)), config, now_ms)
+    return stamp(run_check(check(batch, config, now_ms, clients_now_ms, limits)), config, now_ms)
 
 
-def run(checked: Checked | Invalid | Steps[Checked | Invalid]) -> Checked | Invalid:
-    """All steps one after the other."""
-    if isinstance(checked, Checked | Invalid):
-        return checked
-    try:
-        work = next(checked)
-        while True:
-            if work is None:
-                work = next(checked)
-                continue
-            try:
-                result = work()
-            except Exception as error:
-                work = checked.throw(error)
-            else:
-                work = checked.send(result)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+def run_check(checked: Checked | Invalid | Steps[Checked | Invalid]) -> Checked | Invalid:
+    """All steps of a check one after the other."""
+    return checked if isinstance(checked, Checked | Invalid) else run(checked)
 
 
 def check(
@@ -136,7 +117,7 @@ def _read(
     batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, limits: Limits
 ) -> Steps[Checked | Invalid]:
     try:
-        body = yield from _plain(batch, limits.decompressed_bytes_max)
+        body = yield from plain_records(batch, limits.decompressed_bytes_max)
     except codecs.DecompressedTooLarge as error:
         return Invalid(ErrorCode.message_too_large, str(error), tells_log_start=False)
     except codecs.CompressionError as error:
@@ -148,8 +129,7 @@ def _read(
         found = Invalid(_error_of(error.reason, batch), str(error))
     except codecs.CompressionError as error:
         found = Invalid(ErrorCode.unknown_server_error, str(error))
-    if codecs.is_apart(body):
-        yield partial(codecs.give_back, body)
+    yield from give_back(body)
     return found
 
 
@@ -291,23 +271,6 @@ def _recompress(
     if size > config.max_message_bytes:
         return _too_large(size, config)
     return Checked(RecordBatch.parse(with_body(batch, wanted, packed)), latest)
-
-
-def _plain(batch: RecordBatch, limit: int) -> Steps[Buffer]:
-    """The records, decompressed: here if they are few, else in a thread."""
-    body = batch.body
-    if batch.compression == codecs.NONE:
-        return body if len(body) > DECOMPRESSED_AT_ONCE_BYTES else bytes(body)
-    if codecs.has_dependent_blocks(batch.compression, body):
-        raise codecs.CompressionError("lz4: blocks that depend on each other are not read by Kafka")
-    if len(body) <= DECOMPRESSED_AT_ONCE_BYTES:
-        try:
-            return codecs.decompress(batch.compression, body, min(limit, DECOMPRESSED_AT_ONCE_BYTES))
-        except codecs.DecompressedTooLarge:
-            if limit <= DECOMPRESSED_AT_ONCE_BYTES:
-                raise
-    plain: Buffer = yield partial(codecs.decompress_apart, batch.compression, body, limit)
-    return plain
 
 
 class _Offences:

@@ -21,6 +21,7 @@ from benchmarks.client import (
     CREATE_TOPICS,
     Client,
     WrongAnswer,
+    check_produced,
     create_topic,
     frame,
     now_ms,
@@ -32,6 +33,7 @@ from benchmarks.process import used_by
 from benchmarks.targets import Running
 from protocol.batch import HEADER_BYTES, build_batch
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.record import encode_record
@@ -39,12 +41,16 @@ from protocol.record import encode_record
 PROBE: Final = "probe"
 COMPACTED: Final = "compacted"
 RECOMPRESSED: Final = "recompressed"
+SEARCHED: Final = "searched"
 EVERY_S: Final = 0.001
 LIMIT_MS: Final = 20.0
 METADATA: Final = (3, 12)
+LIST_OFFSETS: Final = (2, 7)
 LIST_TRANSACTIONS: Final = (66, 2)
 LEAST_RECORD: Final = b"\x0c\0\0\0\0\1\0"
 NONE, GZIP, ZSTD = 0, 1, 4
+LATER_MS: Final = 60_000
+"""The header of a batch promises a record so much later than there is one."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -53,9 +59,10 @@ def measure(run: Run) -> Iterator[Figure]:
         create_topic(client, PROBE)
         _create(client, COMPACTED, {"cleanup.policy": "compact"})
         _create(client, RECOMPRESSED, {"compression.type": "lz4"})
+        later_ms = _store_records_to_search(client)
         seconds = run.scaled(10, 4)
         rest = _probe(target, seconds, None)[0]
-        for what, hostile in _hostile(run):
+        for what, hostile in _hostile(run, later_ms):
             waits, answered, cpu = _probe(target, seconds, hostile)
             yield Figure(
                 f"longest wait beside {what}",
@@ -69,7 +76,7 @@ def measure(run: Run) -> Iterator[Figure]:
         client.close()
 
 
-def _hostile(run: Run) -> Iterator[tuple[str, bytes]]:
+def _hostile(run: Run, later_ms: int) -> Iterator[tuple[str, bytes]]:
     run.say("requests are built")
     million = LEAST_RECORD * 1_000_000
     deltas = b"".join(encode_record(delta, 0, b"", None) for delta in range(100_000))
@@ -84,6 +91,13 @@ def _hostile(run: Run) -> Iterator[tuple[str, bytes]]:
     yield "100 MiB in one record, zstd", produce_frame(COMPACTED, _batch(huge, 1, ZSTD))
     yield "100 MiB in one record, gzip", produce_frame(COMPACTED, _batch(huge, 1, GZIP))
     yield "100 MiB for another codec", produce_frame(RECOMPRESSED, _batch(huge, 1, ZSTD))
+    searched = ListOffsetsTopic(
+        name=SEARCHED, partitions=[ListOffsetsPartition(partition_index=0, timestamp=later_ms)]
+    )
+    yield (
+        "a search by time in 1,000,000 records",
+        frame(LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, topics=[searched])),
+    )
     for count in (100_000, 10_000):
         topics = [MetadataRequestTopic(name=f"no-such-topic-{number:06d}") for number in range(count)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
@@ -91,6 +105,18 @@ def _hostile(run: Run) -> Iterator[tuple[str, bytes]]:
     for count in (60_000, 10_000, 4):
         # Written by hand: a string of this length is refused by our own writer.
         yield f"a pattern of {count:,} Unicode classes", _list_transactions(rb"\pL" * count)
+
+
+def _store_records_to_search(client: Client) -> int:
+    """A batch whose header promises a later record than there is, so that each is looked at; that time."""
+    later_ms = now_ms() + LATER_MS
+    create_topic(client, SEARCHED)
+    stored = bytearray(_batch(LEAST_RECORD * 1_000_000, 1_000_000, ZSTD))
+    struct.pack_into(">q", stored, 35, later_ms)
+    struct.pack_into(">I", stored, 17, crc32c(bytes(stored[21:])))
+    client.send(produce_frame(SEARCHED, bytes(stored)))
+    check_produced([bytes(client.receive())])
+    return later_ms
 
 
 def _batch(body: bytes, count: int, codec: int) -> bytes:

@@ -8,6 +8,7 @@ here; v10 says how long a search in a tier may take.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable
 from typing import Final
 
 from broker.api import api
@@ -21,6 +22,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from storage.steps import Steps
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -43,22 +45,29 @@ SINCE: Final = {
 """Timestamps that mean something else than a time, and the first version that knows each."""
 NEVER: Final = 1 << 15
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+PARTITIONS_PER_SLICE: Final = 100
+"""Looked up in one turn of the loop."""
 
 
 @api(key=2, versions=range(1, 12))
-def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def list_offsets(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
+
+
+def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
+    """The response; stops after each slice of partitions, and while a batch of many records is searched."""
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
     times = Counter((name, partition.partition_index) for name, partition in asked)
     found: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
-    for name, partition in asked:
+    for number, (name, partition) in enumerate(asked, 1):
         index = partition.partition_index
-        # A partition that is asked for twice is answered once, with an error.
-        repeated = times[name, index] > 1
-        result = (
-            TimestampOffset(ErrorCode.invalid_request)
-            if repeated
-            else _find(request, context, name, partition)
-        )
+        if times[name, index] > 1:
+            # A partition that is asked for twice is answered once, with an error.
+            result = TimestampOffset(ErrorCode.invalid_request)
+        else:
+            result = yield from _find(request, context, name, partition)
         found.setdefault(name, {})[index] = ListOffsetsPartitionResponse(
             partition_index=index,
             error_code=result.error,
@@ -66,6 +75,8 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOf
             offset=result.offset,
             leader_epoch=result.leader_epoch,
         )
+        if number % PARTITIONS_PER_SLICE == 0:
+            yield None
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(name=name, partitions=list(partitions.values()))
@@ -76,12 +87,13 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOf
 
 def _find(
     request: ListOffsetsRequest, context: RequestContext, name: str, asked: ListOffsetsPartition
-) -> TimestampOffset:
+) -> Steps[TimestampOffset]:
     if not context.authorize("DESCRIBE", "TOPIC", name):
         return TimestampOffset(ErrorCode.topic_authorization_failed)
     if asked.timestamp < 0 and context.api_version < SINCE.get(asked.timestamp, NEVER):
         return TimestampOffset(ErrorCode.unsupported_version)
-    partition = context.node.replicas.leader(name, asked.partition_index)
+    replicas, index = context.node.replicas, asked.partition_index
+    partition = replicas.leader(name, index)
     if isinstance(partition, ErrorCode):
         return TimestampOffset(partition)
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
@@ -92,19 +104,24 @@ def _find(
     if asked.timestamp == LATEST and request.replica_id != CONSUMER:
         # Replicas, and tools that debug as one, see the whole log.
         return TimestampOffset(ErrorCode.none, partition.log_end_offset, -1, partition.leader_epoch)
-    result = _look_up(partition, asked.timestamp, read_committed=request.isolation_level == READ_COMMITTED)
+    epoch = partition.leader_epoch
+    result = yield from _look_up(
+        partition, asked.timestamp, read_committed=request.isolation_level == READ_COMMITTED
+    )
+    if replicas.leader(name, index) is not partition or partition.leader_epoch != epoch:
+        return TimestampOffset(ErrorCode.not_leader_or_follower)  # it has moved while records were searched
     if result.error is ErrorCode.offset_not_available and context.api_version < OFFSET_NOT_AVAILABLE_SINCE:
         return TimestampOffset(ErrorCode.leader_not_available)
     return result
 
 
-def _look_up(partition: Partition, timestamp: int, *, read_committed: bool) -> TimestampOffset:
+def _look_up(partition: Partition, timestamp: int, *, read_committed: bool) -> Steps[TimestampOffset]:
     if timestamp == LATEST:
         return partition.latest(read_committed=read_committed)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return partition.earliest()
-    if timestamp == MAX_TIMESTAMP:
-        return partition.max_timestamp(read_committed=read_committed)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return TimestampOffset(ErrorCode.none)  # nothing is ever in a tier
-    return partition.offset_for_timestamp(timestamp, read_committed=read_committed)
+    if timestamp == MAX_TIMESTAMP:
+        return (yield from partition.max_timestamp(read_committed=read_committed))
+    return (yield from partition.offset_for_timestamp(timestamp, read_committed=read_committed))

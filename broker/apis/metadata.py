@@ -44,12 +44,7 @@ ELEMENTS_PER_SLICE: Final = 500
 def metadata(
     request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    steps = _answer(request, context)
-    try:
-        next(steps)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    return context.node.slices.future(steps)
+    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
 
 
 def _answer(request: MetadataRequest, context: RequestContext) -> Generator[None, None, MetadataResponse]:

@@ -28,7 +28,8 @@ from storage.config import NEVER
 from storage.files import StorageError
 from storage.log import Log
 from storage.producers import Origin, VerificationGuard
-from storage.validation import LIMITS, Checked, Invalid, Limits, Steps, check, run, stamp
+from storage.steps import Steps
+from storage.validation import LIMITS, Checked, Invalid, Limits, check, run_check, stamp
 
 if TYPE_CHECKING:
     from broker.replication.following import Following
@@ -126,7 +127,7 @@ class Partition(ReadablePartition):
         if required_acks == -1 and not self.has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
         if checked is None:
-            checked = run(self.check(batch))
+            checked = run_check(self.check(batch))
         now_ms = self._clock.now_ms()
         valid = stamp(checked, self.log.config, now_ms)
         if isinstance(valid, Invalid):

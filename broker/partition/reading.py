@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from protocol.errors import ErrorCode
 from storage.epochs import UNDEFINED
 from storage.files import DamagedFile, StorageError
 from storage.log import Log, Span, TimestampedOffset
+from storage.steps import Steps
 
 if TYPE_CHECKING:
     from broker.replication.leading import Leading
@@ -211,19 +212,19 @@ class ReadablePartition:
         start = self.log.log_start_offset
         return TimestampOffset(ErrorCode.none, start, -1, self.log.epochs.epoch_for_offset(start))
 
-    def max_timestamp(self, *, read_committed: bool) -> TimestampOffset:
+    def max_timestamp(self, *, read_committed: bool) -> Steps[TimestampOffset]:
         """ListOffsets -3: the record with the largest timestamp, markers included."""
-        return self._found(self.log.find_max_timestamp, read_committed=read_committed)
+        return self._found(self.log.max_timestamp_search(), read_committed=read_committed)
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, read_committed: bool) -> TimestampOffset:
+    def offset_for_timestamp(self, timestamp_ms: int, *, read_committed: bool) -> Steps[TimestampOffset]:
         """The first record whose timestamp is not smaller."""
-        return self._found(lambda: self.log.find_timestamp(timestamp_ms), read_committed=read_committed)
+        return self._found(self.log.timestamp_search(timestamp_ms), read_committed=read_committed)
 
     def _found(
-        self, search: Callable[[], TimestampedOffset | None], *, read_committed: bool
-    ) -> TimestampOffset:
+        self, search: Steps[TimestampedOffset | None], *, read_committed: bool
+    ) -> Steps[TimestampOffset]:
         try:
-            found = search()
+            found = yield from search
         except DamagedFile as error:
             self.say_damaged(error.path, self.log.log_start_offset, str(error))
             return TimestampOffset(ErrorCode.corrupt_message)

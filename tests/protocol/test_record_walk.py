@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.record import CorruptBatch, Reason, decode_records, encode_record
-from protocol.record_walk import RECORD_BYTES_MIN, Walked, check_count, renumbered, walk
+from protocol.record_walk import RECORD_BYTES_MIN, Walked, check_count, first_since, renumbered, walk
 
 EVER = 1 << 64
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=200)), max_size=3)
@@ -113,6 +113,22 @@ def test_what_is_wrong(count, body, reason):
     with pytest.raises(CorruptBatch) as refused:
         walked(body, count)
     assert refused.value.reason is reason
+
+
+@given(records, st.integers(-(2**41), 2**41), st.integers(-1, 12))
+def test_the_first_record_since_a_time_and_an_offset(contents, since, offset):
+    body = b"".join(encode_record(delta, *record) for delta, record in enumerate(contents))
+    expected = [
+        (delta, record[0]) for delta, record in enumerate(contents) if record[0] >= since and delta >= offset
+    ]
+    found, _ = drive(first_since(body, len(contents), since, offset))
+    assert found == (expected[0] if expected else None)
+
+
+@pytest.mark.parametrize("body", [b"", b"\x0c", b"\x00\x00\x00", b"\x0c\0" + b"\xff" * 11, b"\x81" * 6])
+def test_records_that_cannot_be_searched(body):
+    with pytest.raises(CorruptBatch):
+        drive(first_since(body, 1, 1, 0))
 
 
 def test_it_stops_after_each_slice_of_records_and_of_headers():

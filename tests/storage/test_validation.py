@@ -12,8 +12,8 @@ from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.record import encode_record
 from storage.config import LogConfig
+from storage.steps import DECOMPRESSED_AT_ONCE_BYTES
 from storage.validation import (
-    DECOMPRESSED_AT_ONCE_BYTES,
     RECORD_ERRORS_MAX,
     Invalid,
     Limits,

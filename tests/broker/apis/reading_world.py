@@ -16,6 +16,7 @@ from broker.fetch_sessions import FetchSessions
 from broker.metadata.image import Broker, Endpoint, PartitionState, Topic
 from broker.node import Listener
 from broker.partition import Partition
+from broker.slices import Slices
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -97,6 +98,7 @@ class World:
             ),
             replicas=SimpleNamespace(leader=self._leader, hosted=self._leader),
             fetch_sessions=FetchSessions(1000, lambda: next(ids)),
+            slices=Slices(),
         )
 
     def _topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
@@ -144,7 +146,7 @@ class World:
         timestamp_ms: int = NOW_MS,
     ) -> bytes:
         """Append one plain batch; returns it as it lies in the log."""
-        return self._append(topic, index, build_batch([(timestamp_ms, b"k", b"x" * size)] * records))
+        return self.append(topic, index, build_batch([(timestamp_ms, b"k", b"x" * size)] * records))
 
     def produce_in_transaction(
         self,
@@ -162,9 +164,9 @@ class World:
             base_sequence=sequence,
             transactional=True,
         )
-        return self._append(topic, index, batch)
+        return self.append(topic, index, batch)
 
-    def _append(self, topic: str, index: int, batch: bytes) -> bytes:
+    def append(self, topic: str, index: int, batch: bytes) -> bytes:
         partition = self.partitions[topic, index]
         start = partition.log_end_offset
         assert partition.append(RecordBatch.parse(batch), required_acks=1).error is ErrorCode.none

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from broker.apis.list_offsets import list_offsets
 from broker.partition import TimestampOffset
+from protocol.batch import build_batch
 from protocol.codec import client_codec, request_codec
+from protocol.compression import GZIP, NONE
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -14,6 +18,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from storage.steps import run
 from tests.broker.apis.reading_world import NOW_MS, World
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
@@ -171,6 +176,42 @@ def test_a_partition_asked_for_twice_is_answered_once_with_an_error(world):
     twice, once = list_offsets(request, world.context(11, 2)).topics
     assert [each.error_code for each in twice.partitions] == [ErrorCode.invalid_request]
     assert [each.error_code for each in once.partitions] == [ErrorCode.none]
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+async def test_many_records_are_searched_in_slices(world, codec):
+    """ADR 10: others have their turn. A kilobyte can hold a million records."""
+    first = world.partitions["t", 0].log_end_offset
+    records = [(NOW_MS + 100 + number, b"", b"x" * 200) for number in range(3000)]
+    world.append("t", 0, build_batch(records, compression=codec))
+    answer = list_offsets(ask((0, NOW_MS + 100 + 2999), (1, LATEST)), world.context(11, 2))
+    assert asyncio.isfuture(answer)
+    (topic,) = (await answer).topics
+    assert [each.offset for each in topic.partitions] == [first + 2999, -1]
+
+
+async def test_a_leader_that_moves_while_its_records_are_searched_answers_so(world):
+    world.append("t", 0, build_batch([(NOW_MS + 100 + number, b"", b"") for number in range(3000)]))
+    answer = list_offsets(ask((0, NOW_MS + 100 + 2999)), world.context(11, 2))
+    world.errors["t", 0] = ErrorCode.not_leader_or_follower
+    (topic,) = (await answer).topics
+    assert topic.partitions[0].error_code == ErrorCode.not_leader_or_follower
+
+
+def test_a_log_that_is_closed_is_searched_no_more(world):
+    """Only what was read before: the record is in the second of two batches that may hold it."""
+    partition = world.partitions["t", 0]
+    first = partition.log_end_offset
+    world.append("t", 0, build_batch([(NOW_MS + 100 * (number == 0), b"", b"") for number in range(1000)]))
+    partition.delete_records(first + 1)
+    world.append("t", 0, build_batch([(NOW_MS + 100, b"", b"")]))
+    for closes in (False, True):
+        search = partition.log.timestamp_search(NOW_MS + 100)
+        assert next(search) is None, "a slice of the first batch"
+        if closes:
+            partition.log.close(clean=False)
+        found = run(search)
+        assert (found and found.offset) == (None if closes else first + 1000)
 
 
 @pytest.mark.parametrize("version", range(1, 12))

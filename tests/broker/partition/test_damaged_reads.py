@@ -11,6 +11,7 @@ import structlog
 
 from broker.partition import Partition
 from protocol.errors import ErrorCode
+from storage.steps import run
 from tests.support.world import World
 
 TOPIC = "t"
@@ -52,7 +53,7 @@ def test_an_impossible_length_is_corrupt_message_and_no_end_of_the_partition(
     write(partition, 5, 8, length)
     with structlog.testing.capture_logs() as lines:
         assert [fetch(partition, 7) for _ in range(3)] == [ErrorCode.corrupt_message] * 3
-        assert partition.offset_for_timestamp(0, read_committed=False).error is ErrorCode.none
+        assert run(partition.offset_for_timestamp(0, read_committed=False)).error is ErrorCode.none
         assert partition.readable_bytes(7, read_committed=False)[1]
     (line,) = lines_of(lines)
     assert line["file"].endswith("00000000000000000000.log")

@@ -1,0 +1,31 @@
+"""The first record of a batch since a time, in steps: a batch may hold a million of them."""
+
+from __future__ import annotations
+
+from protocol import compression as codecs
+from protocol.batch import CorruptBatch, Reason, RecordBatch
+from protocol.record_walk import first_since
+from storage.steps import Steps, give_back, plain_records
+
+_EVERY_DELTA = -(1 << 64)
+
+
+def first_in_batch(batch: RecordBatch, timestamp_ms: int, from_offset: int) -> Steps[tuple[int, int] | None]:
+    """Its offset and its timestamp in milliseconds; ``CorruptBatch`` where the records cannot be read."""
+    stamped_ms = batch.max_timestamp if batch.is_log_append_time else None
+    since = _EVERY_DELTA if stamped_ms is not None else timestamp_ms - batch.base_timestamp
+    try:
+        body = yield from plain_records(batch, codecs.DECOMPRESSED_BYTES_MAX)
+    except codecs.CompressionError as error:
+        raise CorruptBatch(Reason.COMPRESSION, str(error)) from None
+    try:
+        found = yield from first_since(body, batch.record_count, since, from_offset - batch.base_offset)
+    except CorruptBatch:
+        yield from give_back(body)
+        raise
+    yield from give_back(body)
+    if found is None:
+        return None
+    offset_delta, timestamp_delta = found
+    time_ms = batch.base_timestamp + timestamp_delta if stamped_ms is None else stamped_ms
+    return batch.base_offset + offset_delta, time_ms
