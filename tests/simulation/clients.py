@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from tests.simulation.consumers import Reader, committed_offset
@@ -13,6 +14,8 @@ from tests.simulation.wire import Gone, Wire
 
 PAUSE_S: Final = (0.1, 3.0)
 ABORTS: Final = 0.2
+IMPATIENT: Final = 0.1
+"""So often a transaction is aborted before the answer to its last batch is there."""
 HAUNTS: Final = 0.5
 """Of the instances that are fenced, so many go on for a moment."""
 BUMPS: Final = 0.5
@@ -76,6 +79,13 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
         )
         if random.random() < 0.05:
             await asyncio.sleep(random.uniform(1, 60))  # some are open for too long
+    if random.random() < IMPATIENT:
+        spot = random.choice(spots)
+        with suppress(Gone):
+            await producer.send_and_forget(spot, [work.value(spot)])
+        await asyncio.sleep(random.choice((0.0, random.uniform(0, 0.05), random.uniform(0, 2))))
+        await producer.end(committed=False)
+        return
     committed = random.random() >= ABORTS
     if committed:
         work.verdict = Verdict.UNKNOWN

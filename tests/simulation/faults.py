@@ -61,6 +61,7 @@ class Chaos:
         if len(cluster.nodes) > 1:
             self._kinds += [
                 self._cut_nodes,
+                *[self._slow_links] * 2,
                 self._pause_follower,
                 self._elect,
                 self._reassign,

@@ -35,6 +35,10 @@ PRODUCE, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSETS = 0, 22, 24, 25, 26, 28
 DELIVERY_S: Final = 60.0
 """How long one step is tried again before the transaction is given up."""
 TRANSACTION_TIMEOUT_MS: Final = 40_000
+WITHOUT_THE_FIRST: Final = 0.2
+"""So often an idempotent producer's batches come without the first of them."""
+EXPIRATION_MS: Final = 20 * 3_600_000
+"""A leader forgets a producer after 24 hours (``producer.id.expiration.ms``)."""
 FATAL: Final = frozenset(
     {
         ErrorCode.invalid_producer_epoch,
@@ -71,10 +75,14 @@ class Producer:
         self._sequences: dict[Spot, int] = {}
         self._written_ms: dict[Spot, int] = {}
         """When the last batch of a partition was acknowledged."""
+        self._known_ms: dict[tuple[int, Spot], int] = {}
+        """By producer id and partition: when a batch was acknowledged, by the time by which ids expire."""
         self._added: set[Spot] = set()
         self._begun = False
         self._in_doubt = False
         self._in_flight = 0
+        self._sent_in_epoch = -1
+        """The leader epoch in which what is in flight was sent first."""
 
     # ---- the steps
 
@@ -113,14 +121,24 @@ class Producer:
         sequence = self._sequences.get(spot, 0)
         requests = []
         self._in_flight = len(batches)
+        self._sent_in_epoch = self.wire.facts.leader_epoch(topic, index)
         for values in batches:
             requests.append(self._produce_request(spot, values, sequence))
             sequence += len(values)
+        if len(requests) > 1 and self._is_known(spot) and self.wire.random.random() < WITHOUT_THE_FIRST:
+            await self._send_without_the_first(topic, index, requests)
         async with _deadline():
             while requests := await self._try_to_send(topic, index, requests):
                 await self.wire.back_off()
         self._sequences[spot] = sequence
         self._written_ms[spot] = self.wire.now_ms()
+        self._known_ms[self._producer_id, spot] = self.wire.facts.ids_ms()
+
+    def _is_known(self, spot: Spot) -> bool:
+        """Whether the leader has an idempotent producer's last sequence: without one it accepts any."""
+        known_ms = self._known_ms.get((self._producer_id, spot))
+        is_fresh = known_ms is not None and self.wire.facts.ids_ms() - known_ms < EXPIRATION_MS
+        return self._id is None and is_fresh
 
     def _produce_request(self, spot: Spot, values: list[bytes], sequence: int) -> ProduceRequest:
         now_ms = self.wire.now_ms()
@@ -141,6 +159,13 @@ class Producer:
                 )
             ],
         )
+
+    async def _send_without_the_first(self, topic: str, index: int, requests: list[ProduceRequest]) -> None:
+        """As when the leader refuses the first of several in flight: those behind it are out of order, and come again."""
+        with suppress(Gone):
+            answers = await self.wire.ask_leader_all(topic, index, PRODUCE, 12, requests[1:])
+            errors = [_produce_error(answer).name for answer in answers if not isinstance(answer, Gone)]
+            self.wire.say(f"produce {topic}-{index} without the first: {errors}")
 
     async def _try_to_send(
         self, topic: str, index: int, requests: list[ProduceRequest]
@@ -163,7 +188,7 @@ class Producer:
         if isinstance(answer, Gone):
             self._in_doubt = True
             return False
-        error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        error = _produce_error(answer)
         if error in (NONE, ErrorCode.duplicate_sequence_number):
             return True
         self.wire.say(f"produce {topic}-{index}: {error.name}")
@@ -182,10 +207,10 @@ class Producer:
         if self._id is not None and self.wire.latest_frame_ms >= self._written_ms.get((topic, index), 0):
             # One that came late has begun a verification, and its sequence is the lowest that is allowed (KIP-890).
             raise MustAbort("a late batch was verified before this one")
-        if self._in_flight == 1:
+        if self._in_flight == 1 or self._sent_in_epoch == self.wire.facts.leader_epoch(topic, index):
             # It is sent until it is answered: a leader that knows what was written finds no gap.
             raise Broken(f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence")
-        # A leader that begins from a snapshot knows the last batch of each producer before it, and not the last five.
+        # Another leader, that began from a snapshot: it knows the last batch of each producer before it, not the last five.
         raise MustAbort("a batch before the last one was asked for again")
 
     async def _add_partition(self, spot: Spot) -> None:
@@ -273,6 +298,14 @@ class Producer:
                 self.wire.say(f"init: {error}")
                 await self.wire.back_off()
 
+    async def send_and_forget(self, spot: Spot, values: list[bytes]) -> None:
+        """Send a batch whose answer is not waited for: the transaction must be aborted, and nothing may come of it."""
+        if self._level == 1 and spot not in self._added:
+            await self._add_partition(spot)
+        self._begun = self._in_doubt = True
+        request = self._produce_request(spot, values, self._sequences.get(spot, 0))
+        await self.wire.send_and_forget(*spot, PRODUCE, 11 if self._level == 1 else 12, request)
+
     async def haunt(self, spot: Spot, values: list[bytes]) -> None:
         """Go on as a fenced instance does that has not heard of it: send once more, and commit. Nothing may come of it."""
         self._in_flight = 1
@@ -281,7 +314,7 @@ class Producer:
         with suppress(Gone):
             (answer,) = await self.wire.ask_leader_all(*spot, PRODUCE, version, [request])
             if not isinstance(answer, Gone):
-                error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+                error = _produce_error(answer)
                 self.wire.say(f"fenced, and sends to {spot}: {error.name}")
             assert self._id is not None
             end = EndTxnRequest(
@@ -293,6 +326,14 @@ class Producer:
             key, version = END, 4 if self._level == 1 else 5
             ended = await self.wire.ask_coordinator(TRANSACTION, self._id, key, version, end)
             self.wire.say(f"fenced, and commits: {ErrorCode(ended.error_code).name}")
+            init = InitProducerIdRequest(
+                transactional_id=self._id,
+                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                producer_id=self._producer_id,
+                producer_epoch=self._epoch,
+            )
+            bumped = await self.wire.ask_coordinator(TRANSACTION, self._id, INIT, 4, init)
+            self.wire.say(f"fenced, and asks for the next epoch: {ErrorCode(bumped.error_code).name}")
 
     # ---- asking until it is clear
 
@@ -326,6 +367,10 @@ class Producer:
                 elif error not in TRY_AGAIN and error not in ASK_LEADER_AGAIN:
                     raise MustRestart(error.name) if error in FATAL else MustAbort(error.name)
                 await self.wire.back_off()
+
+
+def _produce_error(answer: Any) -> ErrorCode:
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
 def _error_of(answer: Any) -> ErrorCode:

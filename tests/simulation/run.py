@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -38,7 +38,7 @@ from tests.simulation.ledger import Broken, Ledger
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.offsets import Member, OffsetsLedger, mark
 from tests.simulation.watch import Watch
-from tests.simulation.wire import Wire
+from tests.simulation.wire import Facts, Wire
 
 SOURCE, TARGET = "orders", "copies"
 PARTITIONS: Final = 2
@@ -75,6 +75,8 @@ class Trace:
         self._file = path.open("w") if path is not None else None
         self._hash = hashlib.sha256()
         self.reached = rare.watch()
+        self.heard: Callable[[str], object] = lambda event: None
+        """Gets the name of each event in the broker's log."""
         self.errors: list[str] = []
         """What the broker reported as errors, but for those of a disk that the run lets fail."""
 
@@ -96,6 +98,7 @@ class Trace:
         )
         self.say(f"broker {name}: {facts}")
         self.reached.log_line(event)
+        self.heard(event["event"])
         if name == "error" and "Input/output error" not in facts:
             self.errors.append(f"{facts} {event.get('exc_info')!r}")
         raise structlog.DropEvent
@@ -151,7 +154,9 @@ class Simulation:
             self._trace.say,
             self._disk,
         )
-        watch = asyncio.ensure_future(Watch(self._cluster).run())
+        looking = Watch(self._cluster)
+        self._trace.heard = lambda event: looking.soon() if event == "log truncated" else None
+        watch = asyncio.ensure_future(looking.run())
         tasks = [asyncio.ensure_future(each) for each in self._clients()]
         harm = asyncio.ensure_future(chaos.run(self._seconds))
         done, _ = await asyncio.wait([harm, watch, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -225,7 +230,7 @@ class Simulation:
         ports = [runtime.listeners[0].port for runtime in self._cluster.nodes.values()]
         random = Random(f"{self.seed}/client/{name}")
         now_ms = SimClock(self._loop).now_ms
-        return Wire(name, self._loop.network, ports, random, self._trace.say, now_ms)
+        return Wire(name, self._loop.network, ports, random, self._trace.say, now_ms, Facts(self._cluster))
 
     def _clients(self) -> Iterable[Any]:
         ledger, stop, chance = self._ledger, self._stop, Random(f"{self.seed}/clients")

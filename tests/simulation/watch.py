@@ -1,7 +1,7 @@
 """What must hold inside of the cluster at any moment, and what a rebuilt coordinator must remember.
 
 A client sees a broken rule late or never: who joins the ISR too early does harm only if it leads next. So the run looks
-into all nodes once in a virtual second.
+into all nodes once in a virtual second, and whenever leaders or in-sync replicas have changed or a follower has cut its log.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.cluster import Cluster
 from broker.groups.group import Rules
 from broker.groups.memory import Memory
+from broker.metadata.image import PartitionState, Topic
+from broker.metadata.listeners import MetadataListener
 from broker.node import Node
 from broker.partition import Partition
 from broker.transactions.home import Home
@@ -25,20 +27,48 @@ from tests.simulation.ledger import Broken, Spot
 LOOK_EACH_S: Final = 1.0
 
 
-class Watch:
+class Seen(NamedTuple):
+    """Of a leader."""
+
+    epoch: int
+    high_watermark: int
+    last_stable_offset: int
+    is_short: bool
+    """Fewer replicas are in sync than ``min.insync.replicas`` wants."""
+
+
+class Watch(MetadataListener):
     """Looks at all replicas of a cluster, and remembers how far each had come."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._seen: dict[Partition, tuple[int, int, int]] = {}
-        """Of each leader: (leader epoch, high watermark, LSO)."""
+        self._seen: dict[Partition, Seen] = {}
+        self._stable: dict[Partition, StableOffset] = {}
+        self._is_due = False
         self._committed: dict[Spot, tuple[int, int]] = {}
         """The highest high watermark that a leader ever had, and in which epoch the record before it was written."""
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_EACH_S)
-            self.look()
+        self._cluster.metadata.subscribe(self)
+        try:
+            while True:
+                await asyncio.sleep(LOOK_EACH_S)
+                self.look()
+        finally:
+            self._cluster.metadata.unsubscribe(self)
+
+    def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
+        self.soon()
+
+    def soon(self) -> None:
+        """Look in the next turn of the loop, when what has changed is done."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._look_now)
+
+    def _look_now(self) -> None:
+        self._is_due = False
+        self.look()
 
     def look(self) -> None:
         """``Broken`` if a rule does not hold now."""
@@ -64,15 +94,33 @@ class Watch:
                         self._check_in_sync(spot, node_id, replica)
         self._seen = seen
 
-    def _check_progress(self, spot: Spot, leader: Partition) -> tuple[int, int, int]:
-        """On one leader, in one epoch, neither high watermark nor LSO goes back."""
-        now = (leader.leader_epoch, leader.high_watermark, leader.last_stable_offset)
+    def _check_progress(self, spot: Spot, leader: Partition) -> Seen:
+        """On one leader, in one epoch, neither high watermark nor LSO goes back; with too few in sync both stand still."""
+        is_short = len(leader.isr) < min(leader.log.config.min_insync_replicas, len(leader.replicas))
+        self._check_stable(spot, leader)
+        now = Seen(leader.leader_epoch, leader.high_watermark, leader.last_stable_offset, is_short)
         before = self._seen.get(leader, now)
-        if before[0] == now[0] and (now[1] < before[1] or now[2] < before[2]):
-            raise Broken(f"{spot}: (epoch, high watermark, LSO) of the leader was {before}, is {now}")
-        if now[1] > self._committed.get(spot, (0, -1))[0]:
-            self._committed[spot] = now[1], leader.log.epochs.epoch_for_offset(now[1] - 1)
+        if before.epoch == now.epoch:
+            if (
+                now.high_watermark < before.high_watermark
+                or now.last_stable_offset < before.last_stable_offset
+            ):
+                raise Broken(f"{spot}: the leader was {before}, is {now}")
+            if before.is_short and is_short and now.high_watermark > before.high_watermark:
+                raise Broken(f"{spot}: too few are in sync; the leader was {before}, is {now}")
+        if now.high_watermark > self._committed.get(spot, (0, -1))[0]:
+            epoch = leader.log.epochs.epoch_for_offset(now.high_watermark - 1)
+            self._committed[spot] = now.high_watermark, epoch
         return now
+
+    def _check_stable(self, spot: Spot, leader: Partition) -> None:
+        """The LSO is the first offset of the transactions that have no marker below the high watermark."""
+        stable = self._stable.get(leader)
+        if stable is None or stable.epoch != leader.leader_epoch:
+            stable = self._stable[leader] = StableOffset(leader.leader_epoch, leader.log_start_offset)
+        expected, found = stable.read_on(leader), leader.last_stable_offset
+        if found != expected and expected >= leader.log_start_offset:
+            raise Broken(f"{spot}: the LSO is {found}, and what is committed says {expected}")
 
     def _check_in_sync(self, spot: Spot, node_id: int, replica: Partition) -> None:
         """Who is in sync, the leader too, has all that was ever committed, written by the same leaders.
@@ -93,6 +141,29 @@ class Watch:
                     f"{spot}: offset {committed - 1} was committed in epoch {epoch}, "
                     f"and is of epoch {found} on node {node_id}, which is in sync"
                 )
+
+
+class StableOffset:
+    """The LSO of one leader, from nothing but its log below the high watermark."""
+
+    def __init__(self, epoch: int, log_start_offset: int) -> None:
+        self.epoch = epoch
+        self._next = log_start_offset
+        self._open: dict[int, int] = {}
+        """By producer id the first offset of its open transaction."""
+
+    def read_on(self, leader: Partition) -> int:
+        high_watermark = leader.high_watermark
+        if self._next < high_watermark:
+            for batch in leader.log.batches(self._next):
+                if batch.last_offset >= high_watermark:
+                    break
+                if batch.is_control:
+                    self._open.pop(batch.producer_id, None)
+                elif batch.is_transactional:
+                    self._open.setdefault(batch.producer_id, batch.base_offset)
+            self._next = high_watermark
+        return min(self._open.values(), default=high_watermark)
 
 
 def _check_bounds(node_id: int, spot: Spot, partition: Partition) -> None:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
+from broker.clock import Domain
+from broker.cluster import Cluster
 from protocol.codec import client_codec
 from protocol.errors import ErrorCode
 from protocol.frame import request_header, response_body_offset
@@ -102,6 +104,21 @@ class _Link(asyncio.Protocol):
                 waiting.set_exception(Gone(str(exc)))
 
 
+class Facts:
+    """What a client must not know, and a check may."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def leader_epoch(self, topic: str, index: int) -> int:
+        """As the controller has it."""
+        return self._cluster.metadata.topics[topic].partitions[index].leader_epoch
+
+    def ids_ms(self) -> int:
+        """The time by which producer ids expire."""
+        return self._cluster.clock.now_ms(Domain.IDS)
+
+
 class Wire:
     """The connections of one client. ``say`` writes a line of the trace."""
 
@@ -113,10 +130,12 @@ class Wire:
         random: Random,
         say: Callable[[str], None],
         now_ms: Callable[[], int],
+        facts: Facts,
     ) -> None:
         self.name = name
         self.random = random
         self.now_ms = now_ms
+        self.facts = facts
         self._network = network
         self._bootstrap = ports
         self._say = say
@@ -258,6 +277,15 @@ class Wire:
         if any(isinstance(answer, Gone) for answer in answers):
             self.forget_leader(topic, index)
         return answers
+
+    async def send_and_forget(self, topic: str, index: int, key: int, version: int, request: Any) -> None:
+        """Send it to the leader, if there is one, and do not wait for its answer."""
+        node_id, _ = await self.leader(topic, index)
+        port = self._ports.get(node_id)
+        if port is not None:
+            _, answer = self._ask(await self._link(port), key, version, request)
+            answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+            self.latest_frame_ms = max(self.latest_frame_ms, self.now_ms() + LATE_MARGIN_MS)
 
     async def ask_coordinator(self, kind: int, name: str, key: int, version: int, request: Any) -> Any:
         node_id = self._coordinators.get((kind, name))
