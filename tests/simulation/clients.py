@@ -14,7 +14,7 @@ from tests.simulation.wire import Gone, Wire
 
 PAUSE_S: Final = (0.1, 3.0)
 ABORTS: Final = 0.2
-IMPATIENT: Final = 0.1
+IMPATIENT: Final = 0.2
 """So often a transaction is aborted before the answer to its last batch is there."""
 HAUNTS: Final = 0.5
 """Of the instances that are fenced, so many go on for a moment."""

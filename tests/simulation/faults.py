@@ -47,11 +47,14 @@ class Chaos:
         self._armed: dict[str, list[bool]] = {}
         """By point: for each passage to come that goes wrong, whether its node dies there or is only slow."""
         cluster.hooks.points = self
+        self._joins_that_kill = 0
+        self._alter_partition = cluster.metadata.alter_partition
+        cluster.metadata.alter_partition = self._altering  # type: ignore[method-assign]
         self._kinds = [
             *[self._kill] * 2,
             *[self._kill_at_accept] * 2,
             self._stop,
-            self._slow_down,
+            *[self._slow_down] * 3,
             *[self._arm_point] * 6,
             *[self._lose_answers] * 2,
             self._cut_client,
@@ -64,6 +67,7 @@ class Chaos:
                 *[self._slow_links] * 2,
                 self._pause_follower,
                 self._elect,
+                *[self._kill_at_join] * 2,
                 self._reassign,
                 self._cut_power,
             ]
@@ -82,6 +86,7 @@ class Chaos:
     async def mend(self) -> None:
         """All nodes up, all lines whole."""
         self._armed.clear()
+        self._joins_that_kill = 0
         self._network.mend_all()
         self._disk.mend_all()
         for node_id, runtime in self._cluster.nodes.items():
@@ -125,6 +130,22 @@ class Chaos:
         point = self._random.choice(sorted(POINTS))
         self._armed.setdefault(point, []).append(self._random.random() < 0.6)
         self._say(f"fault: the next {point} goes wrong")
+
+    # ---- at a change of in-sync replicas
+
+    async def _kill_at_join(self) -> None:
+        self._joins_that_kill += 1
+        self._say("fault: the next follower that is to join the ISR dies")
+
+    async def _altering(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
+        """AlterPartition: the controller hears of the death before it hears what the leader asks for."""
+        joining = set(isr).difference(self._cluster.metadata.topics[topic].partitions[index].isr)
+        if self._joins_that_kill and joining and self._is_running(min(joining)):
+            self._joins_that_kill -= 1
+            self._tasks.append(asyncio.ensure_future(self._kill(min(joining))))
+            await asyncio.sleep(0)
+            await self._cluster.settled()
+        await self._alter_partition(topic, index, leader_epoch, isr)
 
     def _node(self) -> int:
         return self._random.choice(sorted(self._cluster.nodes))
