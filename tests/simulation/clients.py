@@ -16,6 +16,8 @@ PAUSE_S: Final = (0.1, 3.0)
 ABORTS: Final = 0.2
 IMPATIENT: Final = 0.2
 """So often a transaction is aborted before the answer to its last batch is there."""
+LARGE_BYTES: Final = 64 * 1024
+"""More than a leader compresses at once (``storage.validation``)."""
 HAUNTS: Final = 0.5
 """Of the instances that are fenced, so many go on for a moment."""
 BUMPS: Final = 0.5
@@ -82,8 +84,9 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
     if random.random() < IMPATIENT:
         spot = random.choice(spots)
         with suppress(Gone):
-            await producer.send_and_forget(spot, [work.value(spot)])
-        await asyncio.sleep(random.choice((0.0, random.uniform(0, 0.05), random.uniform(0, 2))))
+            padding = b"." * random.choice((0, LARGE_BYTES))
+            await producer.send_and_forget(spot, [work.value(spot) + padding])
+        await asyncio.sleep(random.choice((0.0, random.uniform(0, 0.01), random.uniform(0, 2))))
         await producer.end(committed=False)
         return
     committed = random.random() >= ABORTS

@@ -194,7 +194,8 @@ class Simulation:
             arguments += ["--set", f"{name}={str(value).lower()}"]
         arguments += ["--feature", f"transaction.version={self._transaction_version}"]
         for topic in (SOURCE, TARGET):
-            arguments += ["--topic", f"{topic}:{PARTITIONS}:internal.segment.bytes={self._segment_bytes}"]
+            settings = f"internal.segment.bytes={self._segment_bytes},compression.type={self._compression}"
+            arguments += ["--topic", f"{topic}:{PARTITIONS}:{settings}"]
         self._cluster = Cluster(
             parse(arguments, {}),
             clock=VirtualClock(SimClock(self._loop)),
@@ -218,6 +219,8 @@ class Simulation:
             settings["log.flush.interval.messages"] = chance.choice([1, 3])
         # Small windows, so that their ends are met in minutes.
         self._segment_bytes = chance.choice([1 << 30, 20_000, 3_000])
+        # What has to be compressed is read first, and what is large takes its time.
+        self._compression = chance.choice(["producer", "gzip"])
         settings |= {
             "log.roll.ms": chance.choice([604_800_000, 20_000, 3_000]),
             "log.index.interval.bytes": chance.choice([4_096, 200]),
