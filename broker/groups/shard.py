@@ -153,13 +153,14 @@ class Shard:
     def _load(self) -> Iterator[None]:
         started_ms = self.clock.now_ms(Domain.REQUESTS)
         source = self.partition.log
-        damaged = DamagedRecords(self.partition.topic, self.partition.index, "groups", _group_of)
+        topic, index = self.partition.topic, self.partition.index
+        damaged = DamagedRecords(topic, index, "groups", _group_of, lambda: self.memory.groups)
         offset = source.log_start_offset
         while offset < source.log_end_offset:
             before, replayed = offset, 0
             for found in source.sound_batches(offset):
                 if isinstance(found, Damaged):
-                    damaged.note(found, self.memory.groups)
+                    damaged.note(found)
                     replayed += 1
                 else:
                     self._replay(found, damaged)
@@ -179,7 +180,7 @@ class Shard:
         reason = self.memory.replay(batch)
         if reason is not None:
             found = unreadable(batch, str(self.partition.log.directory), reason)
-            damaged.note(found, self.memory.groups)
+            damaged.note(found)
         elif damaged and not batch.is_control:
             for record in batch.records():
                 damaged.seen(record.key)

@@ -34,7 +34,8 @@ def reading(home: Home) -> Iterator[None]:
     said at the end (`broker.damaged_records`).
     """
     latest: dict[bytes, bytes] = {}
-    damaged = DamagedRecords(home.partition.topic, home.partition.index, "transactional_ids", _id_of)
+    topic, index = home.partition.topic, home.partition.index
+    damaged = DamagedRecords(topic, index, "transactional_ids", _id_of, lambda: _ids_of(latest))
     log = home.partition.log
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -58,7 +59,7 @@ def _collect_some(home: Home, latest: dict[bytes, bytes], offset: int, damaged: 
     replayed = 0
     for found in home.partition.log.sound_batches(offset):
         if isinstance(found, Damaged):
-            damaged.note(found, _ids_of(latest))
+            damaged.note(found)
             replayed += 1
         elif not found.is_control:
             _collect(home, latest, found, damaged)
@@ -97,7 +98,7 @@ def _collect(home: Home, latest: dict[bytes, bytes], batch: RecordBatch, damaged
             else:
                 latest[key] = value
     except CorruptBatch as error:
-        damaged.note(unreadable(batch, str(home.partition.log.directory), str(error)), _ids_of(latest))
+        damaged.note(unreadable(batch, str(home.partition.log.directory), str(error)))
 
 
 def _install(home: Home, key: bytes, value: bytes) -> None:
