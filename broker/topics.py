@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
@@ -33,6 +34,14 @@ def invalid_topic_name(name: str) -> str | None:
     else:
         return None
     return f"Topic name is invalid: {reason}"
+
+
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """(topic, partition) -> the partitions of each topic, in the order given."""
+    found: dict[str, list[int]] = {}
+    for name, index in partitions:
+        found.setdefault(name, []).append(index)
+    return found
 
 
 def unified_name(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from broker.api import api
 from broker.context import RequestContext
+from broker.topics import by_topic
 from broker.transactions.home import Entry
 from protocol.errors import ErrorCode
 from protocol.messages.describe_transactions import (
@@ -50,11 +51,8 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
 
 def _topics(entry: Entry, context: RequestContext) -> list[TopicData]:
     """By topic, and only those that the caller may know of."""
-    by_topic: dict[str, list[int]] = {}
-    for name, index in sorted(entry.unmarked):
-        by_topic.setdefault(name, []).append(index)
     return [
         TopicData(topic=name, partitions=indexes)
-        for name, indexes in by_topic.items()
+        for name, indexes in by_topic(sorted(entry.unmarked)).items()
         if context.authorize("DESCRIBE", "TOPIC", name)
     ]

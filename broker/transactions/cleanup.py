@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.logging import get_logger
 from broker.transactions import state as rules
+from broker.transactions.answering import Done
 from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
 from broker.transactions.home import Entry, Home
 from broker.transactions.homes import Homes
-from broker.transactions.state import Answer, State
+from broker.transactions.state import State
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -24,27 +25,24 @@ if TYPE_CHECKING:
 log_events = get_logger()
 
 
-class Abort(Protocol):
-    """Ends an open transaction as the coordinator.
+class Abort(NamedTuple):
+    """An open transaction that the coordinator itself ends."""
 
-    ``then`` hears the outcome. ``again`` decides anew with a producer id, where the epochs are used up and
-    ``fresh_producer_id`` is None.
-    """
-
-    def __call__(
-        self,
-        home: Home,
-        entry: Entry,
-        then: Callable[[Answer], object],
-        again: Callable[[int], object],
-        fresh_producer_id: int | None,
-    ) -> object: ...
+    home: Home
+    entry: Entry
+    then: Done
+    """Hears the outcome."""
+    again: Callable[[int], object]
+    """Decides anew with a producer id, where the epochs are used up and ``fresh_producer_id`` is None."""
+    fresh_producer_id: int | None
 
 
 class Cleanup:
     """Both jobs, for all ids that this node coordinates."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, homes: Homes, abort: Abort) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, homes: Homes, abort: Callable[[Abort], object]
+    ) -> None:
         self._config = config
         self._clock = clock
         self._homes = homes
@@ -90,7 +88,7 @@ class Cleanup:
             log_events.info("transaction timed out", transactional_id=transactional_id)
         again = partial(self._abort_if_timed_out, home, transactional_id)
         # Whatever is in the way, the next round looks again.
-        self._abort(home, entry, lambda outcome: None, again, fresh_producer_id)
+        self._abort(Abort(home, entry, lambda outcome: None, again, fresh_producer_id))
 
     def remove_expired(self) -> None:
         """Forget ids that have been idle for ``transactional.id.expiration.ms``, with a tombstone each."""

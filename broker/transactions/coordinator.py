@@ -21,7 +21,7 @@ from broker.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
 from broker.transactions.after_crash import report_lost_decisions
 from broker.transactions.answering import Done, answering
-from broker.transactions.cleanup import Cleanup
+from broker.transactions.cleanup import Abort, Cleanup
 from broker.transactions.fresh_ids import with_fresh_id
 from broker.transactions.home import Entry, Home
 from broker.transactions.homes import Homes
@@ -161,7 +161,7 @@ class TransactionCoordinator(MetadataListener):
                 def aborted(outcome: Answer) -> None:
                     done(answer if outcome.error is ErrorCode.none else outcome)
 
-                self._abort(home, entry, aborted, again, fresh_producer_id)
+                self._abort(Abort(home, entry, aborted, again, fresh_producer_id))
             case Transition():
                 self._write(home, entry, decision, done)
 
@@ -382,27 +382,18 @@ class TransactionCoordinator(MetadataListener):
         crash_point("txn.complete.before")
         self._append(home, after, COMPLETE_APPEND, appended)
 
-    def _abort(
-        self,
-        home: Home,
-        entry: Entry,
-        then: Callable[[Answer], object],
-        again: Callable[[int], object],
-        fresh_producer_id: int | None,
-    ) -> None:
-        """End what is open as the coordinator (``cleanup.Abort``).
-
-        While a producer id is waited for nothing is pending, as nothing is decided: Kafka has its id at once.
-        """
+    def _abort(self, abort: Abort) -> None:
+        """While a producer id is waited for nothing is pending, as nothing is decided: Kafka has its id at once."""
+        entry = abort.entry
         transition = rules.abort_by_coordinator(
             entry.txn,
             transaction_version=self._transaction_version,
             failed_fence=entry.failed_fence,
             now_ms=self._clock.now_ms(),
-            fresh_producer_id=fresh_producer_id,
+            fresh_producer_id=abort.fresh_producer_id,
         )
         if isinstance(transition, NeedsProducerId):
-            self._with_fresh_id(again, then)
+            self._with_fresh_id(abort.again, abort.then)
             return
 
         def prepared(answer: Answer) -> None:
@@ -410,9 +401,9 @@ class TransactionCoordinator(MetadataListener):
                 # The fence holds in memory even though it could not be written.
                 entry.txn = replace(entry.txn, epoch=transition.after.epoch, last_epoch=rules.NO_EPOCH)
                 entry.failed_fence = True
-            then(answer)
+            abort.then(answer)
 
-        self._prepare(home, entry, transition, prepared)
+        self._prepare(abort.home, entry, transition, prepared)
 
     # -- time and restarts --------------------------------------------------------------------------------------
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
+from broker.topics import by_topic
 from broker.transactions.state import State, Transaction
 from protocol.batch import build_batch
 from protocol.records.transaction_log import (
@@ -26,10 +25,8 @@ def tombstone_batch(transactional_id: str, now_ms: int) -> bytes:
 
 def to_value(txn: Transaction) -> TransactionLogValue:
     """Partitions are null in Empty and an empty list in Complete, as Kafka writes them."""
-    by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, index in sorted(txn.partitions):
-        by_topic[topic].append(index)
-    partitions = [TransactionPartitions(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
+    topics = by_topic(sorted(txn.partitions))
+    partitions = [TransactionPartitions(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
     return TransactionLogValue(
         producer_id=txn.producer_id,
         previous_producer_id=txn.previous_producer_id,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.topics import by_topic
 from broker.transactions.state import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
@@ -86,15 +87,13 @@ class RemoteCoordinators:
 
 
 def _transaction(question: Question) -> AddPartitionsToTxnTransaction:
-    by_topic: dict[str, list[int]] = {}
-    for name, index in question.keys:
-        by_topic.setdefault(name, []).append(index)
+    topics = by_topic(question.keys)
     return AddPartitionsToTxnTransaction(
         transactional_id=question.transactional_id,
         producer_id=question.producer_id,
         producer_epoch=question.epoch,
         verify_only=question.verifies,
-        topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in by_topic.items()],
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.topics import by_topic
 from broker.transactions.home import Entry, Home
 from broker.transactions.state import TopicPartition
 from protocol.batch import EndTxnMarker
@@ -134,10 +135,9 @@ def _request(batch: Batch) -> WriteTxnMarkersRequest:
 
 
 def _topics(keys: list[TopicPartition]) -> list[WritableTxnMarkerTopic]:
-    by_topic: dict[str, list[int]] = {}
-    for name, index in keys:
-        by_topic.setdefault(name, []).append(index)
-    return [WritableTxnMarkerTopic(name=name, partition_indexes=each) for name, each in by_topic.items()]
+    return [
+        WritableTxnMarkerTopic(name=name, partition_indexes=each) for name, each in by_topic(keys).items()
+    ]
 
 
 def _errors(response: Any) -> Iterator[tuple[tuple[int, TopicPartition], ErrorCode]]:

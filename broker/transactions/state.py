@@ -354,9 +354,8 @@ def end_v2(
     if committed and txn.state is not State.ONGOING:
         return Answer(ErrorCode.invalid_txn_state)
     if committed and txn.epoch >= EPOCH_MAX:
-        return Answer(
-            ErrorCode.unknown_server_error
-        )  # only the fence of an older version leads here; Kafka throws
+        # Only the fence of an older version leads here; Kafka throws.
+        return Answer(ErrorCode.unknown_server_error)
     return _prepare_v2(txn, now_ms, fresh_producer_id, committed=committed)
 
 

@@ -52,6 +52,13 @@ def send(world: World, producer_id: int, epoch: int, sequence: int = 0, index: i
     ).error_code
 
 
+def begin(world: World) -> tuple[int, int]:
+    """A transaction of version 2 with one record; returns the producer's id and epoch."""
+    producer_id, epoch = world.init()
+    assert send(world, producer_id, epoch) == OK
+    return producer_id, epoch
+
+
 def fail_appends(world: World, *errors: ErrorCode) -> None:
     """The next appends to the coordinator's partition fail so."""
     home = world.node.transactions.partition_for("tx")
@@ -90,8 +97,7 @@ def hold_home(world: World):
 
 @pytest.mark.parametrize(("committed", "prepared"), [(True, 2), (False, 3)])
 def test_a_transaction_of_version_2_goes_to_its_next_epoch_with_prepare(world, committed, prepared):
-    producer_id, epoch = world.init()
-    assert send(world, producer_id, epoch) == OK
+    producer_id, epoch = begin(world)
     assert world.end("tx", producer_id, epoch, committed=committed) == (OK, producer_id, epoch + 1)
     assert world.briefs() == [(0, 0), (1, 0), (prepared, 1), (prepared + 2, 1)]
     assert world.markers("t") == [(1, committed)]
@@ -146,8 +152,7 @@ def _summary(value: TransactionLogValue | None, begun: int):
 
 
 def test_the_client_version_survives_into_later_empty_records(world):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     _, producer_id, epoch = world.end("tx", producer_id, epoch, committed=True)
     world.init()
     last = world.states("tx")[-1].value
@@ -186,8 +191,7 @@ def test_the_clusters_level_decides_the_version_of_values(tmp_path, level, versi
 
 
 def test_a_transaction_begun_by_version_2_may_be_ended_by_version_1(world):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     assert world.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
     assert world.briefs() == [(0, 0), (1, 0), (2, 0), (4, 0)]
     assert world.markers("t") == [(0, True)]
@@ -362,8 +366,7 @@ def test_version_0_stores_nothing_of_the_new_protocol(tmp_path, version):
 
 
 def test_a_new_instance_aborts_what_the_old_one_left_open(world):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     assert world.ask_init().error_code == ErrorCode.concurrent_transactions
     assert world.briefs()[2:] == [(3, 1), (5, 1)]
     assert world.init() == (producer_id, 2)
@@ -521,8 +524,7 @@ def test_no_producer_id_comes_twice_whatever_way_the_process_ends(world):
     ],
 )
 def test_a_state_that_cannot_be_written_is_not_taken(world, failure, told):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     before = world.memory()
     for ask in (
         lambda: world.end("tx", producer_id, epoch, committed=True)[0],
@@ -538,8 +540,7 @@ def test_a_state_that_cannot_be_written_is_not_taken(world, failure, told):
 
 @pytest.mark.parametrize("failures", [1, 2, 3])
 def test_complete_is_written_in_the_end(world, failures):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     home = world.node.transactions.partition_for("tx")
     partition = world.partition(TRANSACTION_STATE, home or 0)
     append, left = partition.append_internal, failures
@@ -562,8 +563,7 @@ def test_complete_is_written_in_the_end(world, failures):
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_nobody_is_answered_before_the_decision_is_committed(world, version):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     release = hold_home(world)
     answers = []
     world.node.transactions.end(
@@ -581,8 +581,7 @@ def test_nobody_is_answered_before_the_decision_is_committed(world, version):
 
 
 def test_a_new_leader_in_the_meantime_makes_the_answer_not_coordinator(world):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     hold_home(world)
     answers = []
     world.node.transactions.end(
@@ -596,8 +595,7 @@ def test_a_new_leader_in_the_meantime_makes_the_answer_not_coordinator(world):
 
 
 def test_an_epoch_that_changed_under_an_append_makes_the_answer_not_coordinator(world):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     release = hold_home(world)
     answers = []
     world.node.transactions.end(
@@ -649,8 +647,7 @@ def test_a_deleted_topic_counts_as_marked(world):
     ],
 )
 def test_a_marker_that_could_not_be_written_is_sent_again(world, error):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     partition = world.partition("t")
     partition.append_marker = lambda *arguments: AppendResult(error)
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
@@ -666,8 +663,7 @@ def test_a_marker_that_could_not_be_written_is_sent_again(world, error):
     "error", [ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced]
 )
 def test_a_fenced_marker_ends_the_completion_until_the_log_is_read_again(world, error):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     partition = world.partition("t")
     partition.append_marker = lambda *arguments: AppendResult(error)
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
@@ -691,8 +687,7 @@ def test_after_a_fenced_marker_the_other_partitions_get_none_from_here(world):
 
 
 def test_a_partition_of_another_leader_is_waited_for(world):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     world.cluster.move("t", 0, OTHER_NODE_ID)
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
     world.clock.advance(5_000)
@@ -733,8 +728,7 @@ def test_a_decided_transaction_is_finished_with_all_its_markers_again(kafka, com
 async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypatch, committed):
     """It reads to the log's end: a decision above the high watermark will be committed, so it must be carried out."""
     monkeypatch.setattr("broker.transactions.loading.LOAD_TURN_RECORDS", 1)
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     release = hold_home(world)
     request = EndTxnRequest(
         transactional_id="tx", producer_id=producer_id, producer_epoch=epoch, committed=committed
@@ -753,8 +747,7 @@ async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypa
 
 
 def test_an_open_transaction_goes_on_after_a_restart(world):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     world.crash()
     world.start()
     assert send(world, producer_id, epoch, 1) == OK
@@ -799,8 +792,7 @@ def test_a_transaction_times_out_by_its_first_partition_and_not_by_its_last(worl
 
 def test_a_producer_of_version_2_that_timed_out_goes_on_with_a_new_epoch(world):
     world.start()
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    producer_id, epoch = begin(world)
     world.clock.advance(TIMED_OUT_AFTER_MS)
     assert send(world, producer_id, epoch, 1) == ErrorCode.invalid_producer_epoch
     assert world.end("tx", producer_id, epoch, committed=True)[0] == ErrorCode.invalid_txn_state
@@ -828,8 +820,7 @@ def test_a_producer_of_version_1_that_timed_out_is_fenced(tmp_path, level, commi
 
 
 def test_a_timeout_is_noticed_after_a_restart_too(world):
-    producer_id, epoch = world.init()
-    send(world, producer_id, epoch)
+    begin(world)
     world.crash()
     world.start()
     world.clock.advance(TIMED_OUT_AFTER_MS)

@@ -15,25 +15,24 @@ def handshake(s: Story) -> None:
         s.put(f"api_versions v{v}", rows)
 
 
+def _commit_and_abort(s: Story, *, new: bool) -> None:
+    t, p = s.topic(), Producer(s, "tx")
+    p.start(t, new)
+    p.end(True, new)
+    p.start(t, new, 0 if new else 1)
+    p.end(False, new)
+    s.fetch(t, isolation_level=1)
+
+
 @story("feature-level-1", "tv1")
 def old_protocol(s: Story) -> None:
-    t, p = s.topic(), Producer(s, "tx")
-    p.start(t, False)
-    p.end(True, False)
-    p.start(t, False, 1)
-    p.end(False, False)
-    s.fetch(t, isolation_level=1)
+    _commit_and_abort(s, new=False)
 
 
 @story("feature-level-1", "tv1")
 def new_requests(s: Story) -> None:
     """The version of the request decides, not the feature level: v12 adds, EndTxn v5 bumps."""
-    t, p = s.topic(), Producer(s, "tx")
-    p.start(t)
-    p.end(True)
-    p.start(t)
-    p.end(False)
-    s.fetch(t, isolation_level=1)
+    _commit_and_abort(s, new=True)
 
 
 @story("feature-level-1", "tv1")
@@ -50,12 +49,7 @@ def init_while_ongoing(s: Story) -> None:
 
 @story("feature-level-0", "tv0")
 def old_protocol_at_0(s: Story) -> None:
-    t, p = s.topic(), Producer(s, "tx")
-    p.start(t, False)
-    p.end(True, False)
-    p.start(t, False, 1)
-    p.end(False, False)
-    s.fetch(t, isolation_level=1)
+    _commit_and_abort(s, new=False)
 
 
 @story("feature-level-0", "tv0")
