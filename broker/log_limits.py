@@ -1,7 +1,8 @@
 """How many lines of one kind connections may cause: a token bucket for each kind, and the count of what it has left out.
 
 A fuzzer, a scanner or a client in a loop causes the same line thousands of times, and what else happens cannot be found
-between them. Lines about the broker itself are never left out: only those that carry a ``connection``.
+between them. Lines about the broker itself are never left out: only those that carry a ``connection``, or whose event
+is one of ``CAUSED_BY_CLIENTS``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ LINES_PER_S: Final = 1.0
 # Further kinds share one bucket.
 KINDS_MAX: Final = 100
 # What makes lines of one event different kinds. Other fields hold names of clients, and so any number of values.
-KIND_FIELDS: Final = {"connection closed": "reason", "request failed": "api", "accept paused": "reason"}
+KIND_FIELDS: Final = {
+    "connection closed": "reason",
+    "request failed": "api",
+    "accept paused": "reason",
+    "batch refused": "error",
+}
+# Also where no single connection is known.
+CAUSED_BY_CLIENTS: Final = frozenset({"accept paused", "batch refused", "topic not created"})
 
 Kind = tuple[str, str]
 OTHERS: Final[Kind] = ("", "")
@@ -47,7 +55,7 @@ class RateLimit:
 
     def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         """Let the line pass, with the count of those before it that did not; else ``structlog.DropEvent``."""
-        if "connection" not in event and event.get("event") not in KIND_FIELDS:
+        if "connection" not in event and event.get("event") not in CAUSED_BY_CLIENTS:
             return event
         with self._lock:
             bucket = self._bucket(_kind(event))

@@ -72,6 +72,16 @@ def test_kinds_are_bounded() -> None:
     assert passed == KINDS_MAX + BURST_LINES
 
 
+@pytest.mark.parametrize("event", ["accept paused", "batch refused", "topic not created"])
+def test_what_clients_cause_is_limited_where_no_connection_is_known_too(event: str) -> None:
+    """A producer in a loop has a batch refused thousands of times a second."""
+    limit = RateLimit(lambda: 0.0)
+    for _ in range(BURST_LINES):
+        limit(None, "info", {"event": event, "topic": "t"})
+    with pytest.raises(structlog.DropEvent):
+        limit(None, "info", {"event": event, "topic": "t"})
+
+
 @pytest.mark.parametrize("fields", [{}, {"topic": "t", "partition": 3}])
 def test_lines_about_the_broker_itself_always_pass(fields: dict[str, object]) -> None:
     limit = RateLimit(lambda: 0.0)
