@@ -89,11 +89,16 @@ class _Transactional:
         _insist(self.stage, lambda: self.producer().commit_transaction(CALL_S))
 
     def recover(self, failure: BaseException) -> bool:
-        """Abort if that is possible: true. Else the next transaction is for a new producer."""
+        """Abort if that is possible: true. The next transaction is for a new producer.
+
+        librdkafka purges what it has no answer for, and gives its sequences, in the same epoch, to the next transaction's
+        records. Where the leader has the purged batch, it takes the new one for its repetition, as Kafka does.
+        """
         self.stage.note(self.who, f"failed: {failure!r}")
         with contextlib.suppress(*FAILURES):
             if _error(failure).txn_requires_abort():
                 self.abort()
+                self.drop()
                 return True
             if _error(failure).fatal():
                 self.stage.history.fatal.append(f"{self.who}: {_error(failure)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.differential.stories.transactional import Producer
 from tests.differential.story import Body, Story, Topic, story
 
 LAST = 2**31 - 1
@@ -41,6 +42,19 @@ def duplicate_with_other_content(s: Story) -> None:
         t, s.batch([b"a"], pid=pid, epoch=0, seq=0, crc=1), note="a duplicate is looked for after the CRC"
     )
     s.produce(t, s.batch([b"a"], pid=pid, epoch=0, seq=0, base_offset=1), note="and after the base offset")
+    s.fetch(t)
+
+
+@story("producer-state")
+def sequences_of_an_aborted_transaction(s: Story) -> None:
+    """Before KIP-890 the next transaction has the same epoch: a client that uses the sequences of the aborted one again
+    is told that its records are there, and they are not."""
+    t, p = s.topic(), Producer(s, "tx")
+    p.start(t, False, 0)
+    p.end(False, False)
+    p.add(t)
+    s.produce(t, s.batch([b"other"], pid=p.pid, epoch=p.epoch, seq=0, txn=True), v=11, tx=p.tx, note="again")
+    p.end(True, False)
     s.fetch(t)
 
 
