@@ -1,10 +1,13 @@
-"""The verdict of a kill storm sees what is lost, doubled and out of order."""
+"""The verdict of a kill storm sees what is lost, doubled and out of order, and a producer that has died."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.chaos.kill_storm import verdict
+from odradek import Broker
+from tests.chaos.kill_storm import PARTITIONS, TOPIC, Numbers, verdict
+
+WAIT_S = 60.0
 
 
 @pytest.mark.parametrize(
@@ -20,3 +23,13 @@ from tests.chaos.kill_storm import verdict
 def test_what_is_not_right_is_counted(seen: list[str], found: tuple[int, int, int]) -> None:
     acknowledged = {"a": {(0, 0), (0, 1), (0, 2)}, "b": {(0, 0)}}
     assert verdict(["a", "b"], {0: seen}, acknowledged) == found
+
+
+def test_a_fatal_error_of_a_producer_is_seen() -> None:
+    with Broker(1, {TOPIC: PARTITIONS}) as broker:
+        broker.faults.add("Produce times=1 -> error OUT_OF_ORDER_SEQUENCE_NUMBER")
+        producer = Numbers(broker.bootstrap_servers, "a")
+        producer._thread.join(WAIT_S)
+        producer.end()
+    (error,) = producer.fatal
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in error
