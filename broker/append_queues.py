@@ -83,5 +83,6 @@ class AppendQueues:
             assert first.found is not None
             if self._alive():
                 first.append(first.found)
-        if not queue:
-            self._queues.pop(partition, None)
+        # What was appended may have let others in, and these have emptied the queue, and begun the next one.
+        if not queue and self._queues.get(partition) is queue:
+            del self._queues[partition]

@@ -85,7 +85,10 @@ class ReadablePartition:
             return self.high_watermark
         if unstable < self.log.log_start_offset:
             # DeleteRecords has moved the log start into the transaction: Kafka names the batch that it lies in.
-            return self.log.base_offset_at(self.log.log_start_offset)
+            try:
+                return self.log.base_offset_at(self.log.log_start_offset)
+            except StorageError:
+                return self.log.log_start_offset  # the read says what is wrong
         return unstable
 
     def _read_end(self, *, read_committed: bool) -> int:

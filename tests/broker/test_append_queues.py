@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from struct import pack_into
 from typing import Any
 
@@ -12,12 +13,14 @@ from google_crc32c import value as crc32c
 
 from broker.apis.produce import produce
 from broker.append_queues import AppendQueues
-from protocol.batch import build_batch
+from broker.slices import Slices
+from protocol.batch import RecordBatch, build_batch
 from protocol.compression import ZSTD, compress
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.record import encode_record
 from protocol.record_walk import RECORDS_PER_SLICE
+from storage.validation import Checked, Invalid
 from tests.support.clock import NOW_MS
 from tests.support.world import OTHER_NODE_ID, World
 
@@ -176,3 +179,34 @@ async def test_a_hundred_megabytes_in_ten_kilobytes(world):
     batch = bomb(1, encode_record(0, 0, b"k", bytes(100 << 20)))
     assert len(batch) < 20_000
     assert await outcome(ask(world, ("compacted", 0, batch))) == [(OK, 0)]
+
+
+class SlicesByHand(Slices):
+    """Steps end when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[Callable[[Checked | Invalid], object]] = []
+
+    def start(self, steps: object, then: Callable[[Checked | Invalid], object]) -> None:
+        self.ends.append(then)
+
+
+def test_a_batch_that_comes_while_the_queue_is_emptied_is_appended_too(world: World) -> None:
+    slices = SlicesByHand()
+    queues = AppendQueues(slices)
+    partition, done = world.partition("plain"), Invalid(ErrorCode.none, "")
+    steps = world.partition("compacted").check(RecordBatch.parse(large()))
+    appended: list[str] = []
+
+    def append_first(_: object) -> None:
+        appended.append("first")
+        queues.add(partition, done, lambda _: appended.append("second"))
+        queues.add(partition, steps, lambda _: appended.append("third"))
+
+    queues.add(partition, steps, append_first)
+    slices.ends[0](done)
+    assert not queues.is_free(partition)
+    slices.ends[1](done)
+    assert appended == ["first", "second", "third"]
+    assert queues.is_free(partition)

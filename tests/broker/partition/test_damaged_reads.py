@@ -11,6 +11,7 @@ import structlog
 
 from broker.partition import Partition
 from protocol.errors import ErrorCode
+from storage.reading import TAIL_BATCHES_REMEMBERED
 from storage.steps import run
 from tests.support.world import World
 
@@ -93,3 +94,22 @@ def test_a_new_batch_that_is_cut_short_on_the_disk_is_told_of(tmp_path: Path) ->
     with structlog.testing.capture_logs() as lines:
         assert [fetch(partition, 1) for _ in range(3)] == [ErrorCode.none] * 3
     assert len(lines_of(lines)) == 1
+
+
+def test_damage_in_front_of_an_open_transaction_costs_no_other_partition_its_fetch(tmp_path: Path) -> None:
+    """DeleteRecords has moved the log start into the transaction: the last stable offset is that batch's."""
+    world = World(tmp_path)
+    world.create(TOPIC)
+    world.start()
+    producer_id, epoch = world.init()
+    for number in range(3 + TAIL_BATCHES_REMEMBERED):
+        more: Any = {"transactional_id": "tx", "producer_id": producer_id, "epoch": epoch, "version": 12}
+        assert world.produce(TOPIC, 0, b"v", sequence=number, **more).error_code == ErrorCode.none
+    partition = world.partition(TOPIC)
+    assert partition.delete_records(2)[0] is ErrorCode.none
+    assert (partition.log_start_offset, partition.last_stable_offset) == (2, 2)
+    write(partition, 1, 8, b"\x7f\xff\xff\xff")
+    answer = partition.read(2, 1 << 20, read_committed=True, whole_first_batch=True)
+    assert (answer.error, answer.last_stable_offset, answer.records) == (ErrorCode.none, 2, b"")
+    assert partition.readable_bytes(2, read_committed=True) == (0, False)
+    assert fetch(partition, 2) is ErrorCode.corrupt_message
