@@ -21,7 +21,7 @@ from broker.api import discover
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
 from broker.options import parse
-from tests.fuzz.requests import Requests, World
+from tests.fuzz.requests import Frame, Requests, World
 from tests.simulation.loop import SimClock, SimLoop
 from tests.support import raw
 
@@ -33,12 +33,8 @@ WAIT_S: Final = 600.0
 """Of virtual time: no request that is drawn may wait for longer."""
 NEIGHBOUR_WAIT_S: Final = 1.0
 FRAME_BYTES_MAX: Final = 8 << 20
-UNANSWERED: Final = ("produce",)
-"""acks=0 has no answer."""
-CLOSED_BY_KAFKA: Final = (*UNANSWERED, "join_group", "sync_group")
-"""An error of a Produce with acks=0 closes its connection, as on Kafka; who waits for members is not waited for here."""
 PATIENT: Final = ("join_group", "sync_group")
-"""They wait for other members, whose time-outs are drawn as well."""
+"""They wait for other members, whose time-outs are drawn as well; they are not waited for here."""
 
 
 class Failure(AssertionError):
@@ -110,16 +106,16 @@ class Fuzz:
             if not client.is_open or number % FRAMES_PER_CONNECTION == 0:
                 client.transport.abort()
                 client = await self._connect()
-            api, version, frame, is_damaged = requests.frame(number, DAMAGE)
+            frame = requests.frame(number, DAMAGE)
+            may_close = frame.is_damaged or frame.is_mute or frame.api in PATIENT
             try:
-                answered = await self._send(client, api, frame)
-                if not answered and not client.is_open and not is_damaged and api not in CLOSED_BY_KAFKA:
+                answered = await self._send(client, frame)
+                if not answered and not client.is_open and not may_close:
                     raise Failure("a whole request ends its connection")
                 await self._check_neighbour(neighbour, number)
             except Failure as failure:
-                raise Failure(
-                    f"seed {self._seed}, frame {number} ({api} v{version}): {failure}: {frame.hex()}"
-                ) from failure
+                what = f"seed {self._seed}, frame {number} ({frame.api} v{frame.version})"
+                raise Failure(f"{what}: {failure}: {frame.data.hex()}") from failure
         client.transport.abort()
         await self._cluster.stop()
 
@@ -139,13 +135,13 @@ class Fuzz:
         _, client = await self._loop.network.connect("fuzz", PORT, Client)
         return client
 
-    async def _send(self, client: Client, api: str, frame: bytes) -> bool:
+    async def _send(self, client: Client, frame: Frame) -> bool:
         """Whether it was answered."""
-        client.send(frame)
+        client.send(frame.data)
         try:
             answer = await client.receive(WAIT_S)
         except TimeoutError:
-            if api not in (*UNANSWERED, *PATIENT):
+            if not frame.is_mute and frame.api not in PATIENT:
                 raise Failure("neither answered nor closed") from None
             client.transport.abort()
             return False
@@ -153,7 +149,7 @@ class Fuzz:
             self.closed += 1
             return False
         self.answered += 1
-        _check_answer(frame, answer)
+        _check_answer(frame.data, answer)
         return True
 
     async def _check_neighbour(self, neighbour: Client, number: int) -> None:

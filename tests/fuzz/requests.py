@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kio.static.constants import EntityType
@@ -72,6 +72,17 @@ class World:
         }
 
 
+class Frame(NamedTuple):
+    """A request without its size. ``is_mute``: a Produce that has no answer (acks=0; an error ends its connection, as on
+    Kafka), or may have none by its damage."""
+
+    api: str
+    version: int
+    data: bytes
+    is_damaged: bool
+    is_mute: bool
+
+
 class Requests:
     """Draws from ``random`` alone. ``apis`` says what is asked: name to versions."""
 
@@ -87,12 +98,13 @@ class Requests:
         entity = raw._entity(api, version, EntityType.request)
         return api, version, self._struct(raw._shape(entity))
 
-    def frame(self, correlation_id: int, damage: float) -> tuple[str, int, bytes, bool]:
-        """(API, version, frame without its size, whether it is damaged); ``damage`` is the share of those."""
+    def frame(self, correlation_id: int, damage: float) -> Frame:
+        """``damage`` is the share of damaged ones."""
         api, version, body = self.draw()
-        frame = raw.encode_request(api, version, body, correlation_id)
+        data = raw.encode_request(api, version, body, correlation_id)
         is_damaged = self._random.random() < damage
-        return api, version, damaged(frame, self._random) if is_damaged else frame, is_damaged
+        is_mute = api == "produce" and (is_damaged or body["acks"] == 0)
+        return Frame(api, version, damaged(data, self._random) if is_damaged else data, is_damaged, is_mute)
 
     def _struct(self, shape: Shape) -> dict[str, Any]:
         body = {field.name: self._field(field) for field in shape.plain}

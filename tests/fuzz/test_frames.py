@@ -5,6 +5,7 @@ python -m tests.fuzz.frames --seed 7 --frames 5000        # one stream again, or
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 from random import Random
@@ -46,6 +47,16 @@ def test_a_handler_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
     for key, api in discover().items():
         monkeypatch.setitem(APIS, key, replace(api, handler=broken) if raw_name(key) == "heartbeat" else api)
     with pytest.raises(Failure, match=r"frame \d+ \(heartbeat v\d\).*a defect"):
+        fuzz(seed=1, frames=300)
+
+
+def test_a_produce_that_is_never_answered_is_found(monkeypatch: pytest.MonkeyPatch):
+    async def silent(request: Any, context: Any) -> Any:
+        await asyncio.get_running_loop().create_future()
+
+    for key, api in discover().items():
+        monkeypatch.setitem(APIS, key, replace(api, handler=silent) if raw_name(key) == "produce" else api)
+    with pytest.raises(Failure, match=r"frame \d+ \(produce v\d+\): neither answered nor closed"):
         fuzz(seed=1, frames=300)
 
 
