@@ -411,11 +411,14 @@ class Cluster:
         """Let all clients go, finish what is under way, and leave files that need no recovery."""
         if self._balancing is not None:
             self._balancing.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
         for runtime in self.nodes.values():
             if runtime.state is State.STARTING:
                 runtime.kill()
+        for runtime in tuple(self.nodes.values()):
+            async with runtime.at_work:
+                pass  # a stop that is under way comes to its end, and so does a start, which finds its node killed
+        if self._background:
+            await asyncio.wait(self._background)
         running = [each for each in self.nodes.values() if each.state is State.RUNNING]
         clean = await asyncio.gather(*(runtime.quiesce() for runtime in running), return_exceptions=True)
         self.lag.stop()

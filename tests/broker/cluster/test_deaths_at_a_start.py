@@ -19,6 +19,7 @@ from broker.faults.text import parse_rule
 from broker.hooks import Hooks, Passage
 from broker.options import parse
 from protocol.errors import ErrorCode
+from storage.directory import CLEAN_MARK
 from tests.support.turns import until
 
 
@@ -248,3 +249,29 @@ async def test_a_single_node_that_dies_at_the_start_of_the_process_can_be_starte
         assert cluster.running(1) is not None
     finally:
         await cluster.stop()
+
+
+async def test_the_end_of_the_process_waits_for_a_node_that_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(parse(["--nodes", "2", "--port", "0", "--data-dir", str(tmp_path)], {}))
+    await cluster.start()
+    replicas = cluster.nodes[2].node.replicas
+    close, disk = replicas.close, asyncio.Event()
+
+    async def close_slowly(*, clean: bool) -> bool:
+        await disk.wait()
+        return await close(clean=clean)
+
+    monkeypatch.setattr(replicas, "close", close_slowly)
+    stopping = asyncio.create_task(cluster.stop_node(2))
+    await until(lambda: cluster.nodes[2].state is State.STOPPING)
+    ending = asyncio.create_task(cluster.stop())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert cluster.nodes[1].state is State.RUNNING  # the metadata of the one that stops is written by it
+    disk.set()
+    await ending
+    assert stopping.done()
+    assert [cluster.nodes[node_id].state for node_id in (1, 2)] == [State.STOPPED, State.STOPPED]
+    assert (tmp_path / "node-2" / CLEAN_MARK).exists()
