@@ -9,16 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Any, Final
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final, TypeVar
 
 APART_AT_ONCE: Final = 2
 """Jobs with work in a thread: each may hold a batch's decompressed bytes until it ends."""
 
+T = TypeVar("T")
+R = TypeVar("R")
 Steps = Generator[Callable[[], Any] | None, Any, Any]
 """Yields None at the end of a slice, or work for a thread, whose result it is sent."""
 Then = Callable[[Any], object]
 """Called with what the steps return, or with the exception that they raise."""
+
+
+ELEMENTS_PER_SLICE: Final = 100
+"""Of a request's array, answered in one turn where each costs some microseconds."""
+
+
+def each(elements: Iterable[T], answer: Callable[[T], R]) -> Generator[None, None, list[R]]:
+    """An answer for each of the elements of a request; stops after each slice of them."""
+    answers: list[R] = []
+    for number, element in enumerate(elements, 1):
+        answers.append(answer(element))
+        if number % ELEMENTS_PER_SLICE == 0:
+            yield
+    return answers
 
 
 class _Job:

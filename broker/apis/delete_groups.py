@@ -24,8 +24,10 @@ def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Future[DeleteGroupsResponse]:
     names = list(dict.fromkeys(request.groups_names))
-    allowed = [name for name in names if context.authorize("DELETE", "GROUP", name)]
-    refused = [name for name in names if name not in allowed]
+    allowed: list[str] = []
+    refused: list[str] = []
+    for name in names:
+        (allowed if context.authorize("DELETE", "GROUP", name) else refused).append(name)
 
     def finish(errors: Sequence[ErrorCode]) -> DeleteGroupsResponse:
         results = [

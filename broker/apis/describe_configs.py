@@ -5,7 +5,7 @@ v1: sources and synonyms (KIP-226). v3: types and documentation (KIP-569).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.api import api
@@ -13,6 +13,7 @@ from broker.metadata import Refused
 from broker.metadata.configs import LOGGER_SOURCE, Setting
 from broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.metadata.views import CLUSTER_NAME
+from broker.slices import Steps, each
 from broker.topics import invalid_topic_name
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
@@ -33,15 +34,20 @@ _Describe = Callable[[str, "RequestContext"], Iterator[Setting]]
 
 
 @api(key=32, versions=range(1, 5))
-def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def describe_configs(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
     if any(resource.resource_type not in _KINDS for resource in request.resources):
         # One resource of an unknown kind spoils the whole request.
         return DescribeConfigsResponse(
             results=[_refused(one, ErrorCode.invalid_request, _MALFORMED) for one in request.resources]
         )
-    return DescribeConfigsResponse(
-        results=[_describe(resource, request, context) for resource in request.resources]
-    )
+    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
+
+
+def _answer(request: DescribeConfigsRequest, context: RequestContext) -> Steps:
+    results = yield from each(request.resources, lambda resource: _describe(resource, request, context))
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

@@ -6,12 +6,14 @@ GROUP_ID_NOT_FOUND where older versions show a Dead group.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final
 
 from broker.api import api
 from broker.context import RequestContext
 from broker.groups.group import ClassicGroup, State
 from broker.groups.members import Member
+from broker.slices import Steps, each
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import (
     DescribedGroup,
@@ -26,18 +28,26 @@ OPERATIONS: Final = {"READ": 3, "DELETE": 6, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 
 
 
 @api(key=15, versions=range(7))
-def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+def describe_groups(
+    request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
+
+
+def _answer(request: DescribeGroupsRequest, context: RequestContext) -> Steps:
     refused, described = [], []
-    for group_id in request.groups:
-        if context.authorize("DESCRIBE", "GROUP", group_id):
-            described.append(_describe(group_id, context))
-        else:
+
+    def describe(group_id: str) -> None:
+        if not context.authorize("DESCRIBE", "GROUP", group_id):
             error = ErrorCode.group_authorization_failed
             refused.append(DescribedGroup(group_id=group_id, error_code=error))
-    if request.include_authorized_operations:
-        for group in described:
-            if group.error_code == ErrorCode.none:
-                group.authorized_operations = _operations(group.group_id, context)
+            return
+        group = _describe(group_id, context)
+        if request.include_authorized_operations and group.error_code == ErrorCode.none:
+            group.authorized_operations = _operations(group_id, context)
+        described.append(group)
+
+    yield from each(request.groups, describe)
     return DescribeGroupsResponse(groups=[*refused, *described])
 
 

@@ -6,8 +6,11 @@ while it ends: ``kafka-transactions.sh find-hanging`` tells by it who will still
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from broker.api import api
 from broker.context import RequestContext
+from broker.slices import Steps, each
 from broker.topics import by_topic
 from broker.transactions.home import Entry
 from protocol.errors import ErrorCode
@@ -22,10 +25,13 @@ from protocol.messages.describe_transactions import (
 @api(key=65, versions=range(1))
 def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(each, context) for each in request.transactional_ids]
-    )
+) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
+    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
+
+
+def _answer(request: DescribeTransactionsRequest, context: RequestContext) -> Steps:
+    states = yield from each(request.transactional_ids, lambda name: _describe(name, context))
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:

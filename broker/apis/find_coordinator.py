@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.api import api
 from broker.metadata import Refused, Topic
 from broker.metadata.views import NOWHERE, Address, address_of
+from broker.slices import Steps, each
 from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
@@ -47,7 +48,7 @@ def find_coordinator(
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     kind = _KINDS.get(request.key_type)
     if kind is None or context.node.metadata.topic(kind.topic) is not None:
-        return _answer(request, context, kind)
+        return _answer_in_slices(request, context, kind)
     return _create_and_answer(request, context, kind)
 
 
@@ -57,12 +58,17 @@ async def _create_and_answer(
     # Where more replicas are asked for than there are brokers there is no coordinator: Kafka answers 15 then, and so we do.
     with contextlib.suppress(Refused):
         await context.node.metadata.ensure_internal_topic(kind.topic)
-    return _answer(request, context, kind)
+    answer = _answer_in_slices(request, context, kind)
+    return answer if isinstance(answer, FindCoordinatorResponse) else await answer
 
 
-def _answer(
+def _answer_in_slices(
     request: FindCoordinatorRequest, context: RequestContext, kind: _Kind | None
-) -> FindCoordinatorResponse:
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    return context.node.slices.answer(_answer(request, context, kind))  # type: ignore[no-any-return]
+
+
+def _answer(request: FindCoordinatorRequest, context: RequestContext, kind: _Kind | None) -> Steps:
     if context.api_version < 4:
         error, address = _find(context, kind, request.key)
         return FindCoordinatorResponse(
@@ -72,20 +78,20 @@ def _answer(
             host=address.host,
             port=address.port,
         )
-    coordinators = []
-    for key in request.coordinator_keys:
+
+    def find(key: str) -> Coordinator:
         error, address = _find(context, kind, key)
-        coordinators.append(
-            Coordinator(
-                key=key,
-                error_code=error,
-                # The text is Kafka's answer to a type that nobody knows; what it knows and refuses has none.
-                error_message="" if request.key_type in _KNOWN else _MESSAGES[error],
-                node_id=address.node_id,
-                host=address.host,
-                port=address.port,
-            )
+        return Coordinator(
+            key=key,
+            error_code=error,
+            # The text is Kafka's answer to a type that nobody knows; what it knows and refuses has none.
+            error_message="" if request.key_type in _KNOWN else _MESSAGES[error],
+            node_id=address.node_id,
+            host=address.host,
+            port=address.port,
         )
+
+    coordinators = yield from each(request.coordinator_keys, find)
     return FindCoordinatorResponse(coordinators=coordinators)
 
 

@@ -1,9 +1,14 @@
 """ListGroups, DescribeGroups, DeleteGroups and OffsetDelete in every version, as an administrator sees them."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
+from broker.apis.delete_groups import delete_groups
 from broker.groups.commits import OffsetToCommit
 from protocol.errors import ErrorCode as E
+from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from tests.broker.groups.world import World, subscription
 
@@ -145,6 +150,35 @@ async def test_delete(world: World, version: int):
     assert "simple" not in {group.group_id for group in world.ask("list_groups", 0).groups}
     world.restart()
     assert world.fetch(group="simple") == (-1, E.none)
+
+
+class Compared(str):
+    """A name that counts how often it is compared with another one."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+async def test_many_groups_cost_no_more_each_than_a_few(world: World):
+    """50,000 names, each looked for among all others, held up every client for a minute."""
+    names = [Compared(f"nobody's-{number}") for number in range(500)]
+    context = SimpleNamespace(node=world.node, authorize=lambda *asked: True)
+    answer = delete_groups(DeleteGroupsRequest(groups_names=names), context)
+    assert {result.error_code for result in answer.results} == {E.group_id_not_found}
+    assert Compared.times < 10 * len(names)
+
+
+async def test_many_groups_are_described_in_slices(world: World):
+    names = [f"nobody's-{number}" for number in range(500)]
+    answer = world.ask("describe_groups", 6, groups=["simple", *names])
+    assert asyncio.isfuture(answer)
+    assert [group.group_id for group in (await answer).groups] == ["simple", *names]
 
 
 async def test_a_deleted_group_s_transaction_brings_nothing_back(world: World):

@@ -19,6 +19,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.hooks import Hooks
 from broker.metadata.image import PartitionState, Topic
 from broker.partition import AppendResult, Partition
+from broker.slices import Slices
 from broker.topics import CONSUMER_OFFSETS
 from protocol.batch import EndTxnMarker, RecordBatch, patched_header
 from protocol.codec import client_codec, request_codec
@@ -210,7 +211,9 @@ class World:
             index: MemoryPartition(index, offsets.topic_id, self.clock) for index in range(offsets_partitions)
         }
         self.replicas = FakeReplicas(self.partitions)
-        self.node = SimpleNamespace(config=self.config, clock=self.clock, metadata=self.metadata)
+        self.node = SimpleNamespace(
+            config=self.config, clock=self.clock, metadata=self.metadata, slices=Slices()
+        )
         self.denied: set[tuple[str, str, str]] = set()
         self._uuids = count(1)
         self.hooks = Hooks()
