@@ -13,7 +13,7 @@ from odradek.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from odradek.spark.audit import Report
-    from odradek.spark.audit.progress import Steps
+    from odradek.spark.audit.progress import Shown
 
 _NAMED_MAX: Final = 10
 """Findings that are named on the terminal; the page has more, the table all."""
@@ -86,7 +86,7 @@ def _key(text: str) -> tuple[str, str]:
     return topic, expression
 
 
-def _audit(data_dir: str, out: Path, say: Steps, **options: Any) -> Report:
+def _audit(data_dir: str, out: Path, say: Shown, **options: Any) -> Report:
     from odradek.spark import environment
     from odradek.spark.audit import run, tables
     from odradek.spark.audit.progress import watched

@@ -26,17 +26,7 @@ Tasks = tuple[int, int]
 """Tasks that are done, and all tasks, of the stages that Spark works at."""
 
 
-class Steps:
-    """Called with each step of an audit. ``look`` shows tasks of the step under way."""
-
-    def __call__(self, step: str) -> None:
-        raise NotImplementedError
-
-    def look(self, tasks: Tasks) -> None:
-        raise NotImplementedError
-
-
-class Bars(Steps):
+class Bars:
     """On a terminal: the step under way turns, those before it stay with the time they took."""
 
     def __init__(self, progress: Progress) -> None:
@@ -59,7 +49,7 @@ class Bars(Steps):
             self._progress.update(self._step, completed=self._total, total=self._total)
 
 
-class Lines(Steps):
+class Lines:
     """Elsewhere: a line for each step, and one now and then for a step that takes long."""
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
@@ -77,8 +67,12 @@ class Lines(Steps):
             self._console.print(f"{self._step}: {done} of {total} tasks", highlight=False, markup=False)
 
 
+Shown = Bars | Lines
+"""What ``audit`` says its steps to (``tables.Say``); ``look`` is told the tasks of the step under way."""
+
+
 @contextmanager
-def shown(console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> Iterator[Steps]:
+def shown(console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> Iterator[Shown]:
     """What is told each step, and shows it on stderr."""
     console = console or Console(stderr=True)
     if not console.is_terminal:
@@ -98,7 +92,7 @@ def shown(console: Console | None = None, clock: Callable[[], float] = time.mono
 
 
 @contextmanager
-def watched(session: Any, steps: Steps) -> Iterator[None]:
+def watched(session: Any, steps: Shown) -> Iterator[None]:
     """Ask Spark now and then how many tasks are done. A session of Spark Connect cannot be asked: steps alone are shown."""
     tracker = _tracker(session)
     if tracker is None:
