@@ -59,6 +59,9 @@ def _offsets(segment: Segment, name: str, data: bytes) -> Iterator[Entry]:
     for position in range(0, len(data) - _OFFSET_ENTRY.size + 1, _OFFSET_ENTRY.size):
         relative, at = _OFFSET_ENTRY.unpack_from(data, position)
         if relative == at == 0:
+            if data.count(0, position) < len(data) - position:
+                text = f"zeros stand at byte {position}, and entries behind them"
+                yield Entry(name, segment.file, FLAW, position, text=text)
             return
         yield Entry(name, segment.file, OFFSET, position, segment.base_offset + relative, at)
     yield from _uneven(segment, name, data, _OFFSET_ENTRY.size)
@@ -68,7 +71,7 @@ def _times(segment: Segment, name: str, data: bytes) -> Iterator[Entry]:
     before = (-1, -1)
     for position in range(0, len(data) - _TIME_ENTRY.size + 1, _TIME_ENTRY.size):
         timestamp, relative = _TIME_ENTRY.unpack_from(data, position)
-        if timestamp == relative == 0:
+        if timestamp == relative == 0 and data.count(0, position) == len(data) - position:
             return
         if timestamp < before[0] or relative < before[1]:
             text = f"the entry at byte {position} has a lower timestamp or offset than the one before it"

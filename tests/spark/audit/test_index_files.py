@@ -35,6 +35,16 @@ def test_a_time_index_says_nothing_unless_it_falls(tmp_path: Path) -> None:
     assert (flaw.kind, flaw.position) == (FLAW, 12)
 
 
+def test_zeros_between_entries_are_no_end(tmp_path: Path) -> None:
+    lost = OFFSETS.pack(5, 4096) + bytes(8) + OFFSETS.pack(9, 8192) + bytes(8 * 1000)
+    _, flaw = found(tmp_path / "1", "index", lost)
+    assert (flaw.kind, flaw.position) == (FLAW, 8)
+    (flaw,) = found(tmp_path / "2", "timeindex", TIMES.pack(1000, 5) + bytes(12) + TIMES.pack(1001, 9))
+    assert (flaw.kind, flaw.position) == (FLAW, 12)
+    # A first record with the time 0 has such an entry (TimeIndex.maybeAppend).
+    assert found(tmp_path / "3", "timeindex", bytes(12) + TIMES.pack(1001, 9) + bytes(12)) == []
+
+
 def test_aborted_transactions_are_listed(tmp_path: Path) -> None:
     name = LOG.replace("log", "txnindex")
     (entry,) = found(tmp_path, "txnindex", TRANSACTIONS.pack(0, 7, 101, 105, 101))
