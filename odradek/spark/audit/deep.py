@@ -17,7 +17,7 @@ from odradek.spark.audit.replicas import Place
 from odradek.spark.segments.finding import Partition
 from odradek.spark.segments.reading import ZERO_TAIL
 
-RECORD_COLUMNS: Final = "log_dir,topic,partition,batch_offset,timestamp,timestamp_type,file,position,error"
+RECORD_COLUMNS: Final = "log_dir,topic,partition,timestamp,timestamp_type,file,position,error"
 _PLACES: Final = StructType(
     [
         StructField("log_dir", StringType()),
@@ -44,34 +44,41 @@ _DIRECTORIES_PER_TASK: Final = 64
 # -- payloads ---------------------------------------------------------------------------------------------------
 
 
-def payload_findings(records: DataFrame, rows: DataFrame) -> DataFrame:
+def decoded(records: DataFrame) -> DataFrame:
+    """One row per batch, by ``replica``, ``file`` and ``position``, with ``newest_ms`` of its records, or with ``error``."""
+    return (
+        records.withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
+        .groupBy("replica", "file", "position")
+        .agg(
+            F.max("timestamp_type").alias("timestamp_type"),
+            F.max(milliseconds("timestamp")).alias("newest_ms"),
+            F.max("error").alias("error"),
+        )
+    )
+
+
+def payload_findings(decoded_ones: DataFrame, rows: DataFrame) -> DataFrame:
     """Records that cannot be decoded, in batches whose header and checksum are right."""
     known = rows.where("error is not null").select("replica", "file", "position")
     return (
-        records.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))
-        .withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
+        decoded_ones.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))
         .join(F.broadcast(known), ["replica", "file", "position"], "left_anti")
         .select(finding("damage", F.col("error"), file="file", position="position"))
     )
 
 
-def timestamp_findings(records: DataFrame, rows: DataFrame) -> DataFrame:
+def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame) -> DataFrame:
     """Batches whose maximum timestamp is not that of their records.
 
     With ``LogAppendTime`` the header's time counts for all records; where compaction has taken records out, the one with
     the maximum may be among them.
     """
-    newest = (
-        records.where("error is null and timestamp_type = 'CreateTime'")
-        .withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
-        .groupBy("replica", F.col("batch_offset").alias("base_offset"))
-        .agg(F.max(milliseconds("timestamp")).alias("newest_ms"))
-    )
+    newest = decoded_ones.where("error is null and timestamp_type = 'CreateTime'").drop("error")
     whole = F.col("records") == F.col("last_offset") - F.col("base_offset") + 1
     return (
         sound(rows)
         .where(whole)
-        .join(newest, ["replica", "base_offset"])
+        .join(newest, ["replica", "file", "position"])
         .where(~F.col("max_timestamp_ms").eqNullSafe(F.col("newest_ms")))
         .select(
             finding(

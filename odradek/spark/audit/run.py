@@ -71,8 +71,8 @@ def audit(
     ``data_dir`` is what ``odradek.segments`` takes: a data directory, a log.dir of Apache Kafka, a partition's
     directory, several by commas. ``unique`` names business keys: topic -> SQL expression over the columns of a record.
     ``producer_id_expiration_ms`` is the brokers' ``producer.id.expiration.ms``. ``deep`` decodes every record and reads the
-    index files too. ``NoSuchDirectory`` says that there is
-    nothing to audit, ``BadKey`` that a business key is no expression.
+    index files too. ``say`` is called with a sentence at each step. ``NoSuchDirectory`` says that there is nothing to audit,
+    ``BadKey`` that a business key is no expression.
     """
     source = tables.find(str(data_dir))
     for topic in unique or ():
@@ -273,8 +273,9 @@ class Audit:
         records = tables.load(
             self.spark, self.source, "records", topics=topics, columns=deep_queries.RECORD_COLUMNS
         )
-        yield deep_queries.payload_findings(records, self.rows)
-        yield deep_queries.timestamp_findings(records, self.rows)
+        decoded = self.scratch.keep("decoded", deep_queries.decoded(records), files=None)
+        yield deep_queries.payload_findings(decoded, self.rows)
+        yield deep_queries.timestamp_findings(decoded, self.rows)
         entries = deep_queries.index_entries(self.spark, list(self.source.partitions))
         entries = self.scratch.keep("index_entries", entries, files=None)
         yield from deep_queries.index_findings(entries, self.rows, self.transactions, self.replicas)
