@@ -52,8 +52,12 @@ _DOUBTFUL_WHILE_LIVE: Final = (
     "replicas_differ",
     "illegal_transition",
     "damage",
+    "missing_partition",
+    "wrong_index",
+    "wrong_max_timestamp",
 )
-"""What may only seem so while a broker writes: the files were not all read at one moment."""
+"""What may only seem so while a broker writes: the files were not all read at one moment. (A directory is made, a segment is
+cleaned and indexed anew, between one look and the next.)"""
 
 
 def audit(
