@@ -15,6 +15,7 @@ from broker.context import RequestContext
 from broker.fetch_sessions import FetchSessions
 from broker.node import Listener
 from broker.replication.selection import RACK_AWARE
+from broker.slices import Slices
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -43,6 +44,7 @@ def racks(make_nodes: MakeNodes) -> Nodes:
 
 def context(nodes: Nodes, node_id: int, version: int, api_key: int = 1) -> RequestContext:
     node: Any = SimpleNamespace(
+        slices=Slices(),
         node_id=node_id,
         clock=nodes.clock,
         config=nodes.config,
