@@ -190,6 +190,7 @@ class Log(ReadableLog):
         segment = self._add_segment(self.log_end_offset, now_ms)
         if self.on_roll is not None:
             self.on_roll(sealed)
+            self._check_open()  # the sealed segment's fsync may be where the node is killed
         return segment
 
     def _add_segment(self, base_offset: int, now_ms: int, new_names_in: Sequence[Path] = ()) -> Segment:

@@ -370,7 +370,6 @@ def _load_producers(
     if checked:
         # The last five batches of each producer stay, as they have been read: a client with five requests in flight may
         # repeat any of them. Kafka goes on from the snapshot that it has just taken, which has the last one only.
-        log.producers.forget_replicated(log.log_end_offset)
         log.producers.expire(options.now_ms, options.producer_id_expiration_ms)
 
 

@@ -26,7 +26,7 @@ from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, end_txn_mark
 from protocol.errors import ErrorCode
 from storage.config import NEVER
 from storage.files import StorageError
-from storage.log import Log
+from storage.log import ClosedLog, Log
 from storage.producers import Origin, VerificationGuard
 from storage.steps import Steps
 from storage.validation import LIMITS, Checked, Invalid, Limits, check, run_check, stamp
@@ -205,9 +205,9 @@ class Partition(ReadablePartition):
             return AppendResult(ErrorCode.kafka_storage_error)
         try:
             held = self._at_the_disk() if self._hooks.points is not None else None
-            if self.log.is_closed:
-                return GONE
             base_offset = self.log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
+        except ClosedLog:
+            return GONE
         except StorageError as error:
             return self.go_offline(error)
         if held is not None:
@@ -243,9 +243,9 @@ class Partition(ReadablePartition):
         )
         try:
             held = self._at_the_disk() if self._hooks.points is not None else None
-            if self.log.is_closed:
-                return GONE
             offset = self.log.append_marker(RecordBatch.parse(data), marker, self.leader_epoch, now_ms)
+        except ClosedLog:
+            return GONE
         except StorageError as error:
             return self.go_offline(error)
         if held is not None:
@@ -310,9 +310,9 @@ class Partition(ReadablePartition):
         answer = ErrorCode.none
         try:
             held = self._at_the_disk() if self._hooks.points is not None else None
-            if self.log.is_closed:
-                return GONE.error
             self.log.append_replicated(records, self._clock.now_ms())
+        except ClosedLog:
+            return GONE.error
         except StorageError as error:
             return self.go_offline(error).error
         except CorruptBatch as error:

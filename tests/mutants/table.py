@@ -189,6 +189,15 @@ READING_COMMITTED: Final = (
         "if False:",
     ),
     _one(
+        "recovery-forgets-markers-above-the-high-watermark",
+        "after a replay a transaction whose marker is above the high watermark still holds the LSO",
+        _RECOVERY,
+        RECOVERY,
+        "        log.producers.expire(options.now_ms, options.producer_id_expiration_ms)\n\n\ndef _forget_aborted",
+        "        log.producers.forget_replicated(log.log_end_offset)\n"
+        "        log.producers.expire(options.now_ms, options.producer_id_expiration_ms)\n\n\ndef _forget_aborted",
+    ),
+    _one(
         "snapshot-forgets-open-transactions",
         "a producer snapshot keeps the first offset of an open transaction",
         _PRODUCERS,

@@ -114,6 +114,21 @@ def test_after_a_kill_the_last_five_batches_of_a_producer_are_remembered(
     assert [batch.first_sequence for batch in producers.entries[2].batches] == [0], "a new epoch begins anew"
 
 
+@pytest.mark.parametrize("recovery_point", [0, 2])
+def test_after_a_kill_a_marker_above_the_high_watermark_still_holds_the_lso(
+    make_log: MakeLog, recovery_point: int
+):
+    """``UnifiedLog.loadProducersFromRecords``: the log alone does not say what is committed."""
+    log = make_log()
+    append(log, producer=(1, 0, 0), transactional=True)
+    end(log, 1, committed=True)
+    append(log, producer=(2, 0, 0), transactional=True)
+    end(log, 2, committed=True)
+    log.close(clean=False)
+    producers = reopen(log, clean=False, recovery_point=recovery_point).log.producers
+    assert [producers.first_unstable_offset(high_watermark) for high_watermark in (3, 4)] == [2, None]
+
+
 def test_idle_producers_are_dropped_but_not_with_an_open_transaction(make_log: MakeLog):
     log = make_log()
     append(log, producer=(1, 0, 0), timestamp_ms=NOW_MS - 2000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from struct import pack_into
 
 import pytest
@@ -690,3 +691,22 @@ def test_a_coordinators_transactional_batch_needs_its_guard(bench):
 def test_verification_can_be_switched_off(bench, enabled, expected):
     bench.verification_enabled = enabled
     assert bench.append(transactional(0)).error is expected
+
+
+@pytest.mark.parametrize("how", ["produce", "marker", "replicated"])
+def test_a_kill_at_the_fsync_of_a_segment_that_is_rolled_ends_the_append(bench, how):
+    """A rule may kill the node there, which closes the log: nothing more is written, and nothing is raised."""
+    log = bench.partition.log
+    log.config = replace(log.config, segment_bytes=100)
+    assert bench.send(0).error is OK
+    log.on_roll = lambda sealed: log.close(clean=False)
+    size, end_offset = log.size, log.log_end_offset
+    if how == "produce":
+        outcome = [bench.append(plain()).error for _ in range(2)]
+    elif how == "marker":
+        outcome = [bench.mark().error]
+    else:
+        copied = b"".join(plain(count=20, base_offset=end_offset + 20 * number) for number in range(2))
+        outcome = [bench.partition.append_replicated(copied)]
+    assert set(outcome) == {ErrorCode.not_leader_or_follower}
+    assert (log.size, log.log_end_offset) == (size, end_offset)
