@@ -236,7 +236,15 @@ def test_the_trace_is_followed_until_ctrl_c_and_left_as_it_was(broker: package.B
         "--control",
         broker.control_url,
     ]
-    follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    follower = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # ignored in a shell's background job
+    )
     assert follower.stdout is not None
     eventually(lambda: broker.trace.status["followers"] == 1)
     commit(broker, "followed")
