@@ -152,7 +152,8 @@ def test_without_a_control_port_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )
-    assert done.stdout.splitlines()[-1] == "loaded"
+    # The log leaves by a thread: its last line may stand behind what the program prints.
+    assert [line for line in done.stdout.splitlines() if line.startswith("loaded")] == ["loaded"]
     assert (tmp_path / "meta.properties").exists()  # it did run
 
 
