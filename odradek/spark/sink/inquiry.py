@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from odradek.spark.sink import plan
 from odradek.spark.sink.decision import Entry, Phase, Record
-from odradek.spark.sink.names import is_of_sink
 from odradek.spark.sink.options import SinkOptions
 from odradek.spark.sink.store import Store
 from odradek.spark.wire import Cluster, Partition, ProducerId, Retriable, TransactionState
@@ -131,7 +130,7 @@ def _read(store: Store) -> tuple[Record | None, bool]:
 def _look(cluster: Cluster, name: str, record: Record | None, deciding: bool) -> Status:
     decided = record.decided if record is not None else None
     counted = [each for each, _ in decided.transactions(name)] if decided is not None else []
-    left = _ongoing(cluster, name)
+    left = plan.list_ongoing(cluster, name)
     known = cluster.describe_transactions({*counted, *left})
     entries = zip(counted, decided.entries, strict=True) if decided is not None else ()
     half = (_outcome(each, entry, known[each]) for each, entry in entries)
@@ -142,11 +141,6 @@ def _look(cluster: Cluster, name: str, record: Record | None, deciding: bool) ->
         half_committed=tuple(each for each in half if each is not None),
         others=_open(known, set(left) - set(counted)),
     )
-
-
-def _ongoing(cluster: Cluster, name: str) -> list[str]:
-    """The sink's open transactions. A plan goes on where they cannot be listed; here that is an error."""
-    return [each for each in cluster.ongoing_transactions(f"{name}-") if is_of_sink(name, each)]
 
 
 def _outcome(transactional_id: str, entry: Entry, known: TransactionState | None) -> SinkTransaction | None:
@@ -193,7 +187,7 @@ def resolve(options: Mapping[str, str]) -> Resolution | None:
     read = SinkOptions.of(options)
     name = read.protocol.name
     with Cluster(read.client) as cluster:
-        left = _ongoing(cluster, name)
+        left = plan.list_ongoing(cluster, name)
         known = cluster.describe_transactions(left)
         before = _open(known, left)
         record = plan.resolve(cluster, read.protocol, time.time_ns() // 1_000_000)

@@ -242,10 +242,15 @@ def ongoing(cluster: Coordination, name: str) -> list[str]:
     return _listed(cluster, name) or []
 
 
+def list_ongoing(cluster: Coordination, name: str) -> list[str]:
+    """The sink's open transactions; ``WireError`` when the cluster does not tell."""
+    # Another sink's name may begin with this one.
+    return [each for each in cluster.ongoing_transactions(f"{name}-") if is_of_sink(name, each)]
+
+
 def _listed(cluster: Coordination, name: str) -> list[str] | None:
     try:
-        # Another sink's name may begin with this one.
-        return [each for each in cluster.ongoing_transactions(f"{name}-") if is_of_sink(name, each)]
+        return list_ongoing(cluster, name)
     except WireError as error:
         log.warning("open transactions of %s cannot be listed: %s", name, error)
         return None
