@@ -20,11 +20,11 @@ from broker.api import NO_RESPONSE, CanHurry, CloseConnection, Parked
 from broker.context import RequestContext
 from broker.hooks import Call, CallEvent
 from broker.logging import get_logger
-from broker.slices import Steps
 from broker.transports import reset_transport
 from broker.unsent import Unsent
 from protocol.codec import MalformedRequest
 from protocol.frame import API_VERSIONS, RequestHeader, parse_request_header
+from storage.steps import Steps
 
 if TYPE_CHECKING:
     from broker.node import Listener
@@ -306,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._handle(route, header.correlation_id, request, context, None)
 
-    def _in_slices(self, steps: Steps, then: Callable[[Any], object]) -> None:
+    def _in_slices(self, steps: Steps[Any], then: Callable[[Any], object]) -> None:
         """Go on with ``then`` once the steps are done, and with the next request after that."""
         self._holds |= SLICED
 

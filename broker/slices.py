@@ -12,17 +12,15 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, TypeVar
 
+from storage.steps import Steps
+
 APART_AT_ONCE: Final = 2
 """Jobs with work in a thread: each may hold a batch's decompressed bytes until it ends."""
 
 T = TypeVar("T")
 R = TypeVar("R")
-Steps = Generator[Callable[[], Any] | None, Any, Any]
-"""Yields None at the end of a slice, or work for a thread, whose result it is sent."""
 Then = Callable[[Any], object]
 """Called with what the steps return, or with the exception that they raise."""
-
-
 ELEMENTS_PER_SLICE: Final = 100
 """Of a request's array, answered in one turn where each costs some microseconds."""
 
@@ -40,7 +38,7 @@ def each(elements: Iterable[T], answer: Callable[[T], R]) -> Generator[None, Non
 class _Job:
     __slots__ = ("apart", "result", "steps", "then", "work")
 
-    def __init__(self, steps: Steps, then: Then) -> None:
+    def __init__(self, steps: Steps[Any], then: Then) -> None:
         self.steps = steps
         self.then = then
         self.result: Any = None
@@ -57,19 +55,19 @@ class Slices:
         self._apart = 0
         self._armed = False
 
-    def start(self, steps: Steps, then: Then) -> None:
+    def start(self, steps: Steps[Any], then: Then) -> None:
         """Do the first slice now. If that is all, ``then`` is called before this returns."""
         self._go_on(_Job(steps, then))
 
-    def answer(self, steps: Steps) -> Any:
+    def answer(self, steps: Steps[T]) -> T | asyncio.Future[T]:
         """What the steps return, if they take one slice; otherwise a future of it, for a handler to wait for."""
         try:
             work = next(steps)
         except StopIteration as end:
-            return end.value
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            return end.value  # type: ignore[no-any-return]
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def done(outcome: object) -> None:
+        def done(outcome: Any) -> None:
             if future.done():
                 return  # its connection is gone
             if isinstance(outcome, Exception):

@@ -13,7 +13,7 @@ from broker.metadata import Refused
 from broker.metadata.configs import LOGGER_SOURCE, Setting
 from broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.metadata.views import CLUSTER_NAME
-from broker.slices import Steps, each
+from broker.slices import each
 from broker.topics import invalid_topic_name
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
@@ -24,6 +24,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from storage.steps import Steps
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
@@ -42,10 +43,10 @@ def describe_configs(
         return DescribeConfigsResponse(
             results=[_refused(one, ErrorCode.invalid_request, _MALFORMED) for one in request.resources]
         )
-    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
+    return context.node.slices.answer(_answer(request, context))
 
 
-def _answer(request: DescribeConfigsRequest, context: RequestContext) -> Steps:
+def _answer(request: DescribeConfigsRequest, context: RequestContext) -> Steps[DescribeConfigsResponse]:
     results = yield from each(request.resources, lambda resource: _describe(resource, request, context))
     return DescribeConfigsResponse(results=results)
 

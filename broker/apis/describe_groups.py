@@ -13,7 +13,7 @@ from broker.api import api
 from broker.context import RequestContext
 from broker.groups.group import ClassicGroup, State
 from broker.groups.members import Member
-from broker.slices import Steps, each
+from broker.slices import each
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import (
     DescribedGroup,
@@ -21,6 +21,7 @@ from protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from storage.steps import Steps
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
 # AclOperation codes of what can be done with a group.
@@ -31,10 +32,10 @@ OPERATIONS: Final = {"READ": 3, "DELETE": 6, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 
 def describe_groups(
     request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
-    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
+    return context.node.slices.answer(_answer(request, context))
 
 
-def _answer(request: DescribeGroupsRequest, context: RequestContext) -> Steps:
+def _answer(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
     refused, described = [], []
 
     def describe(group_id: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 
 from broker.api import api
 from broker.context import RequestContext
-from broker.slices import Steps, each
+from broker.slices import each
 from broker.topics import by_topic
 from broker.transactions.home import Entry
 from protocol.errors import ErrorCode
@@ -20,16 +20,19 @@ from protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from storage.steps import Steps
 
 
 @api(key=65, versions=range(1))
 def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
-    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
+    return context.node.slices.answer(_answer(request, context))
 
 
-def _answer(request: DescribeTransactionsRequest, context: RequestContext) -> Steps:
+def _answer(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> Steps[DescribeTransactionsResponse]:
     states = yield from each(request.transactional_ids, lambda name: _describe(name, context))
     return DescribeTransactionsResponse(transaction_states=states)
 

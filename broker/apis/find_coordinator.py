@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.api import api
 from broker.metadata import Refused, Topic
 from broker.metadata.views import NOWHERE, Address, address_of
-from broker.slices import Steps, each
+from broker.slices import each
 from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from storage.steps import Steps
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
@@ -65,10 +66,12 @@ async def _create_and_answer(
 def _answer_in_slices(
     request: FindCoordinatorRequest, context: RequestContext, kind: _Kind | None
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    return context.node.slices.answer(_answer(request, context, kind))  # type: ignore[no-any-return]
+    return context.node.slices.answer(_answer(request, context, kind))
 
 
-def _answer(request: FindCoordinatorRequest, context: RequestContext, kind: _Kind | None) -> Steps:
+def _answer(
+    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind | None
+) -> Steps[FindCoordinatorResponse]:
     if context.api_version < 4:
         error, address = _find(context, kind, request.key)
         return FindCoordinatorResponse(

@@ -14,6 +14,7 @@ from typing import Final
 from broker.api import api
 from broker.context import RequestContext
 from broker.partition import Partition, TimestampOffset
+from broker.slices import ELEMENTS_PER_SLICE
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -45,15 +46,13 @@ SINCE: Final = {
 """Timestamps that mean something else than a time, and the first version that knows each."""
 NEVER: Final = 1 << 15
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
-PARTITIONS_PER_SLICE: Final = 100
-"""Looked up in one turn of the loop."""
 
 
 @api(key=2, versions=range(1, 12))
 def list_offsets(
     request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
+    return context.node.slices.answer(_answer(request, context))
 
 
 def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
@@ -75,7 +74,7 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListO
             offset=result.offset,
             leader_epoch=result.leader_epoch,
         )
-        if number % PARTITIONS_PER_SLICE == 0:
+        if number % ELEMENTS_PER_SLICE == 0:
             yield None
     return ListOffsetsResponse(
         topics=[

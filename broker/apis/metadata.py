@@ -44,7 +44,7 @@ ELEMENTS_PER_SLICE: Final = 500
 def metadata(
     request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    return context.node.slices.answer(_answer(request, context))  # type: ignore[no-any-return]
+    return context.node.slices.answer(_answer(request, context))
 
 
 def _answer(request: MetadataRequest, context: RequestContext) -> Generator[None, None, MetadataResponse]:

@@ -99,15 +99,21 @@ async def test_what_is_on_a_slow_link_when_it_is_cut_is_lost_and_asked_for_again
     assert nodes.ends() == {1: (2, 2), 2: (2, 2)}
 
 
-async def test_a_follower_far_behind_catches_up_in_several_turns(
-    make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch
-):
+def with_a_follower_far_behind(make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    """Node 2 has none of 100 records behind a cut link, and takes in fewer than ten at a time."""
     monkeypatch.setattr(following, "FETCH_BYTES", 1000)
     nodes = make_nodes(2)
     nodes.create([1, 2])
     nodes.hooks.links.cut(1, 2)
     for _ in range(100):
         nodes.append(b"v" * 100)
+    return nodes
+
+
+async def test_a_follower_far_behind_catches_up_in_several_turns(
+    make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch
+):
+    nodes = with_a_follower_far_behind(make_nodes, monkeypatch)
     nodes.hooks.links.mend(1, 2)
     first = nodes.on(2).log_end_offset
     assert 0 < first < 10
@@ -120,12 +126,7 @@ async def test_a_followers_high_watermark_is_never_beyond_its_log(
     make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch
 ):
     """The leader tells a follower that is out of sync a high watermark that the follower has not reached yet."""
-    monkeypatch.setattr(following, "FETCH_BYTES", 1000)
-    nodes = make_nodes(2)
-    nodes.create([1, 2])
-    nodes.hooks.links.cut(1, 2)
-    for _ in range(100):
-        nodes.append(b"v" * 100)
+    nodes = with_a_follower_far_behind(make_nodes, monkeypatch)
     await nodes.pass_time(45_000)
     assert (nodes.isr, nodes.leader.high_watermark) == ((1,), 100)
     nodes.hooks.links.mend(1, 2)
