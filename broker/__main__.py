@@ -1,6 +1,6 @@
-"""``python -m broker``: one broker in this process, until SIGTERM or SIGINT.
+"""``python -m broker`` in a checkout, ``odradek serve`` everywhere: one broker in this process, until SIGTERM or SIGINT.
 
-What is not needed to say no to a bad command line is imported late.
+What is not needed to refuse a bad command line is imported late.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from broker.cluster import Cluster
+    from broker.config.settings import ControlPort, Settings
     from broker.control.server import ControlServer
-    from broker.options import ControlPort, Settings
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (50_000, 20, 100)
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def run(settings: Settings) -> int:
     """Serve with these settings until told to stop."""
-    from broker import crash
+    from broker.injection import crash
     from broker.logging import configure, get_logger
 
     configure(settings.config.log_format, settings.config.log_level)
@@ -109,7 +109,7 @@ def _stop_signals() -> asyncio.Event:
     def stop(number: signal.Signals) -> None:
         told_to_stop.set()
         get_logger().info("stopping", signal=number.name)
-        # Who asks twice does not want to wait.
+        # A second signal ends the process at once.
         loop.remove_signal_handler(number)
 
     for number in STOP_SIGNALS:

@@ -7,51 +7,11 @@ from pathlib import Path
 import click
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, node_configs
-from protocol.slotted import slotted
+from broker.config.settings import ControlPort, Settings, TopicSpec
 from storage.config import LogConfig
 
 # Finalized features that a start may choose, with the lowest and highest level this broker can give them.
 CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 2)}
-_TOPIC_NAME_LENGTH_MAX = 249
-_TOPIC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-
-
-@slotted(frozen=True)
-class TopicSpec:
-    """A topic to create at start, unless it is there."""
-
-    name: str
-    partitions: int
-    configs: Mapping[str, str]
-
-
-@slotted(frozen=True)
-class ControlPort:
-    """Where the control port listens; port 0 picks a free one."""
-
-    host: str
-    port: int
-
-
-@slotted(frozen=True)
-class Settings:
-    """Everything a start of the broker needs to know."""
-
-    nodes: tuple[BrokerConfig, ...]
-    topics: tuple[TopicSpec, ...] = ()
-    features: Mapping[str, int] | None = None  # chosen levels; None and missing ones are the defaults
-    warnings: tuple[str, ...] = ()  # to be logged once the log is set up
-    control: ControlPort | None = None
-
-    @property
-    def config(self) -> BrokerConfig:
-        """Of the first node; what is not about one node holds for the whole broker."""
-        return self.nodes[0]
-
-    @property
-    def data_dir(self) -> Path | None:
-        """None is a temporary directory that goes with the process."""
-        return self.config.log_dir
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
@@ -75,9 +35,10 @@ def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None =
         params=_options(),
         help=(
             "Start a Kafka broker and serve until SIGTERM or SIGINT. Settings come from --config, from "
-            "KAFKA_* variables as the apache/kafka image takes them, and from these options; the later win."
+            "KAFKA_* variables as the apache/kafka image takes them, and from these options; each source "
+            "overrides those before it."
         ),
-        epilog="The names of all settings: docs/configuration.md.",
+        epilog="docs/configuration.md lists all settings.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
 
@@ -93,7 +54,7 @@ def _options() -> list[click.Parameter]:
         click.Option(
             ["--data-dir"],
             type=click.Path(file_okay=False, path_type=Path),
-            help="Where the logs are kept.  [default: a temporary directory, removed at the end]",
+            help="Directory for the logs.  [default: a temporary directory, removed at the end]",
         ),
         click.Option(
             ["--config"],
@@ -110,7 +71,7 @@ def _options() -> list[click.Parameter]:
             ["--topic", "topics"],
             multiple=True,
             metavar="NAME:PARTITIONS[:key=value,...]",
-            help="Create a topic at start, if it is not there.",
+            help="Create a topic at start, unless it exists.",
         ),
         click.Option(
             ["--feature", "features"],
@@ -119,27 +80,31 @@ def _options() -> list[click.Parameter]:
             help="Finalize a feature at a level: transaction.version=0, 1 or 2.  [default: 2]",
         ),
         click.Option(
-            ["--nodes"], type=click.IntRange(1), default=1, show_default=True, help="Nodes of the cluster."
+            ["--nodes"],
+            type=click.IntRange(1),
+            default=1,
+            show_default=True,
+            help="Number of nodes in the cluster.",
         ),
         click.Option(
             ["--control-port"],
             type=click.IntRange(0, 65535),
-            help="Open a control port for faults, time and trace; 0 picks a free one and prints it.",
+            help="Open a control port for faults, clock and trace; 0 picks a free one and prints it.",
         ),
         click.Option(
             ["--control-host"],
-            help="Address of the control port; any but loopback wants ODRADEK_CONTROL_TOKEN.  "
+            help="Address of the control port; any address but loopback requires ODRADEK_CONTROL_TOKEN.  "
             f"[default: {DEFAULT_HOST}]",
         ),
         click.Option(
             ["--log-format"],
             type=click.Choice(["auto", "human", "json"]),
-            help="How the broker's own log looks.  [default: auto]",
+            help="Format of the broker's own log.  [default: auto]",
         ),
         click.Option(
             ["--log-level"],
             type=click.Choice(["debug", "info", "warning", "error"]),
-            help="The least severe level to log.  [default: info]",
+            help="Lowest level that the broker logs.  [default: info]",
         ),
     ]
 
@@ -201,14 +166,12 @@ def _overrides(options: Mapping[str, object]) -> dict[str, str]:
 
 def parse_topic(text: str, defaults: LogConfig) -> TopicSpec:
     """`orders:4:cleanup.policy=compact,segment.ms=60000`; a value keeps commas that no `key=` follows."""
+    # Its room holds much that only a start needs, and a help text does not wait for.
+    from broker.metadata.topics import invalid_topic_name
+
     name, _, rest = text.partition(":")
     count, _, configs_text = rest.partition(":")
-    if (
-        not name
-        or set(name) - _TOPIC_NAME_CHARACTERS
-        or len(name) > _TOPIC_NAME_LENGTH_MAX
-        or name in (".", "..")
-    ):
+    if invalid_topic_name(name) is not None:
         raise click.UsageError(f"--topic {text}: {name!r} is not a name that Kafka allows for a topic.")
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 100_000):
         raise click.UsageError(f"--topic {text}: expected NAME:PARTITIONS[:key=value,...].")

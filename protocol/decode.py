@@ -1,10 +1,10 @@
 """Straight-line decoders, compiled from the field table of one version of one message.
 
-They accept what Kafka accepts: tags that nobody here knows are skipped (KIP-482), text that is not UTF-8
+They accept what Kafka accepts: unknown tags are skipped (KIP-482), text that is not UTF-8
 is read with replacement characters, any negative length is null, a boolean is any byte. Everything else
 ends as ``MalformedRequest``, and no length or count is believed before it is compared with what is there.
 
-kio's compiled reader would be quicker, but it cannot be trusted with a stranger's bytes: it allocates
+kio's compiled reader would be quicker, but it cannot be trusted with any client's bytes: it allocates
 eight bytes for each element that an array says it has before it looks for the first, and the failure of
 that allocation aborts the process (kio 0.6.5: ten bytes are enough). It also raises on unknown tags.
 
@@ -26,7 +26,7 @@ Decoder = Callable[[bytes | memoryview, int], Any]
 SlicedDecoder = Callable[[bytes | memoryview, int, int], Generator[None, None, Any]]
 
 TAGS_MAX = 64
-"""Tagged fields that nobody here knows, in one section; Kafka itself has never had more than four."""
+"""Unknown tagged fields in one section; Kafka itself has never had more than four."""
 
 
 class MalformedRequest(ValueError):

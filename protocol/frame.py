@@ -17,7 +17,7 @@ from protocol.decode import MalformedRequest, skip_tag_section
 API_VERSIONS = 18
 
 # The first flexible version of each API, None if there is none yet. It is a table of its own because the
-# header of a request must be read before anybody knows whether the version is one that we have.
+# header of a request must be read before it is known whether the broker has that version.
 FIRST_FLEXIBLE: dict[int, int | None] = {
     0: 9,  # produce
     1: 12,  # fetch

@@ -38,7 +38,7 @@ class LeaderEpochs:
         replace_file(path, self.unsaved(), durable=durable)
 
     def unsaved(self) -> bytes:
-        """What the file should hold, for somebody who writes it now."""
+        """What the file should hold, for the caller to write now."""
         self._changed_from = None
         return format_rows(self.entries())
 

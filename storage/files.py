@@ -223,7 +223,7 @@ class AppendFile:
         that was cut and has grown again to the same size is another one.
 
         A failed write-back is told by Linux to one fsync of those who open the file later, and the pages count as
-        written from then on: whoever asks again would hear that all is well. So a file that has failed stays
+        written from then on: the next fsync would succeed. So a file that has failed stays
         failed, until the process ends and recovery looks at what is really there.
         """
         covered = (self._cuts, self.size)

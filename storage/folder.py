@@ -23,11 +23,11 @@ class Folder:
     sizes: dict[int, int] = field(default_factory=dict)
     """Of the ``.log`` files, by base offset."""
     by_suffix: dict[str, set[int]] = field(default_factory=dict)
-    """``index`` -> the offsets in the names of such files; others are nobody's business here."""
+    """``index`` -> the offsets in the names of such files; other suffixes are ignored here."""
     temporary: list[str] = field(default_factory=list)
     """Names without an offset, of files that were being written."""
     doomed: list[Path] = field(default_factory=list)
-    """Files that are out of the log and may be big: to be removed where nobody waits."""
+    """Files that are out of the log and may be big: to be removed in a thread."""
 
     def offsets(self, suffix: str) -> set[int]:
         return self.by_suffix.get(suffix, set())

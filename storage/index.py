@@ -12,8 +12,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
+from storage.aborted import AbortedTransaction
 from storage.files import AppendFile, Name, StorageError, file_size, remove, replace_file, write_file
 
 OFFSET_ENTRY = Struct(">II")
@@ -38,7 +39,7 @@ class IndexFile:
         self.name = str(path)
         self.base_offset = base_offset
         self._file: AppendFile | None = None
-        # How many entries the file has; -1: nobody has looked yet.
+        # How many entries the file has; -1: not counted yet.
         self._saved = 0 if fresh else -1
         self._tail = bytearray()
         # What is on the disk under this name, if anything is, does not count.
@@ -313,18 +314,6 @@ class TimeIndex(PairIndex):
         """The offset up to which every timestamp is smaller than the one asked for."""
         count = self.search(timestamp_ms - 1, 0)
         return self.base_offset + (self.entry(count - 1)[1] if count else 0)
-
-
-class AbortedTransaction(NamedTuple):
-    """One aborted transaction with data in this partition.
-
-    ``last_offset`` is its marker's; ``last_stable_offset`` what became stable with that marker.
-    """
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 _MARKER_COLUMN = 3

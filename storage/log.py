@@ -14,12 +14,12 @@ from threading import Lock
 
 from protocol.batch import CorruptBatch, EndTxnMarker, Reason, RecordBatch, batches, patched_header
 from protocol.records import producer_snapshot
+from storage.aborted import AbortedTransaction
 from storage.checkpoints import write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
 from storage.files import Buffer, StorageError, make_directory, replace_file, write_file
-from storage.index import AbortedTransaction
-from storage.producers import Producers
+from storage.producers import ProducerStateManager
 from storage.reading import Place, ReadableLog, Span, TimestampedOffset
 from storage.segment import Segment, file_name, retire_file
 
@@ -42,7 +42,7 @@ class Log(ReadableLog):
         *,
         segments: list[Segment] | None = None,
         log_start_offset: int = 0,
-        producers: Producers | None = None,
+        producers: ProducerStateManager | None = None,
         epochs: LeaderEpochs | None = None,
         jitter: Callable[[int], int] = lambda bound_ms: 0,
     ) -> None:
@@ -50,7 +50,7 @@ class Log(ReadableLog):
         self.topic_id = topic_id
         self.config = config
         super().__init__(segments or [], log_start_offset)
-        self.producers = producers or Producers()
+        self.producers = producers or ProducerStateManager()
         self.epochs = epochs or LeaderEpochs()
         self._jitter = jitter
         # Everything below is on the disk for good (fsynced), and the indexes of each segment that ends there.
@@ -59,7 +59,7 @@ class Log(ReadableLog):
         self.epoch_file_lock = Lock()
         """A flush in a thread writes the same file as a truncation."""
         self.truncations = 0
-        """How often batches were cut off: what somebody has learnt of the end before may not be so any more."""
+        """How often batches were cut off: what a flush noted of the end before may not hold any more."""
         # The active segment and the log's end when all files were last as a clean stop leaves them.
         self._sealed: tuple[Segment, int] | None = None
         # Of an empty log there is nothing to say, so 0 counts as taken.
@@ -229,7 +229,7 @@ class Log(ReadableLog):
                 raise
             self.on_snapshot_failed(error)
 
-    def restore_producers(self, producers: Producers, offset: int) -> None:
+    def restore_producers(self, producers: ProducerStateManager, offset: int) -> None:
         """Begin again with the state of a snapshot (offset 0: with none)."""
         self.producers = producers
         self.last_snapshot_offset = offset
@@ -294,7 +294,7 @@ class Log(ReadableLog):
         return True
 
     def truncate_fully(self, offset: int, now_ms: int) -> list[Path]:
-        """Drop everything and go on at ``offset``; returns the files to remove later. See `recovery.start_anew`."""
+        """Drop everything and go on at ``offset``; returns the files to remove later. See `recovery`."""
         self._check_open()
         doomed: list[Path] = []
         self._tail.clear()
@@ -306,7 +306,7 @@ class Log(ReadableLog):
             doomed += self._list.pop().retire()
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
         self.epochs.clear()
-        self.restore_producers(Producers(), 0)
+        self.restore_producers(ProducerStateManager(), 0)
         if existed:
             self._add_segment(offset, now_ms)
             self.save_epochs()
@@ -318,7 +318,7 @@ class Log(ReadableLog):
     def drop_oldest(self, count: int, now_ms: int) -> list[Path]:
         """Take the first ``count`` segments out of the log; returns the files to remove later.
 
-        The log start moves first, so that nobody is pointed at what goes. If all of them go, a new one begins.
+        The log start moves first, so that no reader is pointed at what goes. If all of them go, a new one begins.
         """
         if count == len(self.segments):
             self.roll(now_ms)
@@ -389,7 +389,7 @@ class Log(ReadableLog):
     def seal(self) -> Callable[[], None]:
         """Complete the files as a clean stop leaves them. What it returns makes them durable; any thread may run it.
 
-        A log that nobody has appended to since it was like that needs nothing.
+        A log without an append since then needs nothing.
         """
         if not self.segments or self._sealed == (self.active, self.log_end_offset):
             return lambda: None

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from protocol.batch import EndTxnMarker, RecordBatch, parse_end_txn_marker
 from protocol.errors import ErrorCode
 from protocol.records.producer_snapshot import ProducerSnapshotEntry
-from storage.index import AbortedTransaction
+from storage.aborted import AbortedTransaction
 
 BATCHES_REMEMBERED = 5
 """A client has at most five requests in flight (KIP-185), so a repeat is one of the last five batches."""
@@ -26,7 +26,7 @@ SEQUENCE_MAX = 2**31 - 1
 TRANSACTION_VERSION_2 = 2
 
 
-class Origin(Enum):
+class AppendOrigin(Enum):
     """Who made a batch: rules differ (``AppendOrigin``)."""
 
     CLIENT = "client"
@@ -45,7 +45,7 @@ class BatchMetadata(NamedTuple):
 
 
 @dataclass(slots=True)
-class ProducerEntry:
+class ProducerStateEntry:
     """The state of one producer id. ``last_timestamp_ms`` is that of its last record, which is what expiry looks at."""
 
     producer_id: int
@@ -87,18 +87,18 @@ class Verification:
     created_ms: int
 
 
-class Refused(NamedTuple):
+class AppendRefused(NamedTuple):
     """A batch may not be appended."""
 
     error: ErrorCode
     message: str
 
 
-class Producers:
+class ProducerStateManager:
     """All producers of one partition."""
 
     def __init__(self) -> None:
-        self.entries: dict[int, ProducerEntry] = {}
+        self.entries: dict[int, ProducerStateEntry] = {}
         self.verifications: dict[int, Verification] = {}
         # Open transactions: first offset -> producer id, in offset order because offsets only grow.
         self._open: OrderedDict[int, int] = OrderedDict()
@@ -119,8 +119,8 @@ class Producers:
         return None
 
     def check(
-        self, batch: RecordBatch, origin: Origin, guard: object | None, *, verification_enabled: bool
-    ) -> Refused | None:
+        self, batch: RecordBatch, origin: AppendOrigin, guard: object | None, *, verification_enabled: bool
+    ) -> AppendRefused | None:
         """Kafka's order of checks for a data batch with a producer id, after the search for duplicates."""
         entry = self.entries.get(batch.producer_id)
         transactional = batch.is_transactional
@@ -128,19 +128,19 @@ class Producers:
             if entry is not None and batch.producer_epoch < entry.epoch:
                 return _stale_epoch(batch, entry)
             if verification_enabled and not self._is_verified(batch.producer_id, guard):
-                return Refused(
+                return AppendRefused(
                     ErrorCode.invalid_txn_state, "the transaction was not verified on this partition"
                 )
         if entry is not None and batch.producer_epoch < entry.epoch:
             return _stale_epoch(batch, entry)
-        if origin is Origin.CLIENT and not self._in_sequence(batch, entry):
-            return Refused(
+        if origin is AppendOrigin.CLIENT and not self._in_sequence(batch, entry):
+            return AppendRefused(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {batch.producer_id} epoch {batch.producer_epoch}: sequence {batch.base_sequence} "
                 f"came, the last one was {entry.last_sequence if entry else 'none'}",
             )
         if entry is not None and entry.current_txn_first_offset != NO_OFFSET and not transactional:
-            return Refused(
+            return AppendRefused(
                 ErrorCode.invalid_txn_state, "a transaction is open and the batch is not transactional"
             )
         return None
@@ -149,7 +149,7 @@ class Producers:
         verification = self.verifications.get(producer_id)
         return guard is not None and verification is not None and verification.guard is guard
 
-    def _in_sequence(self, batch: RecordBatch, entry: ProducerEntry | None) -> bool:
+    def _in_sequence(self, batch: RecordBatch, entry: ProducerStateEntry | None) -> bool:
         """``ProducerAppendInfo.checkSequence``; the two verification rules close KIP-890's gaps."""
         sequence = batch.base_sequence
         verification = self.verifications.get(batch.producer_id)
@@ -168,7 +168,7 @@ class Producers:
 
     def check_marker(
         self, producer_id: int, epoch: int, marker: EndTxnMarker, transaction_version: int
-    ) -> Refused | None:
+    ) -> AppendRefused | None:
         """Fencing of an end marker by producer epoch (strict for transaction version 2) and coordinator epoch."""
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -176,12 +176,12 @@ class Producers:
         strict = transaction_version >= TRANSACTION_VERSION_2 and epoch != EPOCH_MAX
         repeated = epoch == entry.epoch and entry.current_txn_first_offset == NO_OFFSET
         if epoch < entry.epoch or (strict and epoch == entry.epoch and not repeated):
-            return Refused(
+            return AppendRefused(
                 ErrorCode.invalid_producer_epoch,
                 f"producer {producer_id}: a marker of epoch {epoch} after epoch {entry.epoch}",
             )
         if marker.coordinator_epoch < entry.coordinator_epoch:
-            return Refused(
+            return AppendRefused(
                 ErrorCode.transaction_coordinator_fenced,
                 f"producer {producer_id}: a marker of coordinator epoch {marker.coordinator_epoch} "
                 f"after {entry.coordinator_epoch}",
@@ -195,7 +195,7 @@ class Producers:
         producer_id = batch.producer_id
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+            entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
         entry.take_epoch(batch.producer_epoch)
         last_offset = base_offset + batch.last_offset_delta
         entry.batches.append(
@@ -219,7 +219,7 @@ class Producers:
         """Remember an end marker; returns the index entry of an aborted transaction that had data here."""
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+            entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
         entry.take_epoch(max(epoch, entry.epoch))
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = timestamp_ms
@@ -238,8 +238,8 @@ class Producers:
     def replay(self, batch: RecordBatch) -> AbortedTransaction | None:
         """Remember a batch that has its place already: it was copied from a leader, or stands in a file.
 
-        No sequence is checked, and an older epoch is taken as it is (``AppendOrigin.REPLICATION``): whoever led when it
-        was written has checked both. Returns the index entry of a transaction that it aborts.
+        No sequence is checked, and an older epoch is taken as it is (``AppendOrigin.REPLICATION``): its leader has
+        checked both. Returns the index entry of a transaction that it aborts.
         """
         if batch.producer_id < 0:
             return None
@@ -358,7 +358,9 @@ class Producers:
         ]
 
     @classmethod
-    def restore(cls, entries: Iterable[ProducerSnapshotEntry], now_ms: int, expiration_ms: int) -> Producers:
+    def restore(
+        cls, entries: Iterable[ProducerSnapshotEntry], now_ms: int, expiration_ms: int
+    ) -> ProducerStateManager:
         """The state that a snapshot describes, less what has expired since."""
         producers = cls()
         open_transactions = []
@@ -366,7 +368,7 @@ class Producers:
             is_open = stored.current_txn_first_offset != NO_OFFSET
             if not is_open and now_ms - stored.timestamp >= expiration_ms:
                 continue
-            entry = ProducerEntry(
+            entry = ProducerStateEntry(
                 stored.producer_id,
                 stored.producer_epoch,
                 coordinator_epoch=stored.coordinator_epoch,
@@ -392,8 +394,8 @@ class Producers:
         return producers
 
 
-def _stale_epoch(batch: RecordBatch, entry: ProducerEntry) -> Refused:
-    return Refused(
+def _stale_epoch(batch: RecordBatch, entry: ProducerStateEntry) -> AppendRefused:
+    return AppendRefused(
         ErrorCode.invalid_producer_epoch,
         f"producer {batch.producer_id}: epoch {batch.producer_epoch} came after epoch {entry.epoch}",
     )

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.batch import CorruptBatch, RecordBatch
+from storage.aborted import AbortedTransaction
 from storage.by_time import first_in_batch
 from storage.files import AppendFile, DamagedFile
-from storage.index import AbortedTransaction
 from storage.salvage import Damaged, sound_batches
 from storage.segment import SCAN_BYTES, Segment
 from storage.segment_list import SegmentList

@@ -21,7 +21,7 @@ from storage.config import LogConfig
 from storage.files import StorageError, read_file, remove
 from storage.folder import Folder
 from storage.log import Log
-from storage.producers import Producers
+from storage.producers import ProducerStateManager
 from storage.rebuilding import TransactionIndexes, gaps, load_epochs
 from storage.segment import REPLAY_BYTES, SCAN_BYTES, Segment, file_name
 
@@ -60,6 +60,8 @@ class OpenOptions:
     clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
+    high_watermark: int | None = None
+    """Below it all is committed; None if the log's end is all that there is to know (a single replica)."""
     producer_id_expiration_ms: int = 86_400_000
     jitter: Callable[[int], int] = lambda bound_ms: 0
 
@@ -104,10 +106,10 @@ def truncate(log: Log, offset: int, options: OpenOptions) -> None:
         folder.look()
         _load_producers(log, options, {}, folder.offsets("snapshot"))
     else:
-        log.restore_producers(Producers(), 0)
+        log.restore_producers(ProducerStateManager(), 0)
 
 
-def start_anew(log: Log, offset: int, now_ms: int) -> list[Path]:
+def truncate_fully_and_start_at(log: Log, offset: int, now_ms: int) -> list[Path]:
     """Drop all of a log and let it begin at ``offset``: what its leader has begins behind the end of it.
 
     Returns files that the caller removes, in a thread.
@@ -181,7 +183,7 @@ def _check_segments(
             recovered.rebuilt.append(f"{segment.path('txnindex')}: is missing")
         checked[base], cut = _check_segment(segment, options, recovered, believe=usable and not options.clean)
         if below and not cut:
-            segment.sync()  # nobody else will: the recovery point says that it is on the disk
+            segment.sync()  # no flush will: the recovery point says that it is on the disk
         if cut or _lacks_its_end(checked[base], next_base, options, recovered):
             _remove_from(segments, index + 1, recovered)
             break
@@ -222,7 +224,7 @@ def _check_segment(
 def _start_inside(segment: Segment, recovery_point: int) -> int | None:
     """Where the batch of the last index entry below the recovery point begins; entries after it are dropped.
 
-    Whoever moved the recovery point past a batch had its index entries synced before (`Log.flush_targets`; Kafka
+    The flush that moved the recovery point past a batch synced its index entries before (`Log.flush_targets`; Kafka
     forces its mapped indexes when it flushes a segment, too). So they are there, each of them, and only what follows
     may be torn: zeros, or entries of batches that are lost. The segment's beginning if there is no such entry; None
     if at the place that one names there is no whole batch with its offset: then nothing of the index is believed.
@@ -349,11 +351,16 @@ def _load_producers(
 ) -> None:
     """The newest usable snapshot, then the batches after it; without the rules for new batches (origin replication).
 
-    Checked segments get their aborted transactions indexed anew, for which the replay begins no later than the first.
+    Checked segments get their aborted transactions indexed anew, for which the replay begins no later than the first. It
+    begins no later than the high watermark either: a transaction whose marker is above it holds the LSO, and a snapshot
+    behind the marker does not say where it began. (Kafka forgets such transactions:
+    ``ProducerStateManager.truncateAndReload``.)
     """
     if checked:
         _forget_aborted(log, checked)
     replay_from = min((known.replay_from for known in checked.values()), default=log.log_end_offset)
+    if options.high_watermark is not None:
+        replay_from = min(replay_from, options.high_watermark)
     offset = _restore_snapshot(log, options, replay_from, snapshots)
     if offset == log.log_end_offset:
         return
@@ -385,7 +392,7 @@ def _forget_aborted(log: Log, checked: dict[int, _Checked]) -> None:
 
 def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int, snapshots: set[int]) -> int:
     """Take the state of the newest good snapshot up to an offset; returns its offset, or the log start without any."""
-    log.restore_producers(Producers(), 0)
+    log.restore_producers(ProducerStateManager(), 0)
     restored = None
     for offset in sorted(snapshots, reverse=True):
         path = f"{log.directory}/{file_name(offset, 'snapshot')}"
@@ -398,7 +405,7 @@ def _restore_snapshot(log: Log, options: OpenOptions, offset_max: int, snapshots
     return log.last_snapshot_offset if restored is not None else log.log_start_offset
 
 
-def _read_snapshot(path: str, options: OpenOptions) -> Producers | None:
+def _read_snapshot(path: str, options: OpenOptions) -> ProducerStateManager | None:
     """The state in a snapshot; one that cannot be used is removed."""
     try:
         entries = producer_snapshot.decode(read_file(path) or b"")
@@ -408,8 +415,10 @@ def _read_snapshot(path: str, options: OpenOptions) -> Producers | None:
     return _restored(entries, options)
 
 
-def _restored(entries: list[producer_snapshot.ProducerSnapshotEntry], options: OpenOptions) -> Producers:
-    return Producers.restore(entries, options.now_ms, options.producer_id_expiration_ms)
+def _restored(
+    entries: list[producer_snapshot.ProducerSnapshotEntry], options: OpenOptions
+) -> ProducerStateManager:
+    return ProducerStateManager.restore(entries, options.now_ms, options.producer_id_expiration_ms)
 
 
 def _take_over(check: Check, log: Log) -> None:

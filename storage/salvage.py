@@ -39,7 +39,7 @@ class Damaged(NamedTuple):
     offset: int
     """The first offset that is missing."""
     next_offset: int
-    """Where the log goes on."""
+    """The first offset after the damage."""
     reason: str
     content: bytes
     """The bytes, at most ``DAMAGED_BYTES_KEPT_MAX``."""

@@ -43,7 +43,7 @@ SCAN_BYTES = 16 * 1024
 REPLAY_BYTES = 1024 * 1024
 """How much is read at once when all batches are wanted."""
 UNKNOWN = -2
-"""A number of a segment that nobody has asked for yet (-1 is a timestamp's "none")."""
+"""A number of a segment that was not read yet (-1 is a timestamp's "none")."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -55,7 +55,7 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 OPEN_SEGMENTS: Recent[Segment] = Recent(limit=2048)
-"""Of this process: those whose files somebody has used lately. The others, up to 100,000 in a log, are a few numbers."""
+"""Of this process: those whose files were used lately. The others, up to 100,000 in a log, are a few numbers."""
 
 
 class Segment:
@@ -103,7 +103,7 @@ class Segment:
         self.jitter_ms = jitter_ms
         self.used = False
         self.has_aborted = has_aborted and not fresh
-        """Whether there may be aborted transactions: if not, nobody looks for their index."""
+        """Whether there may be aborted transactions: if not, their index is not looked for."""
         self._size = size
         self._log = log
         self._offset_index: OffsetIndex | None = None
@@ -392,7 +392,7 @@ class Segment:
         self._first_timestamp_ms = None
 
     def reopened(self) -> Segment:
-        """The same files as a segment that takes appends again: not the one that somebody remembers as sealed."""
+        """The same files as a segment that takes appends again: not the object that was sealed."""
         segment = Segment(
             self.directory,
             self.base_offset,

@@ -18,7 +18,7 @@ class SegmentList:
     def __init__(self, segments: list[Segment]) -> None:
         self.all = segments
         self._bases = array("q", [segment.base_offset for segment in segments])
-        # Each of the following is made when somebody asks for the first time.
+        # Each of the following is made when it is needed for the first time.
         # Where each segment begins if all stood in one file; what is dropped from its beginning leaves the rest alone.
         self._starts: array[int] | None = None
         # Of the sealed segments, the largest timestamps, and the largest of all up to each.

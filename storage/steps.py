@@ -1,6 +1,6 @@
 """Work on the records of a batch that may take long, in steps: a kilobyte can hold a million records.
 
-The caller decides what is done between two steps: nothing (`run`), or a turn of the loop (``broker.slices``).
+The caller decides what is done between two steps: nothing (`run`), or a turn of the loop (``broker.loop.slices``).
 """
 
 from __future__ import annotations

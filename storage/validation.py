@@ -39,7 +39,7 @@ Bounds = tuple[int | None, int]
 """The earliest and the latest timestamp that a record may have, in milliseconds."""
 
 
-class Limits(NamedTuple):
+class BatchLimits(NamedTuple):
     """What a batch of a client may claim, and whether each is read."""
 
     records_max: int = 1_000_000
@@ -47,7 +47,7 @@ class Limits(NamedTuple):
     reads_all: bool = False
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = BatchLimits()
 
 
 class Checked(NamedTuple):
@@ -80,7 +80,7 @@ def validate(
     config: LogConfig,
     now_ms: int,
     clients_now_ms: int | None = None,
-    limits: Limits = LIMITS,
+    limits: BatchLimits = LIMITS,
 ) -> Valid | Invalid:
     """The checks of an append by a client, in Kafka's order (size, CRC, counts, records, timestamps, result), in one go.
 
@@ -99,7 +99,7 @@ def check(
     config: LogConfig,
     now_ms: int,
     clients_now_ms: int | None = None,
-    limits: Limits = LIMITS,
+    limits: BatchLimits = LIMITS,
 ) -> Checked | Invalid | Steps[Checked | Invalid]:
     """What is known of the header alone; the steps that read the records where they must be read. Then comes `stamp`."""
     clients_now_ms = now_ms if clients_now_ms is None else clients_now_ms
@@ -114,7 +114,7 @@ def check(
 
 
 def _read(
-    batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, limits: Limits
+    batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, limits: BatchLimits
 ) -> Steps[Checked | Invalid]:
     try:
         body = yield from plain_records(batch, limits.decompressed_bytes_max)
@@ -175,7 +175,7 @@ def _error_of(reason: Reason, batch: RecordBatch) -> ErrorCode:
     return ErrorCode.invalid_record if foreseen else ErrorCode.unknown_server_error
 
 
-def _check_header(batch: RecordBatch, config: LogConfig, limits: Limits) -> Invalid | None:
+def _check_header(batch: RecordBatch, config: LogConfig, limits: BatchLimits) -> Invalid | None:
     if batch.base_offset != 0:
         return Invalid(ErrorCode.invalid_record, f"base offset {batch.base_offset} is not 0")
     if batch.size > config.max_message_bytes:
@@ -196,7 +196,7 @@ def _check_header(batch: RecordBatch, config: LogConfig, limits: Limits) -> Inva
     return _check_claims(batch, limits)
 
 
-def _check_claims(batch: RecordBatch, limits: Limits) -> Invalid | None:
+def _check_claims(batch: RecordBatch, limits: BatchLimits) -> Invalid | None:
     """No more records than may be, nor than have room in bytes that are not compressed."""
     if batch.record_count > limits.records_max:
         # The error on which producers part a batch and send it again.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.topics import CONSUMER_OFFSETS
-from broker.transactions.fencing import older_fence
+from broker.loop.deferred import Deferred
+from broker.metadata.topics import CONSUMER_OFFSETS
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.transactions.error_compatibility import fenced_error_for
 from broker.transactions.state import Answer
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -28,7 +28,7 @@ def add_offsets_to_txn(
     answer: Deferred[AddOffsetsToTxnResponse] = Deferred()
 
     def added(outcome: Answer) -> None:
-        error = older_fence(outcome.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+        error = fenced_error_for(outcome.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED)
         answer.resolve(AddOffsetsToTxnResponse(error_code=error))
 
     context.node.transactions.add_partitions(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.topics import is_internal
-from broker.transactions.fencing import older_fence
+from broker.loop.deferred import Deferred
+from broker.metadata.topics import is_internal
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.transactions.error_compatibility import fenced_error_for
 from broker.transactions.state import Answer, TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
@@ -89,7 +89,7 @@ def _for_broker(
 def _run(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext, done: Callable[[Errors], None]
 ) -> None:
-    """One transaction; ``done`` hears an error for each of its partitions."""
+    """One transaction; ``done`` gets an error for each of its partitions."""
     keys = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     refused = _refused(keys, context)
     if refused:
@@ -106,7 +106,7 @@ def _run(
         return
 
     def added(outcome: Answer) -> None:
-        error = older_fence(outcome.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+        error = fenced_error_for(outcome.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED)
         done(dict.fromkeys(keys, error))
 
     client_version = 2 if context.api_version >= FIRST_BROKER_VERSION else 0

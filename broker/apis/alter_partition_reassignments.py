@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.api import api
-from broker.context import RequestContext
 from broker.metadata import Refused
-from broker.metadata.views import CLUSTER_NAME
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

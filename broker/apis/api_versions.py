@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from broker.api import APIS, api
 from broker.metadata.features import SUPPORTED_FEATURES
+from broker.requests.api import APIS, api
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import (
     ApiVersion,
@@ -21,7 +21,7 @@ from protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.node.context import RequestContext
 
 KEY: Final = 18
 VERSIONS: Final = range(5)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.api import api
 from broker.metadata import CreatedTopic, NewTopic, Refused
 from broker.metadata.duplicates import apart
-from broker.metadata.views import CLUSTER_NAME
-from broker.topics import CLUSTER_METADATA
+from broker.metadata.topics import CLUSTER_METADATA
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import (
     CreatableTopic,
@@ -22,7 +22,7 @@ from protocol.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.node.context import RequestContext
 from broker.logging import get_logger
 
 log = get_logger()

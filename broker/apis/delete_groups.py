@@ -8,9 +8,9 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Sequence
 
-from broker.api import api
-from broker.context import RequestContext
 from broker.groups.waiting import all_of
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import (
     DeletableGroupResult,

@@ -9,11 +9,11 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.delayed import Delayed
-from broker.partition import Partition
-from broker.topics import is_internal
+from broker.metadata.topics import is_internal
+from broker.node.context import RequestContext
+from broker.replicas.partition import Partition
+from broker.requests.api import api
+from broker.requests.delayed import Delayed
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from broker.api import api
 from broker.metadata import Refused, Topic
 from broker.metadata.duplicates import apart
-from broker.metadata.views import CLUSTER_NAME
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -21,7 +21,7 @@ from protocol.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.node.context import RequestContext
 
 
 @api(key=20, versions=range(1, 7))

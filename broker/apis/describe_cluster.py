@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.api import api
-from broker.metadata.views import CLUSTER_NAME, NO_NODE, addresses, authorized_operations
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME, NO_NODE, addresses, authorized_operations
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -17,7 +17,7 @@ from protocol.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.node.context import RequestContext
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

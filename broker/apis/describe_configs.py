@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.api import api
+from broker.loop.slices import each
 from broker.metadata import Refused
 from broker.metadata.configs import LOGGER_SOURCE, Setting
 from broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
-from broker.metadata.views import CLUSTER_NAME
-from broker.slices import each
-from broker.topics import invalid_topic_name
+from broker.metadata.topics import invalid_topic_name
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -27,7 +27,7 @@ from protocol.messages.describe_configs import (
 from storage.steps import Steps
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.node.context import RequestContext
 
 LOGGER_RESOURCE: Final = 8
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.groups.group import ClassicGroup, State
+from broker.groups.group import ClassicGroup, ClassicGroupState
 from broker.groups.members import Member
-from broker.slices import each
+from broker.loop.slices import each
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import (
     DescribedGroup,
@@ -58,7 +58,7 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
         return _described(group)
     if group is not ErrorCode.group_id_not_found:
         return DescribedGroup(group_id=group_id, error_code=group)
-    missing = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+    missing = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
     if context.api_version >= GROUP_ID_NOT_FOUND_SINCE:
         missing.error_code = ErrorCode.group_id_not_found
         missing.error_message = f"Group {group_id} not found."
@@ -67,7 +67,7 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
 
 def _described(group: ClassicGroup) -> DescribedGroup:
     """Only a Stable group has a protocol that its members' metadata could be told by."""
-    protocol = group.protocol_name if group.state is State.STABLE else None
+    protocol = group.protocol_name if group.state is ClassicGroupState.STABLE else None
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.metadata.views import CLUSTER_NAME
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -25,7 +25,7 @@ from protocol.messages.describe_log_dirs import (
 from storage.directory import PartitionKey
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
+    from broker.replicas.partition import Partition
 
 
 @api(key=35, versions=range(1, 6))
@@ -37,7 +37,7 @@ async def describe_log_dirs(
     keys = _hosted(request, context)
     replicas = context.node.replicas
     opened = {(each.topic, each.index): each for each in replicas.opened()}
-    # What nobody has opened is not opened for this: its files are measured, in a thread, for there may be thousands.
+    # An unopened partition is not opened for this: a thread measures its files, for there may be thousands.
     closed = [key for key in keys if key not in opened]
     directory = replicas.directory
     result = DescribeLogDirsResult(log_dir=str(directory.path.absolute()))

@@ -1,13 +1,13 @@
-"""DescribeProducers: whom the log of a partition remembers, and which transactions are open in it (KIP-664).
+"""DescribeProducers: which producers a partition knows, and which transactions are open in it (KIP-664).
 
 Any replica answers, not only the leader: each has producer state of its own, and an operator may compare them.
 """
 
 from __future__ import annotations
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.topics import invalid_topic_name
+from broker.metadata.topics import invalid_topic_name
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,

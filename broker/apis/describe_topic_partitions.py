@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.api import api
 from broker.metadata import PartitionState, Topic
-from broker.metadata.views import Live, authorized_operations, leader_and_offline, live_brokers
-from broker.topics import invalid_topic_name, is_internal
+from broker.metadata.topics import invalid_topic_name, is_internal
+from broker.requests.api import api
+from broker.requests.metadata_views import Live, authorized_operations, leader_and_offline, live_brokers
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -21,7 +21,7 @@ from protocol.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.node.context import RequestContext
 
 
 @api(key=75, versions=range(1))

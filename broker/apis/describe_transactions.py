@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.slices import each
-from broker.topics import by_topic
-from broker.transactions.home import Entry
+from broker.loop.slices import each
+from broker.metadata.topics import by_topic
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.transactions.shard import Entry
 from protocol.errors import ErrorCode
 from protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,

@@ -1,4 +1,4 @@
-"""ElectLeaders: leadership goes to the preferred replica, or, where nobody in sync is left, to any live one.
+"""ElectLeaders: leadership goes to the preferred replica, or, where no replica is in sync, to any live one.
 
 KIP-183; v1 knows the unclean election and an error of the whole request (KIP-460), v2 is flexible.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.api import api
-from broker.context import RequestContext
 from broker.metadata import Refused
 from broker.metadata.elections import Election
-from broker.metadata.views import CLUSTER_NAME
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -44,7 +44,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
 
 
 async def _elect_everywhere(kind: Election, context: RequestContext) -> ElectLeadersResponse:
-    """All partitions there are: each topic is told of, each partition only if something changed or could not."""
+    """All partitions: the response has each topic, and each partition that changed or failed."""
     topics = context.node.metadata.topics
     wanted = [(name, state.index) for name, topic in topics.items() for state in topic.partitions]
     rows: dict[str, list[PartitionResult]] = {name: [] for name in topics}

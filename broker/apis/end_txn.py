@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.transactions.fencing import older_fence
+from broker.loop.deferred import Deferred
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.transactions.error_compatibility import fenced_error_for
 from broker.transactions.state import Answer
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -28,7 +28,7 @@ def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse |
     version = context.api_version
 
     def ended(outcome: Answer) -> None:
-        error = older_fence(outcome.error, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+        error = fenced_error_for(outcome.error, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
         # Versions below 5 have no producer fields; the encoder leaves them out.
         answer.resolve(
             EndTxnResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)

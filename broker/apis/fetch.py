@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from itertools import groupby
 
-from broker.api import Parked, api
 from broker.clock import Domain
-from broker.context import RequestContext
-from broker.delayed import Delayed
-from broker.fetch_reading import TOPIC_IDS_SINCE, FetchReading, Outcome, replica_id, topic_name
-from broker.fetch_sessions import Answers, Key, Opened, Wanted
+from broker.node.context import RequestContext
+from broker.node.fetch_sessions import Answers, CachedPartition, Key, Opened
+from broker.requests.api import DelayedResponse, api
+from broker.requests.delayed import Delayed
+from broker.requests.fetch_reading import TOPIC_IDS_SINCE, FetchReading, ReadOutcome, replica_id, topic_name
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -37,7 +37,7 @@ def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awa
         return FetchResponse(error_code=opened)
     reading = FetchReading(request, context, opened.wanted)
 
-    def respond(outcome: Outcome) -> FetchResponse:
+    def respond(outcome: ReadOutcome) -> FetchResponse:
         return _respond(context, opened, outcome.answers + reading.refused)
 
     outcome = reading.read()
@@ -53,7 +53,7 @@ def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awa
         reading.ready,
         lambda: respond(reading.read()),
     )
-    return Parked(delayed) if context.node.config.fetch_gives_way else delayed.future
+    return DelayedResponse(delayed) if context.node.config.fetch_gives_way else delayed.future
 
 
 def _impossible(request: FetchRequest) -> FetchResponse:
@@ -79,11 +79,11 @@ def _impossible(request: FetchRequest) -> FetchResponse:
 
 def _open(request: FetchRequest, context: RequestContext) -> Opened | ErrorCode:
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    asked: dict[Key, Wanted] = {}
+    asked: dict[Key, CachedPartition] = {}
     for topic in request.topics:
         name = topic_name(context.node, topic.topic_id) if uses_topic_ids else topic.topic
         for partition in topic.partitions:
-            wanted = Wanted(
+            wanted = CachedPartition(
                 name,
                 topic.topic_id,
                 partition.partition,

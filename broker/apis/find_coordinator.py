@@ -10,18 +10,18 @@ import contextlib
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.api import api
+from broker.loop.slices import each
 from broker.metadata import Refused, Topic
-from broker.metadata.views import NOWHERE, Address, address_of
-from broker.slices import each
-from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.requests.api import api
+from broker.requests.metadata_views import NOWHERE, Address, address_of
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from storage.steps import Steps
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.node.context import RequestContext
 
 
 class _Kind(NamedTuple):
@@ -87,7 +87,7 @@ def _answer(
         return Coordinator(
             key=key,
             error_code=error,
-            # The text is Kafka's answer to a type that nobody knows; what it knows and refuses has none.
+            # The text is Kafka's response to an unknown type; a known type that is refused has none.
             error_message="" if request.key_type in _KNOWN else _MESSAGES[error],
             node_id=address.node_id,
             host=address.host,

@@ -1,12 +1,12 @@
-"""Heartbeat: a member is alive, and hears whether it must join again.
+"""Heartbeat: a member is alive, and learns whether it must join again.
 
 KIP-345 (v3) adds static members.
 """
 
 from __future__ import annotations
 
-from broker.api import api
-from broker.context import RequestContext
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

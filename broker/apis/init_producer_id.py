@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.transactions.fencing import older_fence
+from broker.loop.deferred import Deferred
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.transactions.error_compatibility import fenced_error_for
 from broker.transactions.state import Answer
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -47,7 +47,7 @@ def init_producer_id(
 def _phrase(outcome: Answer, api_version: int) -> InitProducerIdResponse:
     if outcome.error is ErrorCode.none:
         return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
-    return _failure(older_fence(outcome.error, api_version, FIRST_VERSION_WITH_PRODUCER_FENCED))
+    return _failure(fenced_error_for(outcome.error, api_version, FIRST_VERSION_WITH_PRODUCER_FENCED))
 
 
 def _fresh_id(context: RequestContext) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:

@@ -2,7 +2,7 @@
 
 KIP-62 (v1) adds the rebalance timeout; KIP-394 (v4) has new members come twice, with an id the second time; KIP-345 (v5)
 static members; KIP-559 (v7) tells the protocol's type, and its name may be null; KIP-800 (v8) carries a reason; KIP-814
-(v9) lets a static leader that came back skip the assignment. The answer waits until everybody has joined.
+(v9) lets a static leader that came back skip the assignment. The response waits until all members have joined.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from asyncio import Future
 from typing import Final
 
-from broker.api import api
-from broker.context import RequestContext
 from broker.groups.waiting import then
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

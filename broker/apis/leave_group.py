@@ -9,9 +9,9 @@ from __future__ import annotations
 from asyncio import Future
 from typing import Final
 
-from broker.api import api
-from broker.context import RequestContext
 from broker.groups.waiting import then
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.api import api
-from broker.context import RequestContext
 from broker.groups.group import ClassicGroup
-from broker.metadata.views import CLUSTER_NAME
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

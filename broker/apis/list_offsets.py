@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import Final
 
-from broker.api import api
-from broker.context import RequestContext
-from broker.partition import Partition, TimestampOffset
-from broker.slices import ELEMENTS_PER_SLICE
+from broker.loop.slices import ELEMENTS_PER_SLICE
+from broker.node.context import RequestContext
+from broker.replicas.partition import Partition, TimestampOffset
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -101,7 +101,7 @@ def _find(
     if error is not ErrorCode.none:
         return TimestampOffset(error)
     if asked.timestamp == LATEST and request.replica_id != CONSUMER:
-        # Replicas, and tools that debug as one, see the whole log.
+        # ReplicaManager, and tools that debug as one, see the whole log.
         return TimestampOffset(ErrorCode.none, partition.log_end_offset, -1, partition.leader_epoch)
     epoch = partition.leader_epoch
     result = yield from _look_up(

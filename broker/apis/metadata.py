@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from broker.api import api
 from broker.metadata import NewTopic, Topic
-from broker.metadata.views import (
+from broker.metadata.topics import invalid_topic_name, is_internal
+from broker.requests.api import api
+from broker.requests.metadata_views import (
     CLUSTER_NAME,
     NO_NODE,
     Live,
@@ -21,7 +22,6 @@ from broker.metadata.views import (
     leader_and_offline,
     live_brokers,
 )
-from broker.topics import invalid_topic_name, is_internal
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -32,8 +32,8 @@ from protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
     from broker.metadata import PartitionState
+    from broker.node.context import RequestContext
 
 
 ELEMENTS_PER_SLICE: Final = 500

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
-from broker.api import api
-from broker.context import RequestContext
 from broker.groups.commits import Committer, Errors, OffsetToCommit
 from broker.groups.waiting import then
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from asyncio import Future
 
-from broker.api import api
-from broker.context import RequestContext
 from broker.groups.commits import Errors
 from broker.groups.offsets import Spot
 from broker.groups.waiting import then
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -10,11 +10,11 @@ from asyncio import Future
 from collections.abc import Sequence
 from typing import Final
 
-from broker.api import api
-from broker.context import RequestContext
 from broker.groups.commits import fetched
 from broker.groups.offsets import Found
 from broker.groups.waiting import all_of, then
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -5,8 +5,8 @@ KIP-101; KIP-320 lets consumers ask. v3 adds the replica id, v4 is flexible.
 
 from __future__ import annotations
 
-from broker.api import api
-from broker.context import RequestContext
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
-from broker.api import NO_RESPONSE, CloseConnection, NoResponse, api
-from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.partition import AppendResult
-from broker.producing import Item, Produce
+from broker.loop.deferred import Deferred
+from broker.node.context import RequestContext
+from broker.replicas.partition import AppendResult
+from broker.requests.api import NO_RESPONSE, CloseConnection, NoResponse, api
+from broker.requests.producing import Item, Produce
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,

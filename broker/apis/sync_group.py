@@ -9,8 +9,8 @@ from __future__ import annotations
 from asyncio import Future
 from typing import Final
 
-from broker.api import api
-from broker.context import RequestContext
+from broker.node.context import RequestContext
+from broker.requests.api import api
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

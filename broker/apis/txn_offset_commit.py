@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 
-from broker.api import api
-from broker.append_errors import CLIENT_ERRORS
-from broker.context import RequestContext
-from broker.crash import crash_point
-from broker.deferred import Deferred
+from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.groups.commits import OffsetToCommit
-from broker.partition import Partition
-from broker.topics import CONSUMER_OFFSETS
+from broker.injection.crash import crash_point
+from broker.loop.deferred import Deferred
+from broker.metadata.topics import CONSUMER_OFFSETS
+from broker.node.context import RequestContext
+from broker.replicas.partition import Partition
+from broker.requests.api import api
 from broker.transactions.verification import Check
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (

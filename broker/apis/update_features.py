@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.api import api
 from broker.metadata import Refused
 from broker.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
-from broker.metadata.views import CLUSTER_NAME
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -21,7 +21,7 @@ from protocol.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.node.context import RequestContext
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 LAST_VERSION_WITH_RESULTS: Final = 1
@@ -55,7 +55,7 @@ async def update_features(request: UpdateFeaturesRequest, context: RequestContex
 def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
     """``FeatureControlManager.updateFeature``, in its order."""
     name, level = update.feature, update.max_version_level
-    kind = update.upgrade_type  # v0's allow_downgrade is read by nobody, in Kafka too
+    kind = update.upgrade_type  # v0's allow_downgrade is ignored, in Kafka too
     current = context.node.metadata.features.get(name, 0)
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _refused(name, level, "The controller does not support the given upgrade type.")

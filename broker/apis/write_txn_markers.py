@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from broker.api import api
 from broker.clock import Domain, Timer
-from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.partition import Partition
+from broker.loop.deferred import Deferred
+from broker.node.context import RequestContext
+from broker.replicas.partition import Partition
+from broker.requests.api import api
 from broker.transactions.markers import write_marker
 from broker.transactions.state import TopicPartition
 from protocol.batch import EndTxnMarker

@@ -51,19 +51,19 @@ class Clock(Protocol):
         ...
 
     def now_for(self, written_ms: int, domain: Domain) -> int:
-        """Now, for whoever counts how long ago something was written: ``written_ms`` and what has passed since then.
+        """Now, for computing the age of what was written: ``written_ms`` and what has passed since then.
 
         Not always the same as ``now_ms(domain)``: what is written has the time of the domain that is furthest ahead.
         """
         ...
 
     def wait_for(self, work: Awaitable[object]) -> None:
-        """Time that is moved on stands still until this work, which is under way in a thread, is done."""
+        """A clock that advances waits until this work, which is under way in a thread, is done."""
         ...
 
 
 class Unmoved:
-    """What is the same for all clocks that nobody moves on."""
+    """What is the same for all clocks that cannot be advanced."""
 
     def now_ms(self, domain: Domain | None = None) -> int:
         raise NotImplementedError
@@ -130,7 +130,7 @@ class Periodic:
 
 
 class Alive(Protocol):
-    """Whoever set a timer, and may be gone when it fires."""
+    """The owner of a timer, which may be dead when the timer fires."""
 
     alive: bool
 

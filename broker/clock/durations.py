@@ -20,7 +20,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
 class BadDuration(ValueError):
-    """Not a length of time; the text is a sentence for whoever wrote it."""
+    """Not a duration; the text is an error message for the user."""
 
 
 def parse_duration_ms(text: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from broker.clock import Clock, Domain, Guarded, Timer
-from broker.life import NodeLife
+from broker.loop.life import NodeLife
 
 
 class NodeClock:

@@ -41,7 +41,7 @@ log = get_logger()
 
 
 class UnknownDomain(ValueError):
-    """No such kind of time; the text is a sentence for whoever named it."""
+    """No such domain; the text is an error message for the user."""
 
 
 def parse_domains(names: Iterable[str]) -> frozenset[Domain]:
@@ -362,5 +362,5 @@ class VirtualClock:
                 return
             _, late = await asyncio.wait(set(self._under_way), timeout=DRAIN_S_MAX)
             if late:
-                log.warning("time moves on before work in threads is done", pieces=len(late))
+                log.warning("clock advances before work in threads is done", pieces=len(late))
                 self._under_way -= late

@@ -26,31 +26,32 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import Domain, Periodic
 from broker.clock.virtual import VirtualClock
 from broker.cluster.directories import WrongNodes, node_directories
-from broker.cluster.runtime import NodeRuntime, State
-from broker.descriptors import SLOTS, allowed_descriptors, shares
-from broker.hooks import Hooks
-from broker.life import LifeOver
+from broker.cluster.runtime import NodeRuntime, NodeState
+from broker.injection.points import FaultInjection
 from broker.logging import get_logger, get_unfiltered_logger
-from broker.loop_lag import LoopLag
+from broker.loop.lag import LoopLag
+from broker.loop.life import LifeOver
+from broker.loop.slices import Slices
 from broker.metadata import ClusterMetadata, NewTopic, Refused
-from broker.metadata.copies import copy_metadata
 from broker.metadata.elections import records_for_balance
 from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import WrongDirectory, identify, new_id
 from broker.metadata.framing import CorruptMetadata
-from broker.metadata.image import Broker
+from broker.metadata.image import BrokerRegistration
+from broker.metadata.metadata_log_copy import copy_metadata
+from broker.net.calls import CallInterceptors
+from broker.net.server import Bind, BindError
 from broker.node import Listener, Node
-from broker.replicas import Replicas
-from broker.server import Bind, BindError
-from broker.slices import Slices
-from broker.unsent import UNSENT
+from broker.replicas.manager import ReplicaManager
+from broker.resources.descriptors import SLOTS, allowed_descriptors, shares
+from broker.resources.unsent import UNSENT
 from storage.descriptors import SPARE_DESCRIPTORS, SPARES
 from storage.directory import DirectoryInUse
 from storage.files import DESCRIPTORS, StorageError
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
-    from broker.options import Settings, TopicSpec
+    from broker.config.settings import Settings, TopicSpec
 
 MS_PER_S: Final = 1000
 
@@ -58,7 +59,7 @@ log = get_logger()
 
 
 class StartError(Exception):
-    """The broker, or a node of it, cannot start; the text is a sentence for whoever started it."""
+    """The broker, or a node of it, cannot start; the text is an error message for the operator."""
 
 
 class NoSuchNode(Exception):
@@ -87,13 +88,14 @@ class Cluster:
         settings: Settings,
         clock: VirtualClock | None = None,
         random: Random | None = None,
-        hooks: Hooks | None = None,
+        injection: FaultInjection | None = None,
         bind: Bind | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or VirtualClock()
         self.random = random or Random()
-        self.hooks = hooks or Hooks()
+        self.injection = injection or FaultInjection()
+        self.calls = CallInterceptors()
         self.nodes: dict[int, NodeRuntime] = {}
         """All of them, also those that are stopped or killed."""
         self.lag = LoopLag(asyncio.get_running_loop())
@@ -112,20 +114,20 @@ class Cluster:
     def running(self, node_id: int) -> Node | None:
         """A node that serves; None for one that is stopped, killed or unknown."""
         runtime = self.nodes.get(node_id)
-        return runtime.node if runtime is not None and runtime.state is State.RUNNING else None
+        return runtime.node if runtime is not None and runtime.state is NodeState.RUNNING else None
 
     def running_nodes(self) -> list[Node]:
-        return [runtime.node for runtime in self.nodes.values() if runtime.state is State.RUNNING]
+        return [runtime.node for runtime in self.nodes.values() if runtime.state is NodeState.RUNNING]
 
     @property
     def first(self) -> NodeRuntime:
         """The node in whose directory the metadata lies; of a broker of one node, that node."""
         return self.nodes[self.settings.config.node_id]
 
-    def _replicas_of(self, node_id: int) -> Replicas | None:
+    def _replicas_of(self, node_id: int) -> ReplicaManager | None:
         """Of a node whose logs are open: others may copy from it before it serves clients."""
         runtime = self.nodes.get(node_id)
-        if runtime is None or runtime.state not in (State.STARTING, State.RUNNING):
+        if runtime is None or runtime.state not in (NodeState.STARTING, NodeState.RUNNING):
             return None
         # A node has none in the first steps of its start.
         node: Node | None = getattr(runtime, "node", None)
@@ -161,12 +163,12 @@ class Cluster:
                 self._open(runtime)
         for runtime in self._living():
             with suppress(LifeOver):
-                runtime.coordinate()
+                runtime.start_coordinators()
         await self._create_topics(self.settings.topics)
         for runtime in self._living():
             with suppress(LifeOver):
-                async with runtime.at_work:
-                    await runtime.serve()
+                async with runtime.lifecycle_lock:
+                    await runtime.enable_request_processing()
         self._arm_balancing()
         self.lag.start()
 
@@ -176,7 +178,7 @@ class Cluster:
 
     def _take(self, config: BrokerConfig) -> None:
         self.nodes[config.node_id] = runtime = self._runtime(config)
-        runtime.take()
+        runtime.lock_and_bind()
 
     def _runtime(self, config: BrokerConfig, listeners: Sequence[Listener] = ()) -> NodeRuntime:
         return NodeRuntime(
@@ -184,7 +186,8 @@ class Cluster:
             self._directories[config.node_id],
             clock=self.clock,
             random=self.random,
-            hooks=self.hooks,
+            injection=self.injection,
+            calls=self.calls,
             slices=self._slices,
             peer_replicas=self._replicas_of,
             listeners=listeners,
@@ -194,7 +197,7 @@ class Cluster:
 
     def _open(self, runtime: NodeRuntime) -> None:
         copy_metadata(self.first.data_dir, runtime.data_dir)
-        runtime.open(self.metadata)
+        runtime.start_log_manager(self.metadata)
 
     def _release(self, runtime: NodeRuntime, *, clean: bool) -> None:
         copy_metadata(self.first.data_dir, runtime.data_dir)
@@ -212,7 +215,7 @@ class Cluster:
             features=self.settings.features,
         )
 
-    def _introduce(self, metadata: ClusterMetadata, runtime: NodeRuntime) -> Broker:
+    def _introduce(self, metadata: ClusterMetadata, runtime: NodeRuntime) -> BrokerRegistration:
         """A further node as it is to be registered; its directory must belong to it, and to this cluster."""
         identity = identify(
             runtime.data_dir,
@@ -286,7 +289,7 @@ class Cluster:
 
         A node that starts or stops can be killed as well, at every step: the start, or the stop, then fails.
         """
-        self._expect(node_id, State.RUNNING, State.STARTING, State.STOPPING).kill()
+        self._expect(node_id, NodeState.RUNNING, NodeState.STARTING, NodeState.STOPPING).kill()
         self.clock.cancel_dead()
         self._note_loss(node_id)
 
@@ -297,13 +300,13 @@ class Cluster:
 
     async def stop_node(self, node_id: int) -> None:
         """End a node of its own will: others lead what it led before it goes, and its files are complete."""
-        runtime = self._expect(node_id, State.RUNNING)
-        async with runtime.at_work:
-            self._expect(node_id, State.RUNNING)
+        runtime = self._expect(node_id, NodeState.RUNNING)
+        async with runtime.lifecycle_lock:
+            self._expect(node_id, NodeState.RUNNING)
             await self.metadata.hand_over(node_id)
-            self._expect(node_id, State.RUNNING)
+            self._expect(node_id, NodeState.RUNNING)
             try:
-                clean = await runtime.quiesce()
+                clean = await runtime.controlled_shutdown()
                 await self._lose(node_id)
                 runtime.life.check()
             except LifeOver:
@@ -314,14 +317,14 @@ class Cluster:
             self._release(runtime, clean=clean)
 
     async def start_node(self, node_id: int) -> None:
-        """Start a node again: it recovers from its files, and follows whoever leads now.
+        """Start a node again: it recovers its logs, and follows the current leaders.
 
         ``StartError`` if it cannot: then it is what it was before; or if it is killed while it starts: then it is killed.
         """
-        before = self._expect(node_id, State.STOPPED, State.KILLED)
+        before = self._expect(node_id, NodeState.STOPPED, NodeState.KILLED)
         config = self._configs[node_id] = _with_ports(self._configs[node_id], before)
         runtime = self.nodes[node_id] = self._runtime(config, before.listeners)
-        async with runtime.at_work:
+        async with runtime.lifecycle_lock:
             try:
                 await self._start_again(runtime, before)
             except BaseException as error:
@@ -336,24 +339,24 @@ class Cluster:
                 raise
 
     async def _start_again(self, runtime: NodeRuntime, before: NodeRuntime) -> None:
-        await before.buried()
+        await before.await_termination()
         leaving = self._leaving.pop(runtime.node_id, None)
         if leaving is not None:
             await leaving
         runtime.life.check()
-        runtime.take()
+        runtime.lock_and_bind()
         self._open(runtime)
         await self.metadata.join(self._introduce(self.metadata, runtime))
         runtime.life.check()
-        runtime.coordinate()
-        await runtime.serve()
+        runtime.start_coordinators()
+        await runtime.enable_request_processing()
 
     def _note_loss(self, node_id: int) -> None:
         """Tell the controller that a node is gone; its next start waits for that."""
         if self._opened is not None:
             self._leaving[node_id] = self._run(self._lose(node_id))
 
-    def _expect(self, node_id: int, *states: State) -> NodeRuntime:
+    def _expect(self, node_id: int, *states: NodeState) -> NodeRuntime:
         runtime = self.nodes.get(node_id)
         if runtime is None:
             known = ", ".join(map(str, self.nodes))
@@ -371,7 +374,7 @@ class Cluster:
             await self.metadata.lose_replica(topic, index, node_id)
         except Refused as refusal:
             log.error(
-                "the loss of a replica is not in the metadata",
+                "removing a failed replica from the metadata failed",
                 node_id=node_id,
                 topic=topic,
                 partition=index,
@@ -380,9 +383,9 @@ class Cluster:
 
     async def _lose(self, node_id: int) -> None:
         try:
-            await self.metadata.lose(node_id)
+            await self.metadata.fence(node_id)
         except Refused as refusal:
-            log.error("the loss of a node is not in the metadata", node_id=node_id, reason=str(refusal))
+            log.error("fencing a node in the metadata failed", node_id=node_id, reason=str(refusal))
 
     # -- leadership ---------------------------------------------------------------------------------------------
 
@@ -412,15 +415,17 @@ class Cluster:
         if self._balancing is not None:
             self._balancing.cancel()
         for runtime in self.nodes.values():
-            if runtime.state is State.STARTING:
+            if runtime.state is NodeState.STARTING:
                 runtime.kill()
         for runtime in tuple(self.nodes.values()):
-            async with runtime.at_work:
+            async with runtime.lifecycle_lock:
                 pass  # a stop that is under way comes to its end, and so does a start, which finds its node killed
         if self._background:
             await asyncio.wait(self._background)
-        running = [each for each in self.nodes.values() if each.state is State.RUNNING]
-        clean = await asyncio.gather(*(runtime.quiesce() for runtime in running), return_exceptions=True)
+        running = [each for each in self.nodes.values() if each.state is NodeState.RUNNING]
+        clean = await asyncio.gather(
+            *(runtime.controlled_shutdown() for runtime in running), return_exceptions=True
+        )
         self.lag.stop()
         await self.metadata.leave()
         await self.metadata.close()

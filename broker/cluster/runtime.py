@@ -15,27 +15,29 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.api import discover
-from broker.append_queues import AppendQueues, limits_of
 from broker.clock import Clock
 from broker.clock.of_node import NodeClock
-from broker.cluster.failover import Failover
-from broker.fetch_sessions import FetchSessions
+from broker.cluster.failed_replicas import FailedReplicaListener
 from broker.groups.coordinator import GroupCoordinator
-from broker.hooks import Hooks
-from broker.life import NodeLife
+from broker.injection.points import FaultInjection
 from broker.logging import get_logger
+from broker.loop.life import NodeLife
+from broker.loop.slices import Slices
 from broker.metadata import ClusterMetadata, Endpoint
+from broker.net.calls import CallInterceptors
+from broker.net.connections import ConnectionQuotas, Connections
+from broker.net.routes import Routes
+from broker.net.server import Bind, Server
 from broker.node import Listener, Node
+from broker.node.fetch_sessions import FetchSessionCache
 from broker.peers import Peers
-from broker.replicas import Replicas
-from broker.routes import Routes
-from broker.server import Bind, Connections, Limits, Server
-from broker.slices import Slices
+from broker.replicas.append_queues import AppendQueues, limits_of
+from broker.replicas.maintenance.log_cleaner import LogCleaner
+from broker.replicas.maintenance.retention import Retention
+from broker.replicas.manager import ReplicaManager
+from broker.requests.api import discover
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.verification import Verifier
-from broker.upkeep.compaction import Compaction
-from broker.upkeep.retention import Retention
 from storage.directory import LogDirectory
 from storage.files import StorageError
 
@@ -47,7 +49,7 @@ SESSION_ID_MAX: Final = 2**31 - 1
 log = get_logger()
 
 
-class State(Enum):
+class NodeState(Enum):
     """What a node of a cluster does."""
 
     STARTING = "starting"
@@ -61,9 +63,9 @@ class NodeRuntime:
     """One node, its sockets and its files. What it shares with the others comes from the cluster."""
 
     node: Node
-    """From ``open`` on."""
+    """From `start_log_manager` on."""
     connections: Connections
-    """From ``serve`` on."""
+    """From `enable_request_processing` on."""
 
     def __init__(
         self,
@@ -72,9 +74,10 @@ class NodeRuntime:
         *,
         clock: Clock,
         random: Random,
-        hooks: Hooks,
+        injection: FaultInjection,
+        calls: CallInterceptors,
         slices: Slices,
-        peer_replicas: Callable[[int], Replicas | None],
+        peer_replicas: Callable[[int], ReplicaManager | None],
         listeners: Sequence[Listener] = (),
         bind: Bind | None = None,
         on_failed_replica: Callable[[int, str, int], None] | None = None,
@@ -83,23 +86,24 @@ class NodeRuntime:
         self.config = config
         self.node_id = config.node_id
         self.data_dir = data_dir
-        self.state = State.STARTING
+        self.state = NodeState.STARTING
         self.life = NodeLife()
         self.listeners: Sequence[Listener] = listeners
         self._clock = NodeClock(clock, self.life)
         self._random = random
-        self._hooks = hooks
+        self._injection = injection
+        self._calls = calls
         self._slices = slices
         self._peer_replicas = peer_replicas
         self._on_failed_replica = on_failed_replica
         self._directory: LogDirectory | None = None
         self._server = Server(config.socket_listen_backlog_size, bind)
-        self.at_work = asyncio.Lock()
+        self.lifecycle_lock = asyncio.Lock()
         """Held by a start and by a stop: a kill comes in between, and the next start waits for their ends."""
 
     # -- the steps of a start, in their order; each raises `LifeOver` if the node was killed in it ---------------
 
-    def take(self) -> None:
+    def lock_and_bind(self) -> None:
         """Make the directory ours, and bind the listeners so that each has a port."""
         self._directory = LogDirectory(self.data_dir)
         self.listeners = self._server.bind(self.config.listeners, self.config.advertised_listeners)
@@ -109,14 +113,14 @@ class NodeRuntime:
         """What the other brokers and Kafka's tools may know this node by."""
         return [Endpoint(each.name, each.advertised_host, each.advertised_port) for each in self.listeners]
 
-    def open(self, metadata: ClusterMetadata) -> None:
+    def start_log_manager(self, metadata: ClusterMetadata) -> None:
         """Open what a crash may have left, with the metadata to say what exists."""
         assert self._directory is not None
         self.node = self._build_node(self._directory, metadata)
         self.node.replicas.recover()
         self.life.check()
 
-    def coordinate(self) -> None:
+    def start_coordinators(self) -> None:
         """Read what coordinators know, and finish what was decided."""
         # Decided transactions are finished at once, and their markers may commit offsets: groups come first.
         self.node.groups.start()
@@ -124,40 +128,40 @@ class NodeRuntime:
         self.node.transactions.start()
         self.life.check()
 
-    async def serve(self) -> None:
+    async def enable_request_processing(self) -> None:
         """Let clients in."""
         loop = asyncio.get_running_loop()
-        limits = Limits.of(self.config)
-        self.connections = Connections(self.node, Routes(discover()), limits, self._clock, loop)
+        limits = ConnectionQuotas.of(self.config)
+        self.connections = Connections(self.node, Routes(discover()), limits, self._clock, loop, self._calls)
         await self._server.accept(self.connections)
         self.connections.watch_idleness()
         self.node.replicas.start_timers()
         self.life.check()
-        self.state = State.RUNNING
+        self.state = NodeState.RUNNING
 
     def _build_node(self, directory: LogDirectory, metadata: ClusterMetadata) -> Node:
         config, clock, random = self.config, self._clock, self._random
-        replicas = Replicas(
+        replicas = ReplicaManager(
             config.node_id,
             directory,
             config,
             clock,
             metadata,
             random,
-            hooks=self._hooks,
+            injection=self._injection,
             peers=self._peer_replicas,
             life=self.life,
         )
-        replicas.add_upkeep(Retention(config, clock, replicas))
+        replicas.add_listener(Retention(config, clock, replicas))
         if config.log_cleaner_enable:
-            replicas.add_upkeep(Compaction(directory, config, clock, replicas.in_background))
+            replicas.add_listener(LogCleaner(directory, config, clock, replicas.in_background))
         if self._on_failed_replica is not None:
-            replicas.add_upkeep(Failover(partial(self._on_failed_replica, config.node_id)))
-        hooks = self._hooks
-        peers = Peers(config.node_id, config, clock, metadata, hooks)
-        groups = GroupCoordinator(config, clock, metadata, replicas, random=random, hooks=hooks)
+            replicas.add_listener(FailedReplicaListener(partial(self._on_failed_replica, config.node_id)))
+        injection = self._injection
+        peers = Peers(config.node_id, config, clock, metadata, injection)
+        groups = GroupCoordinator(config, clock, metadata, replicas, random=random, injection=injection)
         transactions = TransactionCoordinator(
-            config, clock, metadata, replicas, groups, hooks=hooks, peers=peers
+            config, clock, metadata, replicas, groups, injection=injection, peers=peers
         )
         return Node(
             node_id=config.node_id,
@@ -167,12 +171,12 @@ class NodeRuntime:
             replicas=replicas,
             transactions=transactions,
             groups=groups,
-            fetch_sessions=FetchSessions(
+            fetch_sessions=FetchSessionCache(
                 config.max_incremental_fetch_session_cache_slots, lambda: random.randint(1, SESSION_ID_MAX)
             ),
             verifier=Verifier(config, clock, transactions, peers),
             rack=config.broker_rack,
-            hooks=hooks,
+            injection=injection,
             slices=self._slices,
             append_queues=AppendQueues(self._slices, limits_of(config), self._takes_appends),
             life=self.life,
@@ -180,16 +184,16 @@ class NodeRuntime:
         )
 
     def _takes_appends(self) -> bool:
-        return self.state in (State.STARTING, State.RUNNING)
+        return self.state in (NodeState.STARTING, NodeState.RUNNING)
 
     # -- ways to end --------------------------------------------------------------------------------------------
 
-    async def quiesce(self) -> bool:
+    async def controlled_shutdown(self) -> bool:
         """Let the clients go, finish what is under way, and complete the files. True if nothing is missing in them.
 
         `LifeOver` if the node is killed meanwhile.
         """
-        self.state = State.STOPPING
+        self.state = NodeState.STOPPING
         self._server.stop_accepting()
         await self.connections.close()
         self.life.check()
@@ -210,13 +214,13 @@ class NodeRuntime:
     def release(self, *, clean: bool) -> None:
         """Give the directory back; after a clean end with the mark that says so."""
         assert self._directory is not None
-        self.state = State.STOPPED
+        self.state = NodeState.STOPPED
         self.life.end()
         epoch = self.node.metadata.brokers[self.node_id].epoch
         try:
             self._directory.close(clean=clean, broker_epoch=epoch)
         except StorageError as error:
-            log.error("no mark of a clean stop", file=error.path, reason=str(error))
+            log.error("writing the clean shutdown mark failed", file=error.path, reason=str(error))
         log.info("stopped", node_id=self.node_id)
 
     def kill(self) -> None:
@@ -224,7 +228,7 @@ class NodeRuntime:
 
         It may be called in the middle of whatever the node does, also of its start or its stop.
         """
-        self.state = State.KILLED
+        self.state = NodeState.KILLED
         self.abandon()
         log.info("killed", node_id=self.node_id)
 
@@ -247,8 +251,8 @@ class NodeRuntime:
         if self._directory is not None:
             self._directory.close(clean=False)
 
-    async def buried(self) -> None:
+    async def await_termination(self) -> None:
         """Return once nothing of a dead node is under way: its start or stop has given up, and its threads have ended."""
-        async with self.at_work:
+        async with self.lifecycle_lock:
             if hasattr(self, "node"):
-                await self.node.replicas.buried()
+                await self.node.replicas.await_termination()

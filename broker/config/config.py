@@ -189,7 +189,7 @@ class BrokerConfig:
     values: Mapping[str, Value] = field(repr=False)
     static: Mapping[str, str] = field(
         repr=False
-    )  # what somebody set, as text: DescribeConfigs tells it from defaults
+    )  # what was set, as text: DescribeConfigs tells it from defaults
 
     @property
     def broker_id(self) -> int:
@@ -359,7 +359,7 @@ def _parse(setting: Setting) -> Value:
 
 
 def _agree_on_node_id(values: dict[str, Value], static: dict[str, str]) -> None:
-    """broker.id is the older name of node.id; whoever sets one sets both, as in Kafka."""
+    """broker.id is the older name of node.id; setting one sets both, as in Kafka."""
     if "broker.id" not in static:
         static["broker.id"], values["broker.id"] = static["node.id"], values["node.id"]
     elif "node.id" not in static:
@@ -398,7 +398,7 @@ def _listeners(
 
 
 def _wins_over(advertising: Setting | None, listening: Setting) -> bool:
-    """Was what is advertised said by somebody who knew nothing of the listeners, as of an image's?"""
+    """Were the advertised listeners set in a source that overrides that of the listeners (an image's, say)?"""
     if advertising is None or advertising.rank is Rank.ONE_NODE:
         return False
     return advertising.rank > listening.rank

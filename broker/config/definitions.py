@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.effects import EFFECTIVE
-from broker.unsent import QUEUED_MAX_RESPONSE_BYTES
+from broker.resources.unsent import QUEUED_MAX_RESPONSE_BYTES
 from storage.config_def import (
     ConfigError,
     ConfigKey,
@@ -28,7 +28,7 @@ OWN_PREFIX = "odradek."
 EMULATOR, KAFKA = "emulator", "kafka"  # the values of odradek.defaults
 MARKERS_FIRST = "markers-first"
 
-# What the single-node apache/kafka image sets, so that one broker is enough and nobody waits.
+# What the single-node apache/kafka image sets, so that one broker is enough and no group waits for its first rebalance.
 EMULATOR_DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
     "offsets.topic.replication.factor": "1",

@@ -12,7 +12,7 @@ _INTRODUCTION = """\
 
 <!-- Written by `python -m broker.config.docs`; a test compares. -->
 
-Settings have Kafka's own names. They come from three places, of which the later wins:
+Settings have Kafka's own names. They come from three sources; each overrides those before it:
 
 1. a file: `odradek serve --config server.properties`, in the syntax of Java's properties files;
 2. variables, as the apache/kafka image takes them: `KAFKA_` and the name in capitals, where `_` stands for a dot,
@@ -21,13 +21,13 @@ Settings have Kafka's own names. They come from three places, of which the later
 3. options: `--set log.retention.ms=60000`, and `--host`, `--port`, `--data-dir`, `--log-format`, `--log-level`.
 
 A value that Kafka would refuse ends the start with a line that names the setting, the value and where it was set.
-A setting of Kafka's that has no effect here is checked and accepted. A name that nobody knows is one warning line;
+The broker checks and accepts settings of Kafka's that have no effect here. An unknown name is one warning line;
 one that begins with `odradek.` is an error. Variables of the images that are no settings (`KAFKA_OPTS`,
-`KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are passed over.
+`KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored.
 
 If only `advertised.listeners` is given, the broker listens on the same ports at every address. Listeners named in
 `controller.listener.names`, or `CONTROLLER` where that is not set, are accepted and not opened. A listener at a
-wildcard address is advertised as `localhost` if nothing else is said.
+wildcard address is advertised as `localhost` unless `advertised.listeners` is set.
 """
 
 

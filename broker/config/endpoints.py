@@ -108,7 +108,7 @@ def check_distinct(endpoints: Sequence[Endpoint]) -> None:
 
 
 def advertise(listeners: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
-    """What clients are told when nobody says otherwise: a wildcard address means this machine."""
+    """The advertised listeners when none are configured: a wildcard address means this machine."""
     return tuple(replace(each, host="localhost") if each.host in _WILDCARDS else each for each in listeners)
 
 

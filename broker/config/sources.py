@@ -20,7 +20,7 @@ class Rank(IntEnum):
 
 @slotted(frozen=True)
 class Setting:
-    """A value as somebody wrote it, and where."""
+    """A value as it was written, and where."""
 
     name: str
     raw: str
@@ -41,7 +41,15 @@ _NOT_SETTINGS = re.compile(
 
 # Where the `odradek` commands find a broker, where Spark's jars lie and come from, when its sink dies: of no concern to one
 # that starts. A test looks for these names in what `odradek` reads.
-OF_OTHERS = frozenset({"ODRADEK_CONTROL", "ODRADEK_CACHE", "ODRADEK_IVY_SETTINGS", "ODRADEK_SINK_KILL"})
+OF_OTHERS = frozenset(
+    {
+        "ODRADEK_CONTROL",
+        "ODRADEK_CACHE",
+        "ODRADEK_DEADLINE_FACTOR",
+        "ODRADEK_IVY_SETTINGS",
+        "ODRADEK_SINK_KILL",
+    }
+)
 _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
@@ -131,7 +139,7 @@ def check_node_numbers(settings: list[Setting], nodes: int) -> None:
 
 
 def unknown(settings: Mapping[str, Setting]) -> list[str]:
-    """One warning line for each setting that nobody knows; an unknown one of ours is an error."""
+    """One warning line for each unknown setting; an unknown one that begins with ``odradek.`` is an error."""
     warnings = []
     for name, setting in settings.items():
         if is_known(name):

@@ -4,7 +4,7 @@ The port can kill nodes and lose data, so a web page that its owner happens to v
 that, and each of them alone would stop one kind of page:
 
 - The ``Host`` that is asked for is loopback or listed, whatever address it led to (DNS rebinding).
-- The ``Origin``, which browsers add and nobody else does, is loopback or listed (a form or a script of another site).
+- The ``Origin``, which only browsers add, is loopback or listed (a form or a script of another site).
 - A call that changes something says ``Content-Type: application/json``, which a page may not send elsewhere unasked.
 
 A port that other machines can reach wants a token as well, in every call.
@@ -30,7 +30,7 @@ _QUOTED_CHARACTERS_MAX: Final = 100
 
 
 class ControlConfigError(Exception):
-    """The control port cannot be opened like this; the text is a sentence for whoever started the broker."""
+    """The control port cannot be opened like this; the text is an error message for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Access:
         if not self.token:
             return
         scheme, _, given = (authorization or "").partition(" ")
-        # Compared in constant time: how long it takes says nothing about how much of it was right.
+        # Compared in constant time: the duration must not show how much of it was right.
         right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), self.token.encode())
         if scheme.lower() != "bearer" or not right:
             raise Refused(401, "the control port wants its token in the header Authorization: Bearer TOKEN")

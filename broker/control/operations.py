@@ -21,7 +21,6 @@ from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
 
-from broker.control import routes
 from broker.control.ports import Control
 
 OPERATIONS: Final[dict[tuple[str, str], Operation]] = {}
@@ -47,7 +46,7 @@ class Operation:
     path: str
     function: _Function
     params: Any | None
-    """The struct of what path and query say; None if they say nothing."""
+    """The struct of the parameters in path and query; None if there are none."""
     body: Any | None
     answer: Any
     """The struct of the answer; ``Stream`` for what ``content_type`` names."""
@@ -116,6 +115,7 @@ def operation(
 @cache
 def discover() -> Mapping[tuple[str, str], Operation]:
     """All operations, by method and path."""
+    routes = importlib.import_module("broker.control.routes")
     for module in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}."):
         importlib.import_module(module.name)
     return dict(sorted(OPERATIONS.items(), key=lambda item: (item[0][1], item[0][0])))

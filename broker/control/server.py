@@ -20,8 +20,8 @@ from broker.control.access import Access, ControlConfigError
 from broker.control.errors import Refused
 from broker.control.operations import Operation, Stream, arguments, call, discover
 from broker.control.ports import Control
-from broker.descriptors import CONTROL_CONNECTIONS_MAX, allowed_descriptors, shares
 from broker.logging import get_logger
+from broker.resources.descriptors import CONTROL_CONNECTIONS_MAX, allowed_descriptors, shares
 
 BODY_BYTES_MAX: Final = 256 * 1024
 CALLS_MAX: Final = 64
@@ -152,7 +152,7 @@ class ControlServer:
         self, operation: Operation, request: web.Request, found: Mapping[str, object]
     ) -> web.StreamResponse:
         work = call(operation, self._control, found)
-        # A node that is half stopped because somebody hung up would be nobody's wish.
+        # A caller that hangs up must not leave a node half stopped.
         answer = await (asyncio.shield(asyncio.ensure_future(work)) if operation.changes_state else work)
         if isinstance(answer, Stream):
             return await _send(request, answer)
@@ -192,7 +192,7 @@ async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:
 
 @web.middleware
 async def _say_errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every refusal is {"error": a sentence}, whoever found it."""
+    """Every refusal is {"error": a sentence}, from wherever it was raised."""
     try:
         return await handler(request)
     except Refused as refused:

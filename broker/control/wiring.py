@@ -1,4 +1,4 @@
-"""What hangs on a broker once it has a control port, and only then."""
+"""What a broker has only with a control port: fault rules and the trace."""
 
 from __future__ import annotations
 
@@ -8,14 +8,27 @@ from broker.control.access import ControlConfigError
 from broker.control.ports import Control
 from broker.control.server import ControlServer
 from broker.faults import Faults
-from broker.trace.exchange import topic_names
+from broker.trace.exchange import Names
 from broker.trace.trace import Trace
 
 __all__ = ["ControlConfigError", "control_of", "open_control"]
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from broker.cluster import Cluster
-    from broker.options import ControlPort
+    from broker.config.settings import ControlPort
+    from broker.metadata import ClusterMetadata
+
+
+def topic_names(metadata: ClusterMetadata) -> Names:
+    """The names of the topics that there are now."""
+
+    def name_of(topic_id: UUID) -> str | None:
+        topic = metadata.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    return name_of
 
 
 def control_of(cluster: Cluster) -> Control:
@@ -25,7 +38,8 @@ def control_of(cluster: Cluster) -> Control:
         cluster=cluster,
         clock=clock,
         faults=Faults(
-            cluster.hooks,
+            cluster.injection,
+            cluster.calls,
             clock,
             kill_node=cluster.kill_node,
             running=cluster.running,
@@ -34,7 +48,7 @@ def control_of(cluster: Cluster) -> Control:
                 for node_id, node in cluster.nodes.items()
             },
         ),
-        trace=Trace(cluster.hooks, clock, names=topic_names(cluster.metadata)),
+        trace=Trace(cluster.calls, clock, names=topic_names(cluster.metadata)),
     )
 
 

@@ -1,1 +1,4 @@
-"""Directories that change hands: out to Apache Kafka, in from a real cluster (docs/exchange.md). Nobody serves meanwhile."""
+"""Directories that change hands: out to Apache Kafka, in from a real cluster (docs/exchange.md).
+
+The broker is stopped meanwhile.
+"""

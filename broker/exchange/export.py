@@ -1,4 +1,4 @@
-"""``python -m broker.exchange.export``: a copy of a stopped broker's directory that Apache Kafka starts on.
+"""``odradek export``: a copy of a stopped broker's directory that Apache Kafka starts on.
 
 The source is only locked and read. The copy is then opened as a broker's start does it and closed as by a clean stop, so
 that it needs no recovery whatever way the source came to its end, every partition has its folder, and the metadata log
@@ -20,9 +20,9 @@ from typing import Final
 import click
 import javaproperties
 
-from broker.exchange.at_rest import EXPECTED, HOST, node_id_of, opened
 from broker.exchange.command_line import run
 from broker.exchange.copying import copy_directory
+from broker.exchange.stopped_directory import EXPECTED, HOST, node_id_of, opened
 from broker.logging import configure
 from broker.metadata.files import META_PROPERTIES
 from storage.directory import LOCK, locked
@@ -31,7 +31,7 @@ SETTINGS: Final = "server.properties"
 
 
 class ExportError(Exception):
-    """The directory cannot be exported; the text is a sentence for whoever asked."""
+    """The directory cannot be exported; the text is an error message for the user."""
 
 
 def main(arguments: list[str]) -> int:
@@ -44,28 +44,28 @@ def main(arguments: list[str]) -> int:
     "--data-dir",
     required=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The directory of a broker that is not running. It stays as it is.",
+    help="Data directory of a stopped broker. It is not changed.",
 )
 @click.option(
     "--port",
     default=9092,
     show_default=True,
     type=click.IntRange(1, 65535),
-    help=f"Where Kafka shall listen for clients, on {HOST}.",
+    help=f"Port on {HOST} on which Kafka shall listen for clients.",
 )
 @click.option(
     "--controller-port",
     default=9093,
     show_default=True,
     type=click.IntRange(1, 65535),
-    help="Where its controller shall listen.",
+    help="Port on which Kafka's controller shall listen.",
 )
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
 def command(data_dir: Path, port: int, controller_port: int, target: Path) -> None:
-    """Copy a stopped broker's directory to DIR, ready for Apache Kafka 4.3.1 to start on.
+    """Copy a stopped broker's data directory to DIR so that Apache Kafka 4.3.1 starts on it.
 
-    DIR must not exist, or be empty. It gets the logs, the cluster's metadata, and a server.properties for a node that is
-    broker and controller in one.
+    DIR must be empty or not exist. The copy contains the logs, the cluster metadata, and a server.properties for a node
+    with the roles broker and controller.
     """
     try:
         topics, partitions = export(data_dir.resolve(), target.resolve(), port, controller_port)

@@ -1,4 +1,4 @@
-"""``python -m broker.exchange.importing``: partitions of a real cluster, as folders, into a stopped broker's directory.
+"""``odradek import``: partitions of a real cluster, as folders, into a stopped broker's directory.
 
 A folder alone says what it is called and which topic it belongs to, and nothing else; so its topic is made, with the same
 id, one replica, and nothing that would remove what was copied. Indexes and producers are built from the log itself, since
@@ -19,12 +19,12 @@ from uuid import UUID
 
 import click
 
-from broker.exchange.at_rest import EXPECTED, AtRest, opened
 from broker.exchange.command_line import run
 from broker.exchange.copying import copy_file
+from broker.exchange.stopped_directory import EXPECTED, StoppedDirectory, opened
 from broker.logging import configure
 from broker.metadata import MorePartitions, NewTopic, Refused
-from broker.topics import CLUSTER_METADATA, is_internal
+from broker.metadata.topics import CLUSTER_METADATA, is_internal
 from storage.checkpoints import parse_rows, read_partition_metadata
 
 EPOCHS: Final = "leader-epoch-checkpoint"
@@ -33,7 +33,7 @@ KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class ImportRefused(Exception):
-    """These folders cannot be taken; the text is a sentence for whoever asked."""
+    """These folders cannot be taken; the text is an error message for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +58,19 @@ def main(arguments: list[str]) -> int:
     "--data-dir",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The directory of a broker that is not running; made if it does not exist.",
+    help="Data directory of a stopped broker; created if it does not exist.",
 )
 @click.argument(
     "folders",
     nargs=-1,
     required=True,
-    metavar="FOLDER...",
+    metavar="DIRECTORY...",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
 def command(data_dir: Path, folders: tuple[Path, ...]) -> None:
-    """Take partitions that were copied from another cluster, as the folders orders-0, orders-3, ...
+    """Import partition directories that you copied from another cluster, such as orders-0 and orders-3.
 
-    The folders stay as they are. Their topics get the same names and ids; partitions that are missing are empty.
+    The given directories are not changed. The topics keep their names and ids; partitions that you do not import are empty.
     """
     try:
         taken = [look_at(path.resolve()) for path in folders]
@@ -109,7 +109,7 @@ async def take(data_dir: Path, folders: Sequence[Folder]) -> None:
         undo.pop_all()
 
 
-async def _make_room(at_rest: AtRest, folder: Folder, folders: Sequence[Folder]) -> None:
+async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequence[Folder]) -> None:
     """The partition exists, was never written to, and its leader epoch is later than all of its log's."""
     metadata = at_rest.metadata
     topic = metadata.topic(folder.topic)

@@ -1,6 +1,6 @@
-"""Faults: failures that are staged on purpose. One language, one engine, however they are reached."""
+"""Fault injection: one language of rules and one engine for all interfaces."""
 
-from broker.faults.active import Active
+from broker.faults.active_rule import ActiveRule
 from broker.faults.engine import Faults
 from broker.faults.json_form import rule_from_json, rule_to_json
 from broker.faults.rules import ACTIONS, Action, FaultError, Match, Rule, When
@@ -9,7 +9,7 @@ from broker.faults.text import parse_rule, rule_to_text
 __all__ = [
     "ACTIONS",
     "Action",
-    "Active",
+    "ActiveRule",
     "FaultError",
     "Faults",
     "Match",

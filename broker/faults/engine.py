@@ -1,4 +1,4 @@
-"""The rules of one broker at work: they hang on its calls, its steps and its links while there are any.
+"""The rules of one broker at work: they intercept its requests, its steps and its links while there are any.
 
 Rules are asked in the order in which they were added, and the first one that takes hold decides; those behind it do not see
 what it took. Without a rule nothing hangs anywhere.
@@ -12,16 +12,17 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.clock import Clock, Domain
-from broker.crash import kill_this_process
 from broker.faults import states
-from broker.faults.active import Active
-from broker.faults.at_calls import CallRules
-from broker.faults.at_points import PointRules
-from broker.faults.holding import Holding, Running
+from broker.faults.active_rule import ActiveRule
+from broker.faults.held_items import HeldItems, Running
 from broker.faults.places import Nodes, check_exists
-from broker.faults.powers import Powers
+from broker.faults.point_rules import PointRules
+from broker.faults.request_rules import RequestRules
+from broker.faults.rule_executor import RuleExecutor
 from broker.faults.rules import FaultError, Rule
-from broker.hooks import Hooks
+from broker.injection.crash import kill_this_process
+from broker.injection.points import FaultInjection
+from broker.net.calls import CallInterceptors
 
 RULES_MAX: Final = 256
 
@@ -31,7 +32,8 @@ class Faults:
 
     def __init__(
         self,
-        hooks: Hooks,
+        injection: FaultInjection,
+        calls: CallInterceptors,
         clock: Clock,
         *,
         kill_node: Callable[[int], object] | None = None,
@@ -44,19 +46,20 @@ class Faults:
         ``nodes()`` is every node that there is, running or not, with the names of its listeners; without it no rule is
         refused for a node or a listener that does not exist.
         """
-        self.hooks = hooks
+        self.injection = injection
+        self.calls = calls
         self.clock = clock
         self._kill_node = kill_node
         self._nodes = nodes
-        self._holding = Holding(clock, running, self._hang)
-        powers = Powers(self._holding, kill_node, crash, self._hang)
-        self._rules: dict[int, Active] = {}
+        self._held_items = HeldItems(clock, running, self._attach)
+        executor = RuleExecutor(self._held_items, kill_node, crash, self._attach)
+        self._rules: dict[int, ActiveRule] = {}
         self._next_id = 1
-        self._calls = CallRules(powers)
-        self._points = PointRules(powers)
-        self._hangs_on_calls = False
+        self._call_rules = RequestRules(executor)
+        self._points = PointRules(executor)
+        self._intercepts_calls = False
 
-    def add(self, rule: Rule) -> Active:
+    def add(self, rule: Rule) -> ActiveRule:
         """Let a rule take hold from now on. ``FaultError`` if there are too many, or this broker cannot do it."""
         if len(self._rules) >= RULES_MAX:
             raise FaultError(f"there are {RULES_MAX} rules already; remove some")
@@ -64,7 +67,7 @@ class Faults:
             raise FaultError("kill: this broker has no node that could be killed alone; there is crash")
         if self._nodes is not None:
             check_exists(rule, self._nodes())
-        active = Active(self._next_id, rule)
+        active = ActiveRule(self._next_id, rule)
         self._next_id += 1
         self._rules[active.id] = active
         if rule.when.expires_ms is not None:
@@ -72,33 +75,33 @@ class Faults:
             active.expiry = self.clock.call_later_ms(
                 rule.when.expires_ms, lambda: self.remove(active.id), Domain.REQUESTS
             )
-        states.set_up(self.hooks.links, rule)
-        self._hang()
+        states.set_up(self.injection.links, rule)
+        self._attach()
         return active
 
-    def list(self) -> tuple[Active, ...]:
+    def list(self) -> tuple[ActiveRule, ...]:
         """All that were added and not removed, in that order."""
         return tuple(self._rules.values())
 
-    def get(self, rule_id: int) -> Active:
+    def get(self, rule_id: int) -> ActiveRule:
         """``FaultError`` if there is none of this id."""
         if rule_id not in self._rules:
             there = ", ".join(map(str, self._rules)) or "none"
             raise FaultError(f"there is no rule {rule_id}; there is {there}")
         return self._rules[rule_id]
 
-    def remove(self, rule_id: int) -> Active:
-        """It takes hold no more. What it holds or delays goes on; the bytes that it detached are dropped."""
+    def remove(self, rule_id: int) -> ActiveRule:
+        """Remove it: held and delayed requests and steps happen, detached requests are discarded."""
         active = self.get(rule_id)
         del self._rules[rule_id]
         active.end()
-        states.take_down(self.hooks.links, active.rule)
-        self._hang()
+        states.take_down(self.injection.links, active.rule)
+        self._attach()
         for held in tuple(active.held_things):
             if held.detached:
-                self._holding.drop(held)
+                self._held_items.drop(held)
             elif not held.is_done:
-                self._holding.let_go(held)
+                self._held_items.let_go(held)
         return active
 
     def clear(self) -> int:
@@ -120,11 +123,11 @@ class Faults:
         released = 0
         for held in active.held[:count]:
             if not held.is_done:
-                self._holding.let_go(held)
+                self._held_items.let_go(held)
                 released += 1
         return released
 
-    async def reached(self, rule_id: int, hits: int = 1, timeout_ms: int | None = None) -> Active:
+    async def reached(self, rule_id: int, hits: int = 1, timeout_ms: int | None = None) -> ActiveRule:
         """Wait until a rule has so many hits.
 
         ``TimeoutError`` if that does not come about in time, ``FaultError`` if the rule is removed before.
@@ -155,15 +158,15 @@ class Faults:
                 active.waiting.remove(waits)
         return active
 
-    def _hang(self) -> None:
+    def _attach(self) -> None:
         """Hang exactly where some rule still looks."""
         looking = [active for active in self._rules.values() if active.looks]
-        self._calls.look(looking)
+        self._call_rules.look(looking)
         self._points.look(looking)
-        if self._calls.looks != self._hangs_on_calls:
-            self._hangs_on_calls = self._calls.looks
-            if self._hangs_on_calls:
-                self.hooks.hang_calls(self._calls)
+        if self._call_rules.looks != self._intercepts_calls:
+            self._intercepts_calls = self._call_rules.looks
+            if self._intercepts_calls:
+                self.calls.add(self._call_rules)
             else:
-                self.hooks.unhang_calls(self._calls)
-        self.hooks.points = self._points if self._points.looks else None
+                self.calls.remove(self._call_rules)
+        self.injection.points = self._points if self._points.looks else None

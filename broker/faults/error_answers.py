@@ -15,7 +15,7 @@ from protocol.messages.index import APIS
 from protocol.versions import WireField, at_version
 
 if TYPE_CHECKING:
-    from broker.hooks import Call
+    from broker.net.calls import Call
 
 PRODUCE: Final = 0
 

@@ -50,7 +50,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def rule_from_json(form: object) -> Rule:
-    """The rule that a decoded JSON value says. ``FaultError`` if it says none."""
+    """The rule in a decoded JSON value. ``FaultError`` if there is none."""
     if isinstance(form, str):
         return parse_rule(form)
     rule = _object("a rule", form, _RULE_KEYS)

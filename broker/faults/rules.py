@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final
 
 from broker.faults.fields import known_at, named_by
-from broker.hooks import POINTS
+from broker.injection.points import POINTS
 from protocol.errors import ErrorCode
 from protocol.messages.index import APIS
 from protocol.versions import message_name
@@ -35,7 +35,7 @@ DISK_POINTS: Final = ("log.fsync", "log.write")
 
 
 class FaultError(ValueError):
-    """A rule that cannot be; the text is a sentence that says what is wrong and what there is."""
+    """An invalid rule; the text says what is wrong and what there is instead."""
 
 
 class Place(Enum):
@@ -50,7 +50,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a rule looks for. None asks for nothing. In names ``*`` stands for any characters, also none."""
+    """The matchers of a rule; None matches everything. In names ``*`` matches any number of characters."""
 
     version: tuple[int, int] | None = None
     """First and last version of the API."""
@@ -61,7 +61,7 @@ class Match:
     """With ``topic``: a partition of such a topic. A request matches if one of the partitions in it does."""
     group: str | None = None
     node: int | None = None
-    """The node that was asked, or inside which the step is taken."""
+    """The node that receives the request or takes the step."""
     connection: int | None = None
     listener: str | None = None
     peer: str | None = None
@@ -70,28 +70,28 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Which of the matches are hits. They are counted from the moment that the rule is added.
+    """The conditions of a rule: which matches are hits. The rule counts from the moment it is added.
 
     ``after`` is taken off first: what is behind counts from 1 again. Then all of the others must agree.
     """
 
     after: int = 0
     nth: int | None = None
-    """Only this one."""
+    """This match only."""
     every: int | None = None
-    """Each n-th."""
+    """Every n-th match."""
     times: int | None = None
-    """No more hits than this."""
+    """At most this many hits."""
     p: float | None = None
     """Each with this probability, drawn from ``seed``: the same seed, the same draws."""
     seed: int = 0
     expires_ms: int | None = None
-    """The rule goes by itself. Counted in the domain ``requests`` of the clock: real time, unless that is moved."""
+    """The rule is removed after this time, in the domain ``requests`` of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What happens. ``do`` is a key of ``ACTIONS``; of the rest, each action has its own."""
+    """What happens at a hit. ``do`` is a key of ``ACTIONS``; each action has its own parameters."""
 
     do: str
     code: ErrorCode | None = None
@@ -121,30 +121,38 @@ def _kind(places: Iterable[Place], sentence: str, *parameters: str, required: tu
 _BOTH: Final = (Place.CALL, Place.POINT)
 
 ACTIONS: Final[dict[str, Kind]] = {
-    "error": _kind(_BOTH, "answer with this error code instead", "code", required=("code",)),
-    "lose-request": _kind([Place.CALL], "close the connection, the request unhandled", "silent"),
-    "lose-answer": _kind([Place.CALL], "handle it, then close the connection unanswered", "silent"),
-    "delay": _kind(_BOTH, "handle it this much later", "delay_ms", required=("delay_ms",)),
-    "drop": _kind([Place.CALL], "reset the connection, the request unhandled"),
-    "duplicate": _kind([Place.CALL], "handle it twice, send the first answer"),
-    "hold": _kind(_BOTH, "stand still until released"),
-    "detach": _kind([Place.CALL], "close the connection, handle the request when released"),
-    "reorder": _kind([Place.CALL], "close the connection, handle the request after later ones", "by"),
+    "error": _kind(
+        _BOTH, "respond with this error and do not handle the request", "code", required=("code",)
+    ),
+    "lose-request": _kind([Place.CALL], "close the connection, do not handle the request", "silent"),
+    "lose-answer": _kind(
+        [Place.CALL], "handle the request, then close the connection without a response", "silent"
+    ),
+    "delay": _kind(
+        _BOTH, "handle the request, or take the step, after this time", "delay_ms", required=("delay_ms",)
+    ),
+    "drop": _kind([Place.CALL], "reset the connection, do not handle the request"),
+    "duplicate": _kind([Place.CALL], "handle the request twice, send the first response"),
+    "hold": _kind(_BOTH, "wait until the rule is released"),
+    "detach": _kind([Place.CALL], "close the connection, handle the request when the rule is released"),
+    "reorder": _kind([Place.CALL], "close the connection, handle the request after later matches", "by"),
     "lose": _kind([Place.POINT], "the step never happens"),
     "kill": _kind(_BOTH, "kill the node"),
     "crash": _kind(_BOTH, "kill the process with SIGKILL"),
-    "cut": _kind([Place.LINK], "nothing passes between two nodes", "nodes", "one_way", required=("nodes",)),
+    "cut": _kind(
+        [Place.LINK], "the link between two nodes passes nothing", "nodes", "one_way", required=("nodes",)
+    ),
     "slow-link": _kind(
         [Place.LINK],
-        "all that passes between two nodes is late",
+        "the link between two nodes delays everything",
         "nodes",
         "delay_ms",
         "one_way",
         required=("nodes", "delay_ms"),
     ),
-    "pause": _kind([Place.REPLICA], "followers of this node copy nothing"),
+    "pause": _kind([Place.REPLICA], "the followers on this node stop fetching"),
     "slow-disk": _kind(
-        [Place.DISK], "writes are completed this much later", "delay_ms", required=("delay_ms",)
+        [Place.DISK], "the disk completes writes after this time", "delay_ms", required=("delay_ms",)
     ),
     "full-disk": _kind([Place.DISK], "writes fail with KAFKA_STORAGE_ERROR"),
 }
@@ -172,7 +180,7 @@ class Rule:
 
     action: Action
     on: str | None = None
-    """A pattern of API names, or (with a dot in it) of points; None for the actions that need nothing to stand on."""
+    """A pattern of API names, or (with a dot in it) of points; None for actions on links, replicas and disks."""
     match: Match = field(default_factory=Match)
     when: When = field(default_factory=When)
 
@@ -186,7 +194,7 @@ class Rule:
 
     @property
     def place(self) -> Place:
-        """Where it takes hold."""
+        """Where it acts."""
         if self.on is None:
             (place,) = ACTIONS[self.action.do].places
             return place
@@ -254,7 +262,7 @@ def _check_parameters(action: Action, kind: Kind) -> None:
     if action.by < 1:
         raise FaultError(f"reorder: {action.by} is no number of requests that go first (1, 2, ...)")
     if action.code is ErrorCode.none:
-        raise FaultError("error: NONE is no error")
+        raise FaultError("error: NONE is not an error code")
     if action.nodes is not None and (action.nodes[0] == action.nodes[1] or min(action.nodes) < 0):
         raise FaultError(
             f"{action.do} needs two different nodes, not {action.nodes[0]} and {action.nodes[1]}"
@@ -277,10 +285,10 @@ def _check_place(rule: Rule, kind: Kind) -> Place:
     do = rule.action.do
     if not kind.places & PLACED:
         if rule.on is not None:
-            raise FaultError(f"{do} stands alone, not on {rule.on!r}: write {do} and what it is about")
+            raise FaultError(f"{do} takes no API or point ({rule.on!r}): begin the rule with {do}")
         return rule.place
     if not rule.on:
-        raise FaultError(f"{do} needs an API or a point to stand on, such as: Produce -> {do}")
+        raise FaultError(f"{do} needs an API or a point, such as: Produce -> {do}")
     if rule.place is Place.POINT:
         if not rule.points:
             raise FaultError(there_is("the point", rule.on, POINTS))
@@ -312,7 +320,7 @@ def _check_match(rule: Rule, place: Place) -> None:
         if getattr(match, name) is not None and name not in asked:
             where = rule.on or rule.action.do
             allowed = ", ".join(sorted(asked)) or "nothing"
-            raise FaultError(f"{where} has no {name}; it can be asked for {allowed}")
+            raise FaultError(f"{where} has no {name}; it has {allowed}")
     for name in ("partition", "node", "connection"):
         number = getattr(match, name)
         if number is not None and number < 0:
@@ -321,7 +329,7 @@ def _check_match(rule: Rule, place: Place) -> None:
         raise FaultError(f"version: {match.version[0]}..{match.version[1]} is no range of versions")
     if place is Place.REPLICA:
         if match.node is None:
-            raise FaultError("pause needs the node whose replicas stand still, such as node=2")
+            raise FaultError("pause needs a node, such as node=2")
         if match.topic is not None and "*" in match.topic:
             raise FaultError("pause takes one topic, or all of them without topic=")
         if match.partition is not None and match.topic is None:

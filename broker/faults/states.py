@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.faults.rules import Rule
-from broker.links import Link, Links
+from broker.injection.links import Link, Links
 
 
 def set_up(links: Links, rule: Rule) -> None:

@@ -6,9 +6,8 @@
     cut 1 2 one-way
     slow-disk node=1 delay=200ms expires=30s
 
-Words are separated by blanks; a word with blanks or quotes in it is quoted as in a shell. In front of the arrow stand what
-the rule stands on, what it looks for and when it takes hold, behind it the action. Actions that need nothing to stand on
-have no arrow.
+Blanks separate the words; a word with blanks or quotes in it is quoted as in a shell. The API or point, the matchers and the
+conditions stand before the arrow, the action after it. Rules on links, replicas and disks have no arrow.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ FLAGS: Final = {"silent": "silent", "one-way": "one_way"}
 
 
 def parse_rule(text: str) -> Rule:
-    """The rule that a line says. ``FaultError`` if it says none."""
+    """The rule in a line of text. ``FaultError`` if there is none."""
     if len(text) > RULE_CHARACTERS_MAX:
         raise FaultError(f"a rule has at most {RULE_CHARACTERS_MAX} characters, not {len(text)}")
     try:

@@ -26,7 +26,7 @@ from broker.groups.effects import (
     Timed,
     Timer,
 )
-from broker.groups.group import ClassicGroup, Rules, State
+from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
 from broker.groups.members import NO_ASSIGNMENT
 from broker.groups.rebalance import Out, rearm_session, session
 from broker.groups.replies import join_error, sync_accepted, sync_error
@@ -40,8 +40,8 @@ join = joining.join
 NO_MEMBER_ID: Final = ""
 
 
-def create(group_id: str, rules: Rules, now_ms: int) -> tuple[ClassicGroup, list[Effect]]:
-    """A group that nobody has heard of. Its record says that it is Empty, without a protocol type."""
+def create(group_id: str, rules: ClassicGroupConfig, now_ms: int) -> tuple[ClassicGroup, list[Effect]]:
+    """A new group. Its record says that it is Empty, without a protocol type."""
     group = ClassicGroup(group_id, rules, state_since_ms=now_ms)
     return group, [Append(group.record(), Created())]
 
@@ -50,7 +50,7 @@ def create(group_id: str, rules: Rules, now_ms: int) -> tuple[ClassicGroup, list
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, token: object, now_ms: int) -> list[Effect]:
-    """A member of this generation asks for its assignment; the leader brings everybody's."""
+    """A member of this generation asks for its assignment; the leader brings the assignments of all members."""
     error = _sync_refusal(group, request)
     if error is not ErrorCode.none:
         return [Answer(token, sync_error(error))]
@@ -59,7 +59,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, token: object, now_ms: 
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
         out.append(Cancel(SYNC_TIMER))
-    if group.state is State.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         out.append(Answer(token, sync_accepted(group, member)))
         return out
     if member.syncing is not None:
@@ -75,7 +75,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, token: object, now_ms: 
 
 
 def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-    if group.state is State.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return ErrorCode.unknown_member_id
     error = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
     if error is not ErrorCode.none:
@@ -84,7 +84,7 @@ def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         request.protocol_name, group.protocol_name
     ):
         return ErrorCode.inconsistent_group_protocol
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.rebalance_in_progress
     return ErrorCode.none
 
@@ -95,7 +95,7 @@ def _differs(asked: str | None, actual: str | None) -> bool:
 
 def _check_member(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
     """The fences that every request of a member passes, in Kafka's order."""
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available
     error = group.members.check(member_id, instance_id)
     if error is ErrorCode.none and generation != group.generation:
@@ -115,14 +115,14 @@ def heartbeat(
         return error, []
     out: Out = []
     rearm_session(group.members[member_id], out)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.rebalance_in_progress, out
     return ErrorCode.none, out
 
 
 def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object, now_ms: int) -> list[Effect]:
     """Members go, by themselves or by an administrator's hand. Answered once an emptied group is in the log."""
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return [Answer(token, LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available))]
     out: Out = []
     results = [
@@ -134,8 +134,8 @@ def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object,
         for identity in leaving
     ]
     if any(result.error_code == ErrorCode.none for result in results):
-        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            rebalance.prepare(group, now_ms, out)
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
+            rebalance.prepare_rebalance(group, now_ms, out)
         else:
             rebalance.maybe_complete_join(group, now_ms, out)
     out.append(Answer(token, LeaveGroupResponse(members=results)))
@@ -164,9 +164,9 @@ def commit(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
 ) -> tuple[ErrorCode, list[Effect]]:
     """May this member commit offsets? If so it is alive, too."""
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available, []
-    if generation < 0 and group.state is State.EMPTY:
+    if generation < 0 and group.state is ClassicGroupState.EMPTY:
         # A consumer that assigns its partitions itself, or an administrator.
         return ErrorCode.none, []
     if generation >= 0 or member_id or instance_id is not None:
@@ -178,7 +178,7 @@ def commit(
     if transactional:
         # Older TxnOffsetCommits know no member, and none is held up by the state of the group (KIP-447).
         return ErrorCode.none, []
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         return ErrorCode.rebalance_in_progress, []
     out: Out = []
     rearm_session(group.members[member_id], out)
@@ -190,21 +190,21 @@ def commit(
 
 def deletable(group: ClassicGroup) -> ErrorCode:
     """May DeleteGroups remove the group?"""
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.group_id_not_found
-    return ErrorCode.none if group.state is State.EMPTY else ErrorCode.non_empty_group
+    return ErrorCode.none if group.state is ClassicGroupState.EMPTY else ErrorCode.non_empty_group
 
 
 def offsets_deletable(group: ClassicGroup) -> ErrorCode:
     """May OffsetDelete remove offsets? With members only where the broker can see what they are subscribed to."""
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.group_id_not_found
-    if group.state is not State.EMPTY and not group.speaks_consumer_protocol:
+    if group.state is not ClassicGroupState.EMPTY and not group.speaks_consumer_protocol:
         return ErrorCode.non_empty_group
     return ErrorCode.none
 
 
-def bury(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[Effect]:
+def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[Effect]:
     """This node has nothing more to do with the group: it was deleted, or its partition has gone elsewhere."""
     out: Out = [Cancel(session(pending)) for pending in group.pending_joins]
     for member in group.members:
@@ -214,7 +214,7 @@ def bury(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[Effect]:
             member.syncing = None
         out.append(Cancel(session(member.member_id)))
     out += (Cancel(JOIN_TIMER), Cancel(SYNC_TIMER))
-    group.move_to(State.DEAD, now_ms)
+    group.move_to(ClassicGroupState.DEAD, now_ms)
     return out
 
 
@@ -227,14 +227,14 @@ def loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
     for member in group.members:
         rearm_session(member, out)
     if len(group.members) > group.rules.group_size_max:
-        rebalance.prepare(group, now_ms, out)
+        rebalance.prepare_rebalance(group, now_ms, out)
     return out
 
 
 def expired(group: ClassicGroup, timer: Timer, now_ms: int) -> list[Effect]:
     """A timer has fired."""
     out: Out = []
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return out
     if timer.what is Timed.JOIN:
         rebalance.join_time_over(group, now_ms, out)
@@ -248,21 +248,21 @@ def expired(group: ClassicGroup, timer: Timer, now_ms: int) -> list[Effect]:
 # -- Appends ------------------------------------------------------------------------------------------------------
 
 
-def stored(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
+def on_append_committed(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
     """An append has been committed, or has failed with an error that is meant for clients."""
     if error is ErrorCode.none:
         group.written = append.value
         # An older append may be committed after a newer one was refused.
         group.unwritten = group.unwritten and append.value.generation != group.generation
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return []
     out: Out = []
     match append.purpose:
         case Created() if error is not ErrorCode.none:
-            # Whoever waits in a group that does not exist has to come again.
-            return bury(group, error, now_ms)
+            # The members that wait in a group that does not exist have to join again.
+            return fail_and_unload(group, error, now_ms)
         case Emptied() if error is not ErrorCode.none:
-            # After a restart the last generation is there again, without anybody in it who lives: its sessions end it.
+            # After a restart the last generation is there again without live members: their sessions time out.
             group.unwritten = True
         case Assigned() as assigned:
             _assigned(group, assigned, error, now_ms, out)
@@ -274,13 +274,13 @@ def stored(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -
 
 
 def _assigned(group: ClassicGroup, assigned: Assigned, error: ErrorCode, now_ms: int, out: Out) -> None:
-    if group.state is not State.COMPLETING_REBALANCE or group.generation != assigned.generation:
+    if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != assigned.generation:
         return  # the next rebalance has begun meanwhile, and has answered those who waited
     if error is not ErrorCode.none:
         rebalance.drop_assignments(group, error, out)
-        rebalance.prepare(group, now_ms, out)
+        rebalance.prepare_rebalance(group, now_ms, out)
         return
     for member in group.members:
         member.assignment = assigned.assignments.get(member.member_id, NO_ASSIGNMENT)
     rebalance.give_assignments(group, out)
-    group.move_to(State.STABLE, now_ms)
+    group.move_to(ClassicGroupState.STABLE, now_ms)

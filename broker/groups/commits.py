@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.clock import Domain
-from broker.deferred import Deferred
 from broker.groups import classic
-from broker.groups.group import State
+from broker.groups.group import ClassicGroupState
 from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, Found, Spot
-from broker.groups.shard import NO_PRODUCER, LogRecord, Producer, Shard
+from broker.groups.shard import NO_PRODUCER, GroupShard, LogRecord, Producer
+from broker.loop.deferred import Deferred
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -42,7 +42,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who commits: a member of the group, or (all defaults) somebody outside of it."""
+    """Who commits: a member of the group, or (all defaults) a client outside of it."""
 
     group_id: str
     member_id: str = ""
@@ -55,10 +55,10 @@ Errors = list[ErrorCode]
 
 
 def commit(
-    shard: Shard, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
+    shard: GroupShard, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
 ) -> Errors | Future[Errors]:
     """OffsetCommit."""
-    group = shard.memory.groups.get(who.group_id)
+    group = shard.state.groups.get(who.group_id)
     if group is None:
         # Generation -1 makes a group of its own kind: one that only commits.
         since = GROUP_ID_NOT_FOUND_SINCE
@@ -75,10 +75,10 @@ def commit(
 
 
 def commit_transactional(
-    shard: Shard, who: Committer, offsets: Sequence[OffsetToCommit], producer: Producer
+    shard: GroupShard, who: Committer, offsets: Sequence[OffsetToCommit], producer: Producer
 ) -> Errors | Future[Errors]:
     """TxnOffsetCommit, once the transaction coordinator has agreed."""
-    group = shard.memory.groups.get(who.group_id)
+    group = shard.state.groups.get(who.group_id)
     if group is None:
         error = ErrorCode.none if who.generation_id < 0 else ErrorCode.illegal_generation
     else:
@@ -93,7 +93,7 @@ def commit_transactional(
 
 
 def _write(
-    shard: Shard, group_id: str, offsets: Sequence[OffsetToCommit], retention_ms: int, producer: Producer
+    shard: GroupShard, group_id: str, offsets: Sequence[OffsetToCommit], retention_ms: int, producer: Producer
 ) -> Errors | Future[Errors]:
     now_ms = shard.clock.now_ms()
     has_expiry = retention_ms != NO_RETENTION_OF_ITS_OWN
@@ -133,7 +133,7 @@ def _java_length(text: str) -> int:
 
 
 def fetch(
-    shard: Shard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+    shard: GroupShard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
     """OffsetFetch for one group, once everything that was taken in before is committed."""
 
@@ -149,9 +149,9 @@ def fetch(
 
 
 def _find_some(
-    shard: Shard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+    shard: GroupShard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    offsets = shard.memory.offsets
+    offsets = shard.state.offsets
     return [
         OffsetFetchResponseTopics(
             topic_id=topic.topic_id,
@@ -175,10 +175,10 @@ def _find_some(
 
 
 def _find_all(
-    shard: Shard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+    shard: GroupShard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
     """Everything the group has committed. What is only pending does not exist yet, not even as unstable."""
-    offsets = shard.memory.offsets
+    offsets = shard.state.offsets
     topics: dict[str, list[OffsetFetchResponsePartitions]] = {}
     for name, index in offsets.committed_spots(wanted.group_id):
         found = offsets.find(wanted.group_id, name, index, require_stable=require_stable)
@@ -203,10 +203,10 @@ def fetched(index: int, found: Found) -> OffsetFetchResponsePartitions:
 
 
 def delete_offsets(
-    shard: Shard, group_id: str, spots: Sequence[Spot]
+    shard: GroupShard, group_id: str, spots: Sequence[Spot]
 ) -> tuple[ErrorCode, Errors] | Future[tuple[ErrorCode, Errors]]:
     """OffsetDelete: (an error for the whole group, an error for each spot)."""
-    group = shard.memory.groups.get(group_id)
+    group = shard.state.groups.get(group_id)
     error = ErrorCode.group_id_not_found if group is None else classic.offsets_deletable(group)
     if group is None or error is not ErrorCode.none:
         return error, []
@@ -215,7 +215,7 @@ def delete_offsets(
     for topic, partition in spots:
         subscribed = group.is_subscribed_to(topic)
         errors.append(ErrorCode.group_subscribed_to_topic if subscribed else ErrorCode.none)
-        if not subscribed and shard.memory.offsets.exists(group_id, (topic, partition)):
+        if not subscribed and shard.state.offsets.exists(group_id, (topic, partition)):
             doomed.append(OffsetCommitKey(group_id, topic, partition))
     reply: Deferred[tuple[ErrorCode, Errors]] = Deferred()
     shard.write_tombstones(
@@ -224,52 +224,52 @@ def delete_offsets(
     return reply.outcome()
 
 
-def delete_group(shard: Shard, group_id: str) -> ErrorCode | Future[ErrorCode]:
+def delete_group(shard: GroupShard, group_id: str) -> ErrorCode | Future[ErrorCode]:
     """DeleteGroups: the group with all its offsets, pending ones included."""
-    group = shard.memory.groups.get(group_id)
+    group = shard.state.groups.get(group_id)
     error = ErrorCode.group_id_not_found if group is None else classic.deletable(group)
     if error is not ErrorCode.none:
         return error
-    spots = shard.memory.offsets.all_spots(group_id)
+    spots = shard.state.offsets.all_spots(group_id)
     reply: Deferred[ErrorCode] = Deferred()
     shard.write_tombstones([*_keys(group_id, spots), GroupMetadataKey(group_id)], reply.resolve)
     return reply.outcome()
 
 
-def expire(shard: Shard, retention_ms: int) -> int:
-    """Delete what nobody has needed for longer than the retention; how many tombstones that took."""
+def expire(shard: GroupShard, retention_ms: int) -> int:
+    """Delete the offsets that are expired by the retention; how many tombstones that took."""
 
     def now_for(written_ms: int) -> int:
         return shard.clock.now_for(written_ms, Domain.GROUPS)
 
     doomed: list[Key] = []
-    for group in shard.memory.groups.values():
-        spots, nothing_left = shard.memory.offsets.expired(group, now_for, retention_ms)
+    for group in shard.state.groups.values():
+        spots, nothing_left = shard.state.offsets.expired(group, now_for, retention_ms)
         doomed += _keys(group.group_id, spots)
-        if nothing_left and group.state is State.EMPTY:
+        if nothing_left and group.state is ClassicGroupState.EMPTY:
             doomed.append(GroupMetadataKey(group.group_id))
-    # Nobody waits for it: what could not be written is found again the next time.
+    # No request waits for it: what could not be written is found again the next time.
     shard.write_tombstones(doomed, lambda _: None)
     return len(doomed)
 
 
-def expires_in_ms(shard: Shard, retention_ms: int) -> int | None:
+def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
     """In how many milliseconds `expire` has something to delete, as things are; None for never."""
 
     def now_for(written_ms: int) -> int:
         return shard.clock.now_for(written_ms, Domain.GROUPS)
 
     waits = (
-        shard.memory.offsets.expires_in_ms(group, now_for, retention_ms)
-        for group in shard.memory.groups.values()
+        shard.state.offsets.expires_in_ms(group, now_for, retention_ms)
+        for group in shard.state.groups.values()
     )
     return min((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
 
 
-def forget_topic(shard: Shard, topic: str, topic_id: UUID | None) -> int:
+def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> int:
     """A topic is gone, and its offsets with it: one that comes later under its name starts without them."""
     doomed = [
-        OffsetCommitKey(group_id, *spot) for group_id, spot in shard.memory.offsets.of_topic(topic, topic_id)
+        OffsetCommitKey(group_id, *spot) for group_id, spot in shard.state.offsets.of_topic(topic, topic_id)
     ]
     shard.write_tombstones(doomed, lambda _: None)
     return len(doomed)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from asyncio import Future
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.append_errors import CLIENT_ERRORS
 from broker.clock import Clock, Domain, Periodic, Timer
-from broker.deferred import Deferred
+from broker.coordinator_runtime.runtime import CoordinatorRuntime
 from broker.groups import classic, commits
 from broker.groups.commits import Committer, Errors, OffsetToCommit
 from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
 from broker.groups.offsets import Spot
-from broker.groups.shard import Producer, Shard
-from broker.hooks import Hooks, Passage
+from broker.groups.shard import GroupShard, Producer
+from broker.injection.points import FaultInjection
 from broker.logging import get_logger
+from broker.loop.deferred import Deferred
 from broker.metadata.listeners import MetadataListener
-from broker.partition import Partition
-from broker.topics import CONSUMER_OFFSETS
+from broker.metadata.topics import CONSUMER_OFFSETS
+from broker.replicas.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.image import PartitionState, Topic
-    from broker.replicas import Replicas
+    from broker.replicas.manager import ReplicaManager
     from storage.producers import VerificationGuard
 
 LOAD_IN_PROGRESS_SINCE: Final = 2
@@ -57,11 +56,11 @@ class GroupCoordinator(MetadataListener):
         config: BrokerConfig,
         clock: Clock,
         metadata: ClusterMetadata,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         new_uuid: Callable[[], object] | None = None,
         *,
         random: Random | None = None,
-        hooks: Hooks | None = None,
+        injection: FaultInjection | None = None,
     ) -> None:
         """``new_uuid`` makes what is unique in the ids of members; without it that comes from ``random``."""
         self._config = config
@@ -69,10 +68,11 @@ class GroupCoordinator(MetadataListener):
         self._metadata = metadata
         self._replicas = replicas
         self._new_uuid = new_uuid or partial(_uuid_by, random or Random())
-        self._hooks = hooks or Hooks()
+        self._injection = injection or FaultInjection()
         self._ended = False
-        self._shards: dict[int, Shard] = {}
-        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            CONSUMER_OFFSETS, replicas, clock, self._injection, self._new_shard, self._loaded
+        )
         self._expiry: Periodic | None = None
         self._rest_of_expiry: Timer | None = None
         metadata.subscribe(self)
@@ -84,93 +84,44 @@ class GroupCoordinator(MetadataListener):
         topic = self._metadata.topic(CONSUMER_OFFSETS)
         for state in topic.partitions if topic is not None else ():
             if state.leader == self._replicas.node_id:
-                self.load(state.index)
+                self._runtime.find(state.index)
         interval_ms = self._config.offsets_retention_check_interval_ms
         self._expiry = Periodic(
             self._clock, interval_ms, self._begin_expiry, Domain.GROUPS, self._next_expiry_ms
         )
 
-    def load(self, index: int) -> asyncio.Task[None] | None:
-        """This node leads a partition now: read its log. A long one takes several turns, and a task to await."""
-        partition = self._replicas.leader(CONSUMER_OFFSETS, index)
-        if not isinstance(partition, Partition) or self._ended:
-            return None
-        self.unload(index)
-        shard = Shard(partition, lambda: self._config, self._clock, self._hooks)
-        self._shards[index] = shard
-        passage = Passage("coordinator.load", partition.leader_id, CONSUMER_OFFSETS, index)
-        self._hooks.at_point(passage, partial(self._read, index, shard), partial(self._refused, index, shard))
-        return self._loads.get(index)
+    def _new_shard(self, partition: Partition) -> GroupShard:
+        return GroupShard(partition, lambda: self._config, self._clock, self._injection)
 
-    def _read(self, index: int, shard: Shard) -> None:
-        if self._shards.get(index) is not shard:
-            return  # held up until somebody else led the partition
-        steps = shard.load()
-        if next(steps, "loaded") == "loaded" or next(steps, "loaded") == "loaded":
-            self._loaded(shard)
-        else:
-            self._loads[index] = asyncio.get_running_loop().create_task(self._load_on(index, shard, steps))
-
-    @staticmethod
-    def _refused(index: int, shard: Shard, error: ErrorCode) -> None:
-        shard.refusal = CLIENT_ERRORS.get(error, error)
-        log.warning("offsets partition not loaded", partition=index, error=error.name)
-
-    async def _load_on(self, index: int, shard: Shard, steps: Iterator[None]) -> None:
-        for _ in steps:
-            await asyncio.sleep(0)
-        self._loads.pop(index, None)
-        self._loaded(shard)
-
-    def _loaded(self, shard: Shard) -> None:
-        """Topics that were deleted while nobody could write their tombstones are made up for."""
-        if shard.loading:
-            return  # its log could not be read
-        for name, topic_id in shard.memory.offsets.topics():
+    def _loaded(self, shard: GroupShard) -> None:
+        """Write the tombstones of topics that were deleted while no coordinator could write them."""
+        for name, topic_id in shard.state.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
                 commits.forget_topic(shard, name, topic_id)
 
-    def unload(self, index: int, error: ErrorCode = ErrorCode.not_coordinator) -> None:
-        """This node leads the partition no more."""
-        task = self._loads.pop(index, None)
-        if task is not None:
-            task.cancel()
-        shard = self._shards.pop(index, None)
-        if shard is not None:
-            shard.unload(error)
-
     def close(self) -> None:
-        """The node stops: nobody is kept waiting, and no timer is left."""
+        """The node stops: waiting requests get a response, and no timer is left."""
         self._end_expiry()
         self._ended = True
-        for index in tuple(self._shards):
-            self.unload(index)
+        self._runtime.close()
 
     def abandon(self) -> None:
-        """The node is killed: nobody is told, nothing is written, and no timer of it does anything any more."""
+        """The node is killed: no request gets a response, nothing is written, and no timer of it fires any more."""
         self._ended = True
         self._end_expiry()
-        for task in self._loads.values():
-            task.cancel()
-        for shard in self._shards.values():
-            shard.abandon()
-        self._loads.clear()
-        self._shards.clear()
+        self._runtime.abandon()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         """This node leads the groups of a partition from now on, or does so no more."""
-        if topic.name != CONSUMER_OFFSETS or self._ended:
-            return
-        if partition.leader == self._replicas.node_id or partition.index in self._shards:
-            self._shard_at(partition.index)
+        if topic.name == CONSUMER_OFFSETS and not self._ended:
+            self._runtime.follow(partition.index, partition.leader)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Its offsets go with it."""
         if topic.name == CONSUMER_OFFSETS:
-            for index in tuple(self._shards):
-                self.unload(index)
+            self._runtime.unload_all()
             return
-        for shard in self._open_shards():
+        for shard in self._runtime.open():
             commits.forget_topic(shard, topic.name, topic.topic_id)
 
     # -- finding ------------------------------------------------------------------------------------------------
@@ -181,27 +132,8 @@ class GroupCoordinator(MetadataListener):
         count = self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
         return partition_for(group_id, count)
 
-    def _shard_of(self, group_id: str) -> Shard | ErrorCode:
-        return self._shard_at(self.partition_for(group_id))
-
-    def _shard_at(self, index: int) -> Shard | ErrorCode:
-        """The shard, ready to work. One that this node has come to lead is loaded now, if it is not yet."""
-        if self._ended:
-            return ErrorCode.not_coordinator
-        partition = self._replicas.leader(CONSUMER_OFFSETS, index)
-        if not isinstance(partition, Partition):
-            self.unload(index)
-            return ErrorCode.not_coordinator
-        shard = self._shards.get(index)
-        if shard is None or shard.partition is not partition or not shard.is_current:
-            self.load(index)
-            shard = self._shards.get(index)
-            if shard is None:
-                return ErrorCode.not_coordinator  # the node was killed at ``coordinator.load``
-        return shard.refusal if shard.loading else shard
-
-    def _open_shards(self) -> list[Shard]:
-        return [shard for shard in self._shards.values() if not shard.loading]
+    def _shard_of(self, group_id: str) -> GroupShard | ErrorCode:
+        return self._runtime.find(self.partition_for(group_id))
 
     # -- members ------------------------------------------------------------------------------------------------
 
@@ -221,13 +153,13 @@ class GroupCoordinator(MetadataListener):
         if isinstance(shard, ErrorCode):
             return JoinGroupResponse(error_code=shard)
         now_ms = self._clock.now_ms()
-        group = shard.memory.groups.get(request.group_id)
+        group = shard.state.groups.get(request.group_id)
         effects: list[Effect] = []
         if group is None:
             if request.member_id:
                 return JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.unknown_member_id)
-            group, effects = classic.create(request.group_id, shard.memory.rules, now_ms)
-            shard.memory.groups[request.group_id] = group
+            group, effects = classic.create(request.group_id, shard.state.rules, now_ms)
+            shard.state.groups[request.group_id] = group
         joiner = classic.Joiner.of(request, client_id, client_host, api_version, str(self._new_uuid()))
         reply: Deferred[JoinGroupResponse] = Deferred()
         shard.run(group, [*effects, *classic.join(group, joiner, reply, now_ms)])
@@ -282,11 +214,11 @@ class GroupCoordinator(MetadataListener):
         shard.run(group, classic.leave(group, members, reply, self._clock.now_ms()))
         return reply.outcome()
 
-    def _group_of(self, group_id: str) -> tuple[Shard, ClassicGroup | None] | ErrorCode:
+    def _group_of(self, group_id: str) -> tuple[GroupShard, ClassicGroup | None] | ErrorCode:
         if not group_id:
             return ErrorCode.invalid_group_id
         shard = self._shard_of(group_id)
-        return shard if isinstance(shard, ErrorCode) else (shard, shard.memory.groups.get(group_id))
+        return shard if isinstance(shard, ErrorCode) else (shard, shard.state.groups.get(group_id))
 
     # -- groups -------------------------------------------------------------------------------------------------
 
@@ -295,14 +227,14 @@ class GroupCoordinator(MetadataListener):
         shard = self._shard_of(group_id)
         if isinstance(shard, ErrorCode):
             return shard
-        return shard.memory.groups.get(group_id, ErrorCode.group_id_not_found)
+        return shard.state.groups.get(group_id, ErrorCode.group_id_not_found)
 
     def all_groups(self) -> list[ClassicGroup] | ErrorCode:
         """Every group that this node coordinates; an error while some cannot be known yet."""
-        shards = self._shards.values()
-        if any(shard.loading for shard in shards):
+        shards = [shard for _, shard in self._runtime.items()]
+        if any(shard.is_loading for shard in shards):
             return ErrorCode.coordinator_load_in_progress
-        return [group for shard in shards for group in shard.memory.groups.values()]
+        return [group for shard in shards for group in shard.state.groups.values()]
 
     def delete(self, group_id: str) -> ErrorCode | Future[ErrorCode]:
         shard = self._shard_of(group_id)
@@ -349,9 +281,9 @@ class GroupCoordinator(MetadataListener):
         self, partition_index: int, producer_id: int, producer_epoch: int, committed: bool, marker_offset: int
     ) -> None:
         """The end of a transaction is committed in a partition. A shard that is not loaded yet reads it in its log."""
-        shard = self._shards.get(partition_index)
-        if shard is not None and not shard.loading:
-            shard.memory.offsets.end_transaction(producer_id, committed, marker_offset)
+        shard = self._runtime.get(partition_index)
+        if shard is not None:
+            shard.state.offsets.end_transaction(producer_id, committed, marker_offset)
 
     def fetch(
         self, wanted: OffsetFetchRequestGroup, *, require_stable: bool
@@ -374,25 +306,21 @@ class GroupCoordinator(MetadataListener):
         return self._config.offsets_retention_minutes * MS_PER_MINUTE
 
     def _next_expiry_ms(self) -> int | None:
-        waits = (
-            commits.expires_in_ms(shard, self._retention_ms)
-            for shard in self._shards.values()
-            if not shard.loading
-        )
+        waits = (commits.expires_in_ms(shard, self._retention_ms) for shard in self._runtime.open())
         wait_ms = min((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
         return None if wait_ms is None else self._clock.now_ms(Domain.GROUPS) + wait_ms
 
     def _begin_expiry(self) -> None:
         if self._rest_of_expiry is None:
-            self._expire_next([index for index, shard in self._shards.items() if shard.memory.groups])
+            self._expire_next([index for index, shard in self._runtime.items() if shard.state.groups])
 
     def _expire_next(self, indices: Sequence[int]) -> None:
         """One shard a turn, so that many groups do not hold up the loop."""
         self._rest_of_expiry = None
         if not indices:
             return
-        shard = self._shards.get(indices[0])
-        if shard is not None and not shard.loading:
+        shard = self._runtime.get(indices[0])
+        if shard is not None:
             count = commits.expire(shard, self._retention_ms)
             if count:
                 log.info("expired offsets and groups deleted", partition=indices[0], tombstones=count)
@@ -409,5 +337,7 @@ class GroupCoordinator(MetadataListener):
     def memory(self) -> dict[int, dict[str, object]]:
         """All that follows from the logs, by partition, as plain values: a rebuilt coordinator has the same."""
         return {
-            index: shard.memory.image() for index, shard in sorted(self._shards.items()) if not shard.loading
+            index: shard.state.image()
+            for index, shard in sorted(self._runtime.items())
+            if not shard.is_loading
         }

@@ -62,7 +62,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A static member has come back under a new id, and nobody else needs to know (KIP-814)."""
+    """A static member has come back under a new id, and the group need not rebalance (KIP-814)."""
 
     old: Member
     new_id: str
@@ -72,7 +72,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Write this value for the group; tell ``stored`` about it once it is committed or has failed."""
+    """Write this value for the group; tell ``on_append_committed`` about it once it is committed or has failed."""
 
     value: GroupMetadataValue
     purpose: Created | Emptied | Assigned | Replaced

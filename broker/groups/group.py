@@ -19,7 +19,7 @@ CONSUMER_PROTOCOL: Final = "consumer"
 NO_TIMESTAMP: Final = -1
 
 
-class State(StrEnum):
+class ClassicGroupState(StrEnum):
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -29,16 +29,18 @@ class State(StrEnum):
 
 # From which states a group may come into each. An unlisted move is a mistake of ours.
 LEGAL_ORIGINS: Final = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE}),
-    State.PREPARING_REBALANCE: frozenset({State.EMPTY, State.COMPLETING_REBALANCE, State.STABLE}),
-    State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE}),
-    State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
-    State.DEAD: frozenset(State),
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.PREPARING_REBALANCE: frozenset(
+        {ClassicGroupState.EMPTY, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE}
+    ),
+    ClassicGroupState.COMPLETING_REBALANCE: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
+    ClassicGroupState.DEAD: frozenset(ClassicGroupState),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ClassicGroupConfig:
     """The broker's settings that the state machine depends on."""
 
     initial_rebalance_delay_ms: int = 3_000
@@ -54,9 +56,9 @@ class ClassicGroup:
     """One group. Members with their unanswered requests, pending ids and timers are not in the log; the rest is."""
 
     group_id: str
-    rules: Rules
-    state: State = State.EMPTY
-    previous_state: State = State.DEAD
+    rules: ClassicGroupConfig
+    state: ClassicGroupState = ClassicGroupState.EMPTY
+    previous_state: ClassicGroupState = ClassicGroupState.DEAD
     state_since_ms: int = NO_TIMESTAMP
     generation: int = 0
     protocol_type: str | None = None
@@ -78,16 +80,16 @@ class ClassicGroup:
     unwritten: bool = False
     """It is Empty, and the log does not say so: that record was refused. A restart brings its last members back."""
 
-    def move_to(self, state: State, now_ms: int) -> None:
+    def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
         assert self.state in LEGAL_ORIGINS[state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state, self.state = self.state, state
-        if state is not State.STABLE:
+        if state is not ClassicGroupState.STABLE:
             # The record of a Stable group is written before the group is Stable, with the time of the state before.
             self.state_since_ms = now_ms
 
     @property
     def can_rebalance(self) -> bool:
-        return self.state in LEGAL_ORIGINS[State.PREPARING_REBALANCE]
+        return self.state in LEGAL_ORIGINS[ClassicGroupState.PREPARING_REBALANCE]
 
     @property
     def all_have_joined(self) -> bool:
@@ -96,7 +98,7 @@ class ClassicGroup:
     @property
     def is_simple(self) -> bool:
         """Made by nothing but commits."""
-        return self.protocol_type is None and self.state is State.EMPTY and not self.pending_joins
+        return self.protocol_type is None and self.state is ClassicGroupState.EMPTY and not self.pending_joins
 
     @property
     def speaks_consumer_protocol(self) -> bool:
@@ -104,7 +106,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, names: frozenset[str]) -> bool:
         """May a member with these protocols join? An empty group takes any."""
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and self.members.support_any(names)
 
@@ -122,7 +124,9 @@ class ClassicGroup:
         self.protocol_name = self.members.select_protocol() if self.members else None
         self.note_subscriptions()
         self.pending_syncs.clear()
-        self.move_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.move_to(
+            ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, now_ms
+        )
 
     def note_subscriptions(self) -> None:
         """Remember what the members subscribe to under the protocol that was chosen."""
@@ -134,7 +138,7 @@ class ClassicGroup:
     def subscribed_topics(self) -> frozenset[str] | None:
         """The topics of the current generation; None if they are unknown.
 
-        Parsed only when somebody asks, and a subscription that does not parse makes them unknown: a member can write
+        Parsed only when a request needs them, and a subscription that does not parse makes them unknown: a member can write
         anything, and its bytes must not keep this group, let alone its partition, from loading.
         """
         if self.subscriptions is None:
@@ -182,12 +186,12 @@ class ClassicGroup:
         )
 
     @classmethod
-    def from_record(cls, group_id: str, rules: Rules, value: GroupMetadataValue) -> ClassicGroup:
+    def from_record(cls, group_id: str, rules: ClassicGroupConfig, value: GroupMetadataValue) -> ClassicGroup:
         """A group as the log remembers it: with members it is Stable, without it is Empty."""
         group = cls(
             group_id,
             rules,
-            state=State.STABLE if value.members else State.EMPTY,
+            state=ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY,
             state_since_ms=value.current_state_timestamp_ms,
             generation=value.generation,
             protocol_type=value.protocol_type or None,

@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.groups import rebalance
 from broker.groups.effects import Answer, Append, Arm, Cancel, Effect, Replaced
-from broker.groups.group import ClassicGroup, State
+from broker.groups.group import ClassicGroup, ClassicGroupState
 from broker.groups.members import Member, Protocols, protocols_of
 from broker.groups.rebalance import Out, rearm_session, session
 from broker.groups.replies import join_accepted, join_error, sync_error
@@ -76,7 +76,7 @@ def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
     """What is wrong before the member itself is looked at."""
     if not _has_room(group, joiner.member_id):
         return ErrorCode.group_max_size_reached
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available
     if not group.supports(joiner.protocol_type, frozenset(name for name, _ in joiner.protocols)):
         return ErrorCode.inconsistent_group_protocol
@@ -87,9 +87,9 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
     """``group.max.size``. While members rejoin, those who have joined count, so that the last to come are let go."""
     room = group.rules.group_size_max
     known = group.members.get(member_id)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return (known is not None and known.joining is not None) or group.members.awaiting_join < room
-    if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
+    if group.state in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
         return known is not None or len(group.members) < room
     return True
 
@@ -109,7 +109,7 @@ def _join_new(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int, o
 
 
 def _give_member_id(group: ClassicGroup, joiner: Joiner, token: object, member_id: str, out: Out) -> None:
-    """KIP-394: a client that is not there to take its id back must not become a member that nobody hears of."""
+    """KIP-394: a client that is gone before it gets its id must not become a member that never sends a heartbeat."""
     if len(group.pending_joins) >= group.rules.pending_members_max:
         out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.group_max_size_reached)))
         return
@@ -126,7 +126,10 @@ def _add_member(
     now_ms: int,
     out: Out,
 ) -> None:
-    if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+    if (
+        group.state is ClassicGroupState.PREPARING_REBALANCE
+        and group.previous_state is ClassicGroupState.EMPTY
+    ):
         group.new_member_added = True
     if not group.members:
         group.protocol_type = joiner.protocol_type
@@ -172,9 +175,9 @@ def _join_known(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int,
 
 def _needs_rebalance(group: ClassicGroup, joiner: Joiner) -> bool:
     """Does a member that joins again mean it? A leader always does: it may have seen new partitions."""
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return True
-    if group.state is State.STABLE and joiner.member_id == group.leader:
+    if group.state is ClassicGroupState.STABLE and joiner.member_id == group.leader:
         return True
     return group.members[joiner.member_id].protocols != joiner.protocols
 
@@ -204,15 +207,15 @@ def _replace_static(
     _swap_member(group, old_id, new, out)
     _update_member(group, new, joiner, token, out)
     rearm_session(new, out)
-    if group.state is State.STABLE and group.members.select_protocol() == group.protocol_name:
+    if group.state is ClassicGroupState.STABLE and group.members.select_protocol() == group.protocol_name:
         group.note_subscriptions()
         purpose = Replaced(old, new_id, old_leader, joiner.api_version)
         out.append(Append(group.record(), purpose))
-    elif group.state is State.PREPARING_REBALANCE:
+    elif group.state is ClassicGroupState.PREPARING_REBALANCE:
         rebalance.maybe_complete_join(group, now_ms, out)
     else:
         # In CompletingRebalance the leader may be assigning to the old id at this very moment.
-        rebalance.prepare(group, now_ms, out)
+        rebalance.prepare_rebalance(group, now_ms, out)
 
 
 def _fence(group: ClassicGroup, old: Member, out: Out) -> None:
@@ -235,7 +238,7 @@ def _swap_member(group: ClassicGroup, old_id: str, new: Member, out: Out) -> Non
 def replacement_stored(group: ClassicGroup, replaced: Replaced, error: ErrorCode, out: Out) -> None:
     """The record with the new id of a static member is in the log, or will never be."""
     member = group.members.get(replaced.new_id)
-    if member is None or member.joining is None or group.state is not State.STABLE:
+    if member is None or member.joining is None or group.state is not ClassicGroupState.STABLE:
         return  # a rebalance has begun meanwhile, and the member takes part in it
     if error is not ErrorCode.none:
         response = join_accepted(group, NO_MEMBER_ID, leader=replaced.old_leader)

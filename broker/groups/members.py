@@ -57,7 +57,7 @@ class Member:
         raise KeyError(f"member {self.member_id} does not support {protocol_name}")
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The first of the member's protocols that everybody supports."""
+        """The first of the member's protocols that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from broker.groups.group import NO_TIMESTAMP, ClassicGroup, State
+from broker.groups.group import NO_TIMESTAMP, ClassicGroup, ClassicGroupState
 from protocol.batch import NO_PRODUCER_ID
 from protocol.errors import ErrorCode
 from protocol.records.group_log import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue
@@ -25,7 +25,7 @@ NO_RETENTION_OF_ITS_OWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class OffsetAndMetadata:
     """A position, and where in the log it was written."""
 
     offset: int
@@ -37,7 +37,7 @@ class CommittedOffset:
     record_offset: int
 
     @classmethod
-    def of(cls, value: OffsetCommitValue, record_offset: int) -> CommittedOffset:
+    def of(cls, value: OffsetCommitValue, record_offset: int) -> OffsetAndMetadata:
         return cls(
             value.offset,
             value.leader_epoch,
@@ -57,7 +57,7 @@ class Found(NamedTuple):
     """An answer to OffsetFetch."""
 
     error: ErrorCode
-    committed: CommittedOffset | None
+    committed: OffsetAndMetadata | None
 
 
 UNSTABLE: Final = Found(ErrorCode.unstable_offset_commit, None)
@@ -70,8 +70,8 @@ class GroupOffsets:
     __slots__ = ("_committed", "_open", "_pending")
 
     def __init__(self) -> None:
-        self._committed: dict[str, dict[Spot, CommittedOffset]] = {}
-        self._pending: dict[int, dict[tuple[str, Spot], CommittedOffset]] = {}
+        self._committed: dict[str, dict[Spot, OffsetAndMetadata]] = {}
+        self._pending: dict[int, dict[tuple[str, Spot], OffsetAndMetadata]] = {}
         # The other way round: which producers have something pending for a spot.
         self._open: dict[str, dict[Spot, set[int]]] = {}
 
@@ -89,7 +89,7 @@ class GroupOffsets:
         if value is None:
             self._remove(key.group, spot)
             return
-        committed = CommittedOffset.of(value, record_offset)
+        committed = OffsetAndMetadata.of(value, record_offset)
         if producer_id == NO_PRODUCER_ID:
             self._committed.setdefault(key.group, {})[spot] = committed
             return
@@ -210,14 +210,18 @@ class GroupOffsets:
         """In how many milliseconds ``expired`` finds something of the group, as things are; None for never."""
         of_group = self._committed.get(group.group_id)
         if of_group is None:
-            return None if self.has_open_transaction(group.group_id) or group.state is not State.EMPTY else 0
+            return (
+                None
+                if self.has_open_transaction(group.group_id) or group.state is not ClassicGroupState.EMPTY
+                else 0
+            )
         if not _may_expire(group):
             return None
         waits = self._waits_ms(group, of_group, now_for, retention_ms)
         return min((wait_ms for _, wait_ms in waits), default=None)
 
     def _waits_ms(
-        self, group: ClassicGroup, of_group: Mapping[Spot, CommittedOffset], now_for: Now, retention_ms: int
+        self, group: ClassicGroup, of_group: Mapping[Spot, OffsetAndMetadata], now_for: Now, retention_ms: int
     ) -> Iterator[tuple[Spot, int]]:
         """How long each offset that may expire is still kept."""
         subscribed: dict[str, bool] = {}
@@ -250,19 +254,19 @@ class GroupOffsets:
 
 def _may_expire(group: ClassicGroup) -> bool:
     """Members keep the offsets of what they are subscribed to, if that can be known, and all offsets otherwise."""
-    if group.protocol_type is None or group.state is State.EMPTY:
+    if group.protocol_type is None or group.state is ClassicGroupState.EMPTY:
         return True
-    return group.state is State.STABLE and group.subscribed_topics() is not None
+    return group.state is ClassicGroupState.STABLE and group.subscribed_topics() is not None
 
 
-def _wait_ms(group: ClassicGroup, offset: CommittedOffset, now_for: Now, retention_ms: int) -> int:
+def _wait_ms(group: ClassicGroup, offset: OffsetAndMetadata, now_for: Now, retention_ms: int) -> int:
     """How long an offset is still kept; 0 or less once its time is over."""
     if offset.expire_timestamp_ms != NO_RETENTION_OF_ITS_OWN:
         return offset.expire_timestamp_ms - now_for(offset.commit_timestamp_ms)
     since_ms = offset.commit_timestamp_ms
     if (
         group.protocol_type is not None
-        and group.state is State.EMPTY
+        and group.state is ClassicGroupState.EMPTY
         and group.state_since_ms != NO_TIMESTAMP
     ):
         # KIP-211: the last member's going starts the clock. Old records do not tell when that was.

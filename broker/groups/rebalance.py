@@ -19,7 +19,7 @@ from broker.groups.effects import (
     Timed,
     Timer,
 )
-from broker.groups.group import ClassicGroup, State
+from broker.groups.group import ClassicGroup, ClassicGroupState
 from broker.groups.members import NO_ASSIGNMENT, Member
 from broker.groups.replies import join_accepted, join_error, sync_accepted, sync_error
 from protocol.errors import ErrorCode
@@ -39,21 +39,21 @@ def rearm_session(member: Member, out: Out) -> None:
 def rebalance_or_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
     """Something about the members has changed."""
     if group.can_rebalance:
-        prepare(group, now_ms, out)
+        prepare_rebalance(group, now_ms, out)
     else:
         maybe_complete_join(group, now_ms, out)
 
 
-def prepare(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """Ask everybody to join again."""
-    if group.state is State.COMPLETING_REBALANCE:
+def prepare_rebalance(group: ClassicGroup, now_ms: int, out: Out) -> None:
+    """Make all members join again."""
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         drop_assignments(group, ErrorCode.rebalance_in_progress, out)
     group.pending_syncs.clear()
     out.append(Cancel(SYNC_TIMER))
-    is_initial = group.state is State.EMPTY
-    group.move_to(State.PREPARING_REBALANCE, now_ms)
+    is_initial = group.state is ClassicGroupState.EMPTY
+    group.move_to(ClassicGroupState.PREPARING_REBALANCE, now_ms)
     if is_initial:
-        # Nobody is there yet, so "everybody has joined" means nothing: others get some time to come (KIP-134).
+        # The group is new, so "all members have joined" means nothing: further members get time to join (KIP-134).
         delay_ms = group.rules.initial_rebalance_delay_ms
         group.new_member_added = False
         group.initial_delay_ms = delay_ms
@@ -66,7 +66,10 @@ def prepare(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 
 def maybe_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    if group.state is not State.PREPARING_REBALANCE or group.previous_state is State.EMPTY:
+    if (
+        group.state is not ClassicGroupState.PREPARING_REBALANCE
+        or group.previous_state is ClassicGroupState.EMPTY
+    ):
         return
     if group.all_have_joined:
         complete_join(group, now_ms, out)
@@ -74,9 +77,13 @@ def maybe_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 def join_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
     """The join timer has fired: the initial delay is renewed while members keep coming, else the phase ends."""
-    if group.state is not State.PREPARING_REBALANCE:
+    if group.state is not ClassicGroupState.PREPARING_REBALANCE:
         return
-    if group.previous_state is State.EMPTY and group.new_member_added and group.initial_remaining_ms:
+    if (
+        group.previous_state is ClassicGroupState.EMPTY
+        and group.new_member_added
+        and group.initial_remaining_ms
+    ):
         group.new_member_added = False
         remaining_ms = group.initial_remaining_ms
         next_delay_ms = min(group.rules.initial_rebalance_delay_ms, remaining_ms)
@@ -112,7 +119,7 @@ def complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """Keep the leader if it has joined, else take the first member that has. False: nobody has joined."""
+    """Keep the leader if it has joined, else take the first member that has. False: no member has joined."""
     if group.leader is None:
         return False
     if group.members[group.leader].joining is not None:
@@ -126,12 +133,15 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 def sync_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
     """Who has joined must also fetch its assignment, or the group would carry a member that does nothing (KIP-814)."""
-    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_syncs:
+    if (
+        group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE)
+        or not group.pending_syncs
+    ):
         return
     for member_id in sorted(group.pending_syncs):
         group.remove(member_id)
         out.append(Cancel(session(member_id)))
-    prepare(group, now_ms, out)
+    prepare_rebalance(group, now_ms, out)
 
 
 def session_over(group: ClassicGroup, member_id: str, now_ms: int, out: Out) -> None:
@@ -144,14 +154,14 @@ def session_over(group: ClassicGroup, member_id: str, now_ms: int, out: Out) -> 
         # A silent member's session starts anew with the answer that it waits for.
         return
     remove_member(group, member, out)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         _complete_join_if_all_are_there(group, now_ms, out)
     else:
         rebalance_or_complete_join(group, now_ms, out)
 
 
 def _complete_join_if_all_are_there(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    if group.state is State.PREPARING_REBALANCE and group.all_have_joined:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE and group.all_have_joined:
         complete_join(group, now_ms, out)
 
 

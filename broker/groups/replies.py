@@ -16,7 +16,7 @@ def join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
 def join_accepted(
     group: ClassicGroup, member_id: str, *, leader: str | None = None, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """The current generation, as this member may know it: only the leader is told who the others are."""
+    """The current generation, as this member may know it: only the leader gets the list of members."""
     leader = group.leader if leader is None else leader
     return JoinGroupResponse(
         generation_id=group.generation,

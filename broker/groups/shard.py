@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
-from broker.append_errors import CLIENT_ERRORS
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
-from broker.crash import crash_point
-from broker.damaged_records import DamagedRecords
-from broker.deferred import Deferred
+from broker.coordinator_runtime.damaged_records import DamagedRecords
+from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.groups import classic
+from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.effects import Answer, Append, Arm, Assigned, Cancel, Effect, Timer
-from broker.groups.group import ClassicGroup, Rules, State
-from broker.groups.memory import Memory
-from broker.hooks import Hooks, Passage
+from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
+from broker.injection.crash import crash_point
+from broker.injection.points import FaultInjection
 from broker.logging import get_logger
-from broker.partition import Partition
+from broker.loop.deferred import Deferred
+from broker.replicas.partition import Partition
 from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.records.group_log import (
@@ -33,7 +33,6 @@ from protocol.records.group_log import (
     decode_key,
 )
 from protocol.schema import Key, MalformedRecord, Value
-from storage.files import StorageError
 from storage.producers import NO_OFFSET
 from storage.salvage import Damaged, unreadable
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 GROUP_METADATA_VERSION: Final = 3
 COORDINATOR_SEQUENCE: Final = 0
-"""Kafka's coordinators give every batch this sequence, with a producer or without, and nobody checks it."""
+"""Kafka's coordinators give every batch this sequence, with a producer or without, and no replica checks it."""
 RECORD_OVERHEAD_BYTES: Final = 32
 """At most what a record adds to its key and value: lengths, deltas, no headers."""
 LOAD_TURN_RECORDS: Final = 500
@@ -89,7 +88,7 @@ class _Commit:
         self.done = True
         if self.timer is not None:
             self.timer.cancel()
-        self.then(CLIENT_ERRORS.get(error, error))
+        self.then(CoordinatorShard.client_error(error))
 
 
 def _group_of(raw_key: bytes) -> str | None:
@@ -100,40 +99,27 @@ def _group_of(raw_key: bytes) -> str | None:
     return key.group if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey | GroupMetadataKey) else None
 
 
-class Shard:
-    """The coordinator of the groups of one partition."""
+class GroupShard(CoordinatorShard):
+    """The groups of one partition, while this node leads it."""
 
     def __init__(
         self,
         partition: Partition,
         config: Callable[[], BrokerConfig],
         clock: Clock,
-        hooks: Hooks | None = None,
+        injection: FaultInjection | None = None,
     ) -> None:
-        self.partition = partition
-        self._hooks = hooks or Hooks()
-        self._leadership = (partition.leader_id, partition.leader_epoch)
+        super().__init__(partition, injection)
         self.clock = clock
         self.config = config
-        self.loading = True
-        self.refusal = ErrorCode.coordinator_load_in_progress
-        """What is answered while ``loading``."""
-        self.memory = Memory(self._rules())
+        self.state = GroupCoordinatorState(self._rules())
         self._timers: dict[tuple[str, Timer], ClockTimer] = {}
         self._commits: dict[_Commit, None] = {}
-        self._abandoned = False
+        self._load_began_ms = 0
 
-    @property
-    def is_current(self) -> bool:
-        """Does this node still lead the partition, in the epoch in which it was loaded?"""
-        return (
-            not self._abandoned
-            and (self.partition.leader_id, self.partition.leader_epoch) == self._leadership
-        )
-
-    def _rules(self) -> Rules:
+    def _rules(self) -> ClassicGroupConfig:
         config = self.config()
-        return Rules(
+        return ClassicGroupConfig(
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             group_size_max=config.group_max_size,
         )
@@ -141,20 +127,10 @@ class Shard:
     # -- loading and unloading ----------------------------------------------------------------------------------
 
     def load(self) -> Iterator[None]:
-        """Read the log into memory, a piece at each step; the last step opens the shard.
-
-        A log that cannot be read takes its partition offline, and the shard stays shut.
-        """
-        try:
-            yield from self._load()
-        except StorageError as error:
-            self.partition.go_offline(error)
-
-    def _load(self) -> Iterator[None]:
-        started_ms = self.clock.now_ms(Domain.REQUESTS)
+        self._load_began_ms = self.clock.now_ms(Domain.REQUESTS)
         source = self.partition.log
         topic, index = self.partition.topic, self.partition.index
-        damaged = DamagedRecords(topic, index, "groups", _group_of, lambda: self.memory.groups)
+        damaged = DamagedRecords(topic, index, "groups", _group_of, lambda: self.state.groups)
         offset = source.log_start_offset
         while offset < source.log_end_offset:
             before, replayed = offset, 0
@@ -170,14 +146,14 @@ class Shard:
                     break
             if offset == before:
                 break
-            yield
+            if offset < source.log_end_offset:
+                yield
         if damaged:
             self._end_without_marker()
             damaged.report()
-        self._loaded(started_ms)
 
     def _replay(self, batch: RecordBatch, damaged: DamagedRecords) -> None:
-        reason = self.memory.replay(batch)
+        reason = self.state.replay(batch)
         if reason is not None:
             found = unreadable(batch, str(self.partition.log.directory), reason)
             damaged.note(found)
@@ -188,43 +164,42 @@ class Shard:
     def _end_without_marker(self) -> None:
         """Offsets whose marker was damaged must not stay pending for good: the log knows which transactions have ended."""
         log = self.partition.log
-        for producer_id, offset in self.memory.offsets.pending_producers():
+        for producer_id, offset in self.state.offsets.pending_producers():
             entry = log.producers.entries.get(producer_id)
             if entry is None or entry.current_txn_first_offset == NO_OFFSET:
                 committed = not log.was_aborted(producer_id, offset)
-                self.memory.offsets.end_transaction(producer_id, committed, log.log_end_offset)
+                self.state.offsets.end_transaction(producer_id, committed, log.log_end_offset)
 
-    def _loaded(self, started_ms: int) -> None:
-        self.memory.settle()
-        self.loading = False
+    def loaded(self) -> None:
+        self.state.settle()
         now_ms = self.clock.now_ms()
-        for group in tuple(self.memory.groups.values()):
+        for group in tuple(self.state.groups.values()):
             self.run(group, classic.loaded(group, now_ms))
-        if self.memory.records or self.memory.skipped:
+        if self.state.records or self.state.skipped:
             log.info(
                 "offsets partition loaded",
                 partition=self.partition.index,
-                records=self.memory.records,
-                skipped=self.memory.skipped,
-                groups=len(self.memory.groups),
-                took_ms=self.clock.now_ms(Domain.REQUESTS) - started_ms,
+                records=self.state.records,
+                skipped=self.state.skipped,
+                groups=len(self.state.groups),
+                took_ms=self.clock.now_ms(Domain.REQUESTS) - self._load_began_ms,
             )
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> None:
-        """Another node leads this partition now, or nobody does. Whoever waits is told."""
-        self.loading = True
+        self.refusal = error
         now_ms = self.clock.now_ms()
-        for group in tuple(self.memory.groups.values()):
-            self.run(group, classic.bury(group, error, now_ms))
+        for group in tuple(self.state.groups.values()):
+            self.run(group, classic.fail_and_unload(group, error, now_ms))
         for commit in tuple(self._commits):
             commit.finish(error)
         assert not self._timers
         assert not self._commits
+        super().unload(error)
 
     def abandon(self) -> None:
-        """The node is killed: what waits is forgotten, and nobody is told."""
-        self.loading = True
-        self._abandoned = True
+        """The node is killed: waiting requests are forgotten and get no response."""
+        super().abandon()
+        self.refusal = ErrorCode.not_coordinator
         for timer in (*self._timers.values(), *(commit.timer for commit in self._commits)):
             if timer is not None:
                 timer.cancel()
@@ -248,7 +223,7 @@ class Shard:
         def append(committed: Callable[[ErrorCode], None]) -> None:
             error, end_offset = self._append(records, producer)
             if error is not ErrorCode.none:
-                committed(CLIENT_ERRORS.get(error, error))
+                committed(self.client_error(error))
             else:
                 self.when_committed(end_offset, committed, patient=patient)
 
@@ -260,11 +235,11 @@ class Shard:
         append: Callable[[Callable[[ErrorCode], None]], None],
         committed: Callable[[ErrorCode], None],
     ) -> None:
-        """Append, unless a rule holds it up or has it fail (`broker.hooks`).
+        """Append, unless a rule holds it up or has it fail (`broker.injection.points`).
 
-        What is held is not in memory yet, and whoever waits for it is told when the leadership goes.
+        What is held is not in memory yet; its request fails when the leadership goes.
         """
-        if self._hooks.points is None:
+        if not self.is_intercepted:
             append(committed)
             return
         held = _Commit(committed)
@@ -277,20 +252,10 @@ class Shard:
                 self._commits.pop(held)
                 append(committed)
 
-        passage = Passage(
-            "group.append",
-            self._leadership[0],
-            self.partition.topic,
-            self.partition.index,
-            group_id=getattr(key, "group", None),
-        )
-        self._hooks.at_point(passage, go_on, held.finish)
+        self.intercept_append("group.append", go_on, held.finish, group_id=getattr(key, "group", None))
 
     def _append(self, records: Sequence[LogRecord], producer: Producer) -> tuple[ErrorCode, int]:
         """The only way into the log: (error, offset after the last record)."""
-        if not self.is_current:
-            # A group that is told of the end of the leadership may still want to write something.
-            return ErrorCode.not_leader_or_follower, -1
         now_ms = self.clock.now_ms()
         transactional = producer.producer_id != NO_PRODUCER_ID
         batch = build_batch(
@@ -307,10 +272,8 @@ class Shard:
         if len(batch) > self.partition.log.config.max_message_bytes:
             return ErrorCode.message_too_large, -1
         crash_point("group.append.before")
-        # As Kafka's, whoever is in sync: the commit then waits for the high watermark, or until its time is up.
-        result = self.partition.append_internal(
-            batch, guard=producer.guard, verified=producer.verified, required_acks=1
-        )
+        # As Kafka's, however small the ISR is: the commit then waits for the high watermark, or until its time is up.
+        result = self.append(batch, guard=producer.guard, verified=producer.verified, required_acks=1)
         if result.error is not ErrorCode.none:
             return result.error, -1
         crash_point("group.append.after")
@@ -322,10 +285,12 @@ class Shard:
 
     def _take_in(self, offset: int, producer_id: int, key: Key, value: Value | None) -> None:
         if isinstance(key, GroupMetadataKey):
-            group = self.memory.groups.get(key.group)
+            group = self.state.groups.get(key.group)
             if group is not None:
-                self.run(group, classic.bury(group, ErrorCode.unknown_member_id, self.clock.now_ms()))
-        self.memory.apply(offset, producer_id, key, value)
+                self.run(
+                    group, classic.fail_and_unload(group, ErrorCode.unknown_member_id, self.clock.now_ms())
+                )
+        self.state.apply(offset, producer_id, key, value)
 
     def write_tombstones(self, keys: Sequence[Key], committed: Callable[[ErrorCode], None]) -> None:
         """Delete what these keys stand for, in as many batches as it takes; the last one is waited for."""
@@ -349,7 +314,7 @@ class Shard:
         for piece in pieces:
             error, end_offset = self._append(piece, NO_PRODUCER) if piece else (ErrorCode.none, end_offset)
             if error is not ErrorCode.none:
-                committed(CLIENT_ERRORS.get(error, error))
+                committed(self.client_error(error))
                 return
         self.when_committed(end_offset, committed)
 
@@ -379,7 +344,7 @@ class Shard:
         then(error)
 
     def read(self, answer: Callable[[ErrorCode], T]) -> T | Future[T]:
-        """Answer from memory, once all that is in it is committed: nobody may see what could be taken back."""
+        """Answer from memory, once all that is in it is committed: no client may see what could be truncated."""
         reply: Deferred[T] = Deferred()
         self.when_committed(self.partition.log_end_offset, lambda error: reply.resolve(answer(error)))
         return reply.outcome()
@@ -408,13 +373,13 @@ class Shard:
             self.write([record], partial(self._stored, group, append, held), patient=True)
 
     def _stored(self, group: ClassicGroup, append: Append, held: Sequence[Answer], error: ErrorCode) -> None:
-        self.run(group, classic.stored(group, append, error, self.clock.now_ms()))
+        self.run(group, classic.on_append_committed(group, append, error, self.clock.now_ms()))
         for answer in held:
             response = answer.response if error is ErrorCode.none else type(answer.response)(error_code=error)
             cast("Deferred[object]", answer.token).resolve(response)
-        if group.state is State.DEAD and self.memory.groups.get(group.group_id) is group:
-            del self.memory.groups[group.group_id]
-        elif isinstance(append.purpose, Assigned) and group.state is State.STABLE:
+        if group.state is ClassicGroupState.DEAD and self.state.groups.get(group.group_id) is group:
+            del self.state.groups[group.group_id]
+        elif isinstance(append.purpose, Assigned) and group.state is ClassicGroupState.STABLE:
             log.debug(
                 "group is stable",
                 group=group.group_id,

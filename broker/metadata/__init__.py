@@ -2,12 +2,12 @@
 
 from broker.metadata.cluster import ClusterMetadata
 from broker.metadata.creation import MorePartitions, NewTopic, Refused
-from broker.metadata.image import Broker, Endpoint, Image, PartitionState, Topic
+from broker.metadata.image import BrokerRegistration, Endpoint, Image, PartitionState, Topic
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.results import CreatedTopic
 
 __all__ = [
-    "Broker",
+    "BrokerRegistration",
     "ClusterMetadata",
     "CreatedTopic",
     "Endpoint",

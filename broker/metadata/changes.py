@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from broker.metadata.image import TOPIC_RESOURCE, Broker, Image, PartitionState, Topic
+from broker.metadata.image import TOPIC_RESOURCE, BrokerRegistration, Image, PartitionState, Topic
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 
@@ -85,13 +85,13 @@ def records_for_features(levels: Mapping[str, int]) -> list[MetadataRecord]:
     return [schema.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
 
-def record_for_producer_ids(broker: Broker, next_producer_id: int) -> MetadataRecord:
+def record_for_producer_ids(broker: BrokerRegistration, next_producer_id: int) -> MetadataRecord:
     return schema.ProducerIdsRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, next_producer_id=next_producer_id
     )
 
 
-def record_for_registration(broker: Broker) -> MetadataRecord:
+def record_for_registration(broker: BrokerRegistration) -> MetadataRecord:
     return schema.RegisterBrokerRecord(
         broker_id=broker.node_id,
         incarnation_id=broker.incarnation_id,
@@ -114,21 +114,21 @@ def record_for_registration(broker: Broker) -> MetadataRecord:
     )
 
 
-def record_for_shutdown(broker: Broker) -> MetadataRecord:
+def record_for_shutdown(broker: BrokerRegistration) -> MetadataRecord:
     """The broker is about to stop: it gets no new partitions, and leads none."""
     return schema.BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
     )
 
 
-def record_for_fencing(broker: Broker) -> MetadataRecord:
+def record_for_fencing(broker: BrokerRegistration) -> MetadataRecord:
     """The broker is away."""
     return schema.BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=1
     )
 
 
-def records_for_leaving(broker: Broker) -> list[MetadataRecord]:
+def records_for_leaving(broker: BrokerRegistration) -> list[MetadataRecord]:
     """A broker that stops of its own will: Kafka's controlled shutdown ends with its being fenced.
 
     Without it, a controller that reads this log takes the broker for alive, and refuses its next incarnation until the
@@ -138,7 +138,7 @@ def records_for_leaving(broker: Broker) -> list[MetadataRecord]:
 
 
 def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
-    """Give every partition that this broker can lead a new leader epoch (storage.md 2).
+    """Give every partition that this broker can lead a new leader epoch, as an election by the controller does.
 
     What was appended before the restart and what comes after it are told apart by the epoch; clients that
     remember a higher one than we answer would wait for ever. ``leader`` in the record raises it, changed or not.
@@ -150,7 +150,7 @@ def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
                     partition_id=partition.index, topic_id=topic.topic_id, leader=node_id
                 )
             elif partition.leader < 0 and node_id in partition.eligible_leader_replicas:
-                # Kafka's clean stop leaves nobody in sync, and remembers who was (KIP-966).
+                # Kafka's controlled shutdown leaves an empty ISR and keeps the eligible leader replicas (KIP-966).
                 others = tuple(one for one in partition.eligible_leader_replicas if one != node_id)
                 yield schema.PartitionChangeRecord(
                     partition_id=partition.index,

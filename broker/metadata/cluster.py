@@ -1,7 +1,7 @@
 """The cluster's metadata as the rest of the broker sees it: what exists now, and how to change it.
 
-Reading is looking at the image. Changing is: wait until nobody else is changing the same topic, check against the
-image, write, wait for the disk; then the image has changed, listeners have been told, and the caller goes on.
+A reader looks at the image. A change waits until no other change of the same topic is under way, checks against the
+image, writes, and waits for the disk. Then the image has changed, the listeners were called, and the caller goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import structlog
 
 from broker.metadata import changes as records_of_changes
 from broker.metadata.changes import record_for_fencing, record_for_registration, record_for_shutdown
-from broker.metadata.changing import Changing
 from broker.metadata.configs import Settings
 from broker.metadata.creation import (
     AUTO_CREATED_AT_ONCE,
@@ -31,6 +30,7 @@ from broker.metadata.creation import (
     check_new_topic,
     check_total,
 )
+from broker.metadata.deltas import apply
 from broker.metadata.elections import (
     Decide,
     Election,
@@ -45,10 +45,11 @@ from broker.metadata.elections import (
 )
 from broker.metadata.features import check_levels
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
-from broker.metadata.image import Broker, Changes, Endpoint, Image, Topic
+from broker.metadata.image import BrokerRegistration, Endpoint, Image, MetadataDelta, Topic
 from broker.metadata.internal_topics import internal_topic
 from broker.metadata.listeners import MetadataListener, tell
 from broker.metadata.log import MetadataLog, MetadataLogFailed, Sync
+from broker.metadata.pending_changes import PendingTopicChanges
 from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds, ProducerIdsExhausted
 from broker.metadata.results import CreatedTopic
 from broker.metadata.startup import chunks, registration, startup_commits
@@ -79,7 +80,7 @@ class ClusterMetadata:
         self._random = random
         self._log: MetadataLog
         self._listeners: list[MetadataListener] = []
-        self._changing = Changing()
+        self._pending_changes = PendingTopicChanges()
         self._ensuring: dict[str, asyncio.Task[Topic]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._producer_ids: dict[int, ProducerIds] = {}
@@ -94,7 +95,7 @@ class ClusterMetadata:
         clock: Clock,
         random: Random,
         endpoints: Sequence[Endpoint] = (),
-        others: Callable[[ClusterMetadata], Sequence[Broker]] = lambda cluster: (),
+        others: Callable[[ClusterMetadata], Sequence[BrokerRegistration]] = lambda cluster: (),
         features: Mapping[str, int] | None = None,
         sync: Sync = AppendFile.sync,
     ) -> ClusterMetadata:
@@ -136,9 +137,9 @@ class ClusterMetadata:
 
     def introduce(
         self, node_id: int, endpoints: Sequence[Endpoint], rack: str | None, directory_id: uuid.UUID
-    ) -> Broker:
+    ) -> BrokerRegistration:
         """A broker as it is about to be registered."""
-        return Broker(
+        return BrokerRegistration(
             node_id,
             epoch=-1,
             incarnation_id=new_id(self._random),
@@ -166,7 +167,7 @@ class ClusterMetadata:
         return self._image.features
 
     @property
-    def brokers(self) -> Mapping[int, Broker]:
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
         return self._image.brokers
 
     @property
@@ -184,7 +185,7 @@ class ClusterMetadata:
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: object) -> None:
-        """It is told of nothing more."""
+        """It is not called any more."""
         self._listeners = [one for one in self._listeners if one is not listener]
 
     async def create_topics(
@@ -196,7 +197,7 @@ class ClusterMetadata:
         """
         defaults = self._topic_defaults
         check_total(wanted, defaults)
-        await self._changing.settled(new.name for new in wanted)
+        await self._pending_changes.settled(new.name for new in wanted)
         results: list[CreatedTopic | Refused] = []
         records: list[MetadataRecord] = []
         names: set[str] = set()
@@ -222,14 +223,14 @@ class ClusterMetadata:
         return results
 
     def create_in_background(self, wanted: Sequence[NewTopic]) -> None:
-        """Create topics that nobody waits for; what cannot be created is a line in the log."""
+        """Create topics without a waiting caller; a topic that cannot be created is a line in the log."""
         task = asyncio.get_running_loop().create_task(self._create_and_log(wanted))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     async def delete_topics(self, topic_ids: Sequence[uuid.UUID]) -> list[Refused | None]:
         """Delete topics; None for each one that is gone now."""
-        await self._changing.settled(
+        await self._pending_changes.settled(
             topic.name for topic in map(self.topic_by_id, topic_ids) if topic is not None
         )
         results: list[Refused | None] = []
@@ -256,7 +257,7 @@ class ClusterMetadata:
         self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> list[Refused | None]:
         """Grow topics; None for each one that has its partitions now."""
-        await self._changing.settled(more.name for more in wanted)
+        await self._pending_changes.settled(more.name for more in wanted)
         results: list[Refused | None] = []
         records: list[MetadataRecord] = []
         for more in wanted:
@@ -318,17 +319,17 @@ class ClusterMetadata:
 
     # -- brokers that come and go -------------------------------------------------------------------------------
 
-    async def join(self, broker: Broker) -> None:
+    async def join(self, broker: BrokerRegistration) -> None:
         """A broker starts while others run: it is registered, and leads what only it could lead."""
         self._producer_ids.pop(broker.node_id, None)  # what is left of a block is thrown away with its owner
-        await self._changing.all_settled()
+        await self._pending_changes.all_settled()
         registered = registration(broker, self._log.next_offset)
         back = records_for_return(self._image, broker.node_id, self._allows_unclean)
         await self._commit_for_all([record_for_registration(registered), *back])
 
-    async def lose(self, node_id: int) -> None:
+    async def fence(self, node_id: int) -> None:
         """A broker is gone: it is fenced, and what it led is led by others, where there are any in sync."""
-        await self._changing.all_settled()
+        await self._pending_changes.all_settled()
         broker = self.brokers[node_id]
         if not broker.fenced:
             gone = records_for_losing(self._image, node_id, self._allows_unclean)
@@ -336,12 +337,12 @@ class ClusterMetadata:
 
     async def hand_over(self, node_id: int) -> None:
         """A broker is about to stop of its own will: others lead before it goes (Kafka's controlled shutdown)."""
-        await self._changing.all_settled()
+        await self._pending_changes.all_settled()
         gone = records_for_losing(self._image, node_id, lambda topic: False)
         await self._commit_for_all([record_for_shutdown(self.brokers[node_id]), *gone])
 
     async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """A leader says who is in sync. Refused if it leads no more, or names somebody who cannot be (AlterPartition)."""
+        """A leader proposes an ISR (AlterPartition). Refused if it leads no more, or proposes an ineligible replica."""
         await self._change_partition(
             (topic, index),
             lambda _, known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
@@ -373,7 +374,7 @@ class ClusterMetadata:
 
     async def balance_leaders(self) -> None:
         """Give leadership back to preferred leaders that can have it."""
-        await self._changing.all_settled()
+        await self._pending_changes.all_settled()
         records = list(records_for_balance(self._image))
         if records:
             await self._commit_for_all(records)
@@ -391,7 +392,7 @@ class ClusterMetadata:
     ) -> list[Refused | None]:
         """Change what can be changed, in one commit; ``decide`` gets the position in the list with each."""
         names = {name for name, _ in partitions}
-        await self._changing.settled(names)
+        await self._pending_changes.settled(names)
         results, records = decisions(self._image, partitions, decide)
         if records:
             await self._commit(records, names)
@@ -411,7 +412,7 @@ class ClusterMetadata:
                     await self._commit(records_of_changes.records_for_leaving(broker))
         except MetadataLogFailed as error:
             # Nothing is lost by it: only that a Kafka which opens this directory has to wait for a session to end.
-            log.warning("the end of these brokers is not in the metadata log", reason=str(error))
+            log.warning("writing the shutdown of brokers to the metadata log failed", reason=str(error))
 
     async def close(self) -> None:
         """End cleanly: what was asked for before is done."""
@@ -442,7 +443,7 @@ class ClusterMetadata:
         if len(records) > RECORDS_PER_REQUEST_MAX:
             raise Refused(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
         done = self._log.commit(records, self._clock.now_ms())
-        self._changing.mark(topics, done)
+        self._pending_changes.mark(topics, done)
         self._clock.wait_for(done)
         # A caller that goes away must not take the commit with it: it is on its way.
         await asyncio.shield(done)
@@ -450,7 +451,7 @@ class ClusterMetadata:
     async def _commit_for_all(self, records: Sequence[MetadataRecord]) -> None:
         """The same for what may concern every topic: in as many batches as it takes, one after the other in the log."""
         done = [self._log.commit(chunk, self._clock.now_ms()) for chunk in chunks(iter(records))]
-        self._changing.mark_all(done[-1])
+        self._pending_changes.mark_all(done[-1])
         self._clock.wait_for(done[-1])
         await asyncio.shield(done[-1])
 
@@ -491,9 +492,9 @@ class ClusterMetadata:
 
     def _applied(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
         """The log calls this when a commit is durable."""
-        changes = Changes()
+        changes = MetadataDelta()
         for record in records:
-            self._image.apply(record, changes)
+            apply(self._image, record, changes)
         self._image.offset = last_offset
         for listener in tuple(self._listeners):
             tell(listener, self._image, changes)

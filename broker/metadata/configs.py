@@ -188,7 +188,7 @@ class Settings:
 
 
 def _listed(own: Mapping[str, str]) -> list[str]:
-    """Settings are told by name; those that are internal only to who has set them."""
+    """Settings are listed by name; internal ones only if they are set."""
     return sorted({*TOPIC_CONFIGS, *own})
 
 

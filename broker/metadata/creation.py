@@ -8,13 +8,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from random import Random
 from typing import Final
 
 from broker.metadata.changes import Assignment
 from broker.metadata.image import Image, Topic
-from broker.metadata.placement import Unplaceable, place
-from broker.topics import invalid_topic_name, unified_name
+from broker.metadata.placement import Shuffling, Unplaceable, place
+from broker.metadata.topics import invalid_topic_name, unified_name
 from protocol.errors import ErrorCode
 from storage.config import ConfigError, LogConfig
 
@@ -36,7 +35,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that somebody wants. ``assignments`` are (partition, brokers); with them the two numbers stay -1.
+    """A topic to create. ``assignments`` are (partition, brokers); with them the two numbers stay -1.
 
     ``topic_id`` is for one that comes from another cluster and keeps its id.
     """
@@ -79,7 +78,7 @@ def check_total(wanted: Sequence[NewTopic], defaults: TopicDefaults) -> None:
         raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
 
 
-def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random: Random) -> Assignment:
+def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random: Shuffling) -> Assignment:
     """The replicas that the topic's partitions will have; Refused if there can be no such topic."""
     _check_name(image, new.name)
     _check_configs(new.configs, defaults.log)
@@ -108,7 +107,7 @@ def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random
 
 
 def check_more_partitions(
-    image: Image, more: MorePartitions, room: int, random: Random
+    image: Image, more: MorePartitions, room: int, random: Shuffling
 ) -> tuple[Topic, Assignment]:
     """The topic, and the replicas of the partitions that it gets; ``room`` is how many the request may still add."""
     topic = image.topics.get(more.name)
@@ -148,7 +147,7 @@ def _racks(image: Image) -> dict[int, str | None]:
     return {broker.node_id: broker.rack for broker in image.brokers.values()}
 
 
-def _placed(image: Image, count: int, replication_factor: int, random: Random) -> Assignment:
+def _placed(image: Image, count: int, replication_factor: int, random: Shuffling) -> Assignment:
     try:
         return place(usable_brokers(image), count, replication_factor, random, _racks(image))
     except Unplaceable as error:
@@ -213,7 +212,7 @@ def _manual(image: Image, new: NewTopic) -> Assignment:
 
 
 def check_replicas(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """What somebody names by hand, for a new partition or for one that moves (``validateManualPartitionAssignment``)."""
+    """Checks an assignment that a client names, for a new or a moved partition (``validateManualPartitionAssignment``)."""
     refused = ErrorCode.invalid_replica_assignment
     if not replicas:
         raise Refused(refused, "The manual partition assignment includes an empty replica list.")

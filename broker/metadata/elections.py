@@ -12,10 +12,10 @@ from enum import Enum
 
 from broker.metadata.creation import Refused, check_replicas
 from broker.metadata.image import NO_LEADER, Image, PartitionState, Topic
+from broker.metadata.topics import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
-from storage.directory import PartitionKey
 
 RECOVERED, RECOVERING = 0, 1
 """Of a partition whose leader was elected uncleanly: until it has said that its log is whole again."""
@@ -37,7 +37,7 @@ Decide = Callable[[int, Topic, PartitionState], MetadataRecord | None]
 
 
 def decisions(
-    image: Image, partitions: Sequence[PartitionKey], decide: Decide
+    image: Image, partitions: Sequence[TopicPartition], decide: Decide
 ) -> tuple[list[Refused | None], list[MetadataRecord]]:
     """For each partition why it does not change, or None; and the records of those that do."""
     results: list[Refused | None] = []
@@ -109,7 +109,7 @@ def records_for_return(image: Image, node_id: int, allows_unclean: AllowsUnclean
 def _new_leader(
     topic: Topic, state: PartitionState, isr: Sequence[int], live: Collection[int], *, unclean: bool
 ) -> schema.PartitionChangeRecord:
-    """The first live replica in sync; where there is none, any live one if that is allowed; else nobody."""
+    """The first live replica in sync; where there is none, any live one if that is allowed; else none."""
     leader = _first(state.replicas, set(isr) & set(live))
     if leader != NO_LEADER:
         return _change(topic, state, leader=leader, isr=tuple(isr))
@@ -124,7 +124,7 @@ def _first(replicas: Sequence[int], among: Collection[int]) -> int:
 
 
 def record_for_election(image: Image, topic: Topic, state: PartitionState, kind: Election) -> MetadataRecord:
-    """ElectLeaders; Refused with Kafka's code where there is nobody to elect, or no need."""
+    """ElectLeaders; Refused with Kafka's code where no replica can be elected, or no election is needed."""
     live = image.live_brokers
     if kind is Election.PREFERRED:
         preferred = state.replicas[0]
@@ -212,7 +212,7 @@ def record_for_reassignment(
 
     None if the partition is there already. New replicas join the old ones until all of them are in sync (KIP-455).
     ``keeps_factor``: there must be as many of them as there will be without this change (KIP-860).
-    ``unclean``: a move may be given up although nobody who was there before is in sync.
+    ``unclean``: a move may be cancelled although no original replica is in sync.
     """
     if target is None:
         return _given_up(image, topic, state, unclean=unclean)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 
-from broker.metadata.folds import FOLDS
-from broker.metadata.kept import Kept, keep
+from broker.metadata.unsupported_records import Kept
 from broker.metadata.values import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
@@ -20,10 +19,10 @@ from broker.metadata.values import (
     NO_LEADER,
     TOPIC_RESOURCE,
     AnyRecord,
-    Broker,
-    Changes,
+    BrokerRegistration,
     Endpoint,
     InconsistentMetadata,
+    MetadataDelta,
     PartitionState,
     Topic,
 )
@@ -36,11 +35,11 @@ __all__ = [
     "NO_LEADER",
     "TOPIC_RESOURCE",
     "AnyRecord",
-    "Broker",
-    "Changes",
+    "BrokerRegistration",
     "Endpoint",
     "Image",
     "InconsistentMetadata",
+    "MetadataDelta",
     "PartitionState",
     "Topic",
 ]
@@ -53,7 +52,7 @@ class Image:
     offset: int = -1
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[uuid.UUID, Topic] = field(default_factory=dict)
-    brokers: dict[int, Broker] = field(default_factory=dict)
+    brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     """Settings of brokers, groups and client metrics; a topic's own are in ``Topic.configs``."""
@@ -80,11 +79,3 @@ class Image:
     def colliding(self, unified: str) -> str | None:
         """A topic whose name differs from others only in '.' and '_'."""
         return next(iter(self.names_by_unified.get(unified, ())), None)
-
-    def apply(self, record: AnyRecord, changes: Changes) -> None:
-        """Fold one record into the image and note what it did; ``offset`` is for the caller to move."""
-        fold = FOLDS.get(type(record))
-        if fold is not None:
-            fold(self, record, changes)
-        else:
-            keep(self.kept, record)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.metadata.creation import NewTopic
-from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.metadata.image import TOPIC_RESOURCE, Changes, Image, PartitionState, Topic
+from broker.metadata.image import TOPIC_RESOURCE, Image, MetadataDelta, PartitionState, Topic
 
 
 class MetadataListener:
@@ -27,7 +27,7 @@ class MetadataListener:
         """Leader, epoch, replicas or in-sync replicas of a partition are new."""
 
 
-def tell(listener: MetadataListener, image: Image, changes: Changes) -> None:
+def tell(listener: MetadataListener, image: Image, changes: MetadataDelta) -> None:
     """What goes comes first: a topic may be deleted and made again under one name."""
     for topic in changes.deleted.values():
         listener.on_topic_deleted(topic)

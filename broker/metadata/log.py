@@ -50,7 +50,7 @@ Sync = Callable[[AppendFile], None]
 class MetadataLogFailed(Refused):
     """The log could not be written or synced. What is on disk is not known, so nothing is committed any more.
 
-    Kafka's process ends here, and a cluster elects another controller. This broker has nobody to go on in its stead:
+    Kafka's process ends here, and a cluster elects another controller. This broker has no other controller:
     it serves what exists, and refuses changes until it is started again on a disk that works.
     """
 
@@ -125,7 +125,7 @@ class MetadataLog:
         return commit.done
 
     def commit_now(self, commits: Sequence[Sequence[MetadataRecord]], now_ms: int) -> None:
-        """Write, sync and apply before returning: for the start, when no loop runs and nobody waits."""
+        """Write, sync and apply before returning: for the start, when no loop runs and no caller waits."""
         assert self._syncing is None, "a synchronous commit must not overtake one that is being synced"
         ends = []
         for records in commits:
@@ -178,7 +178,7 @@ class MetadataLog:
             for commit in group:
                 self._apply(commit.records, commit.last_offset)
         except Exception as broken:
-            # Memory and log do not agree any more: nobody may wait for ever, and nothing may build on it.
+            # Image and log do not agree any more: no caller may wait for ever, and no commit may build on it.
             self._fail(group + self._written, broken)
             raise
         for commit in group:

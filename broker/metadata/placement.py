@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from random import Random
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 Racks = Mapping[int, str | None]
 """The rack of each broker."""
+
+
+class Shuffling(Protocol):
+    """Of a generator of random numbers (`random.Random`) what a placement needs."""
+
+    def sample(self, population: Sequence[T], k: int) -> list[T]: ...
 
 
 class Unplaceable(Exception):
@@ -18,7 +26,7 @@ def place(
     brokers: Sequence[int],
     count: int,
     replication_factor: int,
-    random: Random,
+    random: Shuffling,
     racks: Racks | None = None,
 ) -> list[tuple[int, ...]]:
     """The replicas of ``count`` partitions: leaders spread over all brokers, replicas over racks."""
@@ -45,7 +53,7 @@ def place(
     return placed
 
 
-def _ordered(brokers: Sequence[int], racks: Racks, random: Random) -> list[int]:
+def _ordered(brokers: Sequence[int], racks: Racks, random: Shuffling) -> list[int]:
     """All brokers in a new order in which neighbours stand in different racks, as far as there are such."""
     shuffled = random.sample(list(brokers), len(brokers))
     by_rack: dict[str | None, list[int]] = {}

@@ -32,7 +32,7 @@ class ProducerIds:
         self._claiming: asyncio.Task[None] | None = None
 
     def own(self, first: int) -> None:
-        """A durable block that nobody has used."""
+        """A durable block of which no id was given out."""
         self._next, self._end = first, first + BLOCK_SIZE
 
     def allocate(self) -> int | Awaitable[int]:
@@ -75,13 +75,13 @@ class ProducerIds:
 
 
 def _discard(unused: Awaitable[int]) -> None:
-    """Close a coroutine that nobody will await, so that Python does not warn of it."""
+    """Close a coroutine that will not be awaited, so that Python does not warn of it."""
     close = getattr(unused, "close", None)
     if close is not None:
         close()
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """A prefetch that failed has nobody waiting: the next caller that runs out of ids tries again and hears of it."""
+    """No caller waits for a prefetch: the next caller that runs out of ids tries again and gets the error."""
     if not task.cancelled():
         task.exception()

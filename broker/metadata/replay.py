@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.metadata.deltas import apply
 from broker.metadata.framing import CorruptMetadata, Quorum, decoded, whole_batches
-from broker.metadata.image import AnyRecord, Changes, Image, InconsistentMetadata
+from broker.metadata.image import AnyRecord, Image, InconsistentMetadata, MetadataDelta
 from broker.metadata.snapshot import read_snapshot, snapshots
 from protocol.batch import CorruptBatch, RecordBatch
 from protocol.records import cluster_metadata as schema
@@ -82,7 +83,7 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
         if batch.is_control:
             state.quorum.note(batch)
         else:
-            changes = Changes()  # nobody follows yet
+            changes = MetadataDelta()  # no listener is subscribed yet
             for record in decoded(batch):
                 _fold_record(state, image, record, changes)
             state.last_record_ms = batch.max_timestamp
@@ -95,7 +96,7 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
     image.offset = batch.last_offset
 
 
-def _fold_record(state: Replayed, image: Image, record: AnyRecord, changes: Changes) -> None:
+def _fold_record(state: Replayed, image: Image, record: AnyRecord, changes: MetadataDelta) -> None:
     """Records inside of a metadata transaction count when it ends, and not at all when it is aborted."""
     if isinstance(record, schema.BeginTransactionRecord):
         state.held_back = []
@@ -104,8 +105,8 @@ def _fold_record(state: Replayed, image: Image, record: AnyRecord, changes: Chan
     elif isinstance(record, schema.EndTransactionRecord):
         held_back, state.held_back = state.held_back or [], None
         for one in held_back:
-            image.apply(one, changes)
+            apply(image, one, changes)
     elif state.held_back is not None:
         state.held_back.append(record)
     else:
-        image.apply(record, changes)
+        apply(image, record, changes)

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.metadata.deltas import apply
 from broker.metadata.framing import (
     BATCH_RECORDS_MAX,
     CorruptMetadata,
@@ -22,7 +23,7 @@ from broker.metadata.framing import (
     snapshot_header,
     whole_batches,
 )
-from broker.metadata.image import Changes, Image
+from broker.metadata.image import Image, MetadataDelta
 from protocol.records.cluster_metadata import MetadataRecord
 from storage.files import replace_file
 
@@ -50,14 +51,14 @@ def snapshots(directory: Path) -> list[Snapshot]:
 def read_snapshot(snapshot: Snapshot, image: Image, quorum: Quorum) -> None:
     """Fold a snapshot into an empty image, and into what is known of the quorum."""
     finished = False
-    changes = Changes()
+    changes = MetadataDelta()
     for batch in whole_batches(snapshot.path.read_bytes(), snapshot.path.name):
         if batch.is_control:
             quorum.note(batch)
             finished = ends_snapshot(batch)
             continue
         for record in decoded(batch):
-            image.apply(record, changes)
+            apply(image, record, changes)
     if not finished:
         raise CorruptMetadata(f"{snapshot.path} has no end: restore it from a copy")
     image.offset = snapshot.end_offset - 1

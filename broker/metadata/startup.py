@@ -14,13 +14,13 @@ from broker.metadata.changes import (
 )
 from broker.metadata.features import INITIAL_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 from broker.metadata.framing import BATCH_RECORDS_MAX
-from broker.metadata.image import Broker, Image
+from broker.metadata.image import BrokerRegistration, Image
 from broker.metadata.producer_ids import BLOCK_SIZE
 from protocol.records.cluster_metadata import MetadataRecord
 
 
 def startup_commits(
-    image: Image, brokers: Sequence[Broker], features: Mapping[str, int] | None, next_offset: int
+    image: Image, brokers: Sequence[BrokerRegistration], features: Mapping[str, int] | None, next_offset: int
 ) -> list[list[MetadataRecord]]:
     """The commits of this start, to be synced together.
 
@@ -45,7 +45,7 @@ def startup_commits(
     return commits
 
 
-def registration(broker: Broker, epoch: int) -> Broker:
+def registration(broker: BrokerRegistration, epoch: int) -> BrokerRegistration:
     """A broker as it is registered: with what it can do, and with the offset of its record for an epoch."""
     features = tuple((name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
     return replace(broker, epoch=epoch, features=features)

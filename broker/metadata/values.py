@@ -76,7 +76,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerRegistration:
     """A registered broker."""
 
     node_id: int
@@ -95,7 +95,7 @@ class Broker:
 
 
 @dataclass(slots=True)
-class Changes:
+class MetadataDelta:
     """What a commit did, for those who follow the image. A topic that is new is nowhere but in ``created``."""
 
     created: dict[uuid.UUID, Topic] = field(default_factory=dict)

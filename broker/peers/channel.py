@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 
 from broker.clock import Clock, Domain, Timer
 from broker.logging import get_logger
+from broker.loop.transports import reset_transport
 from broker.peers.lane import Lane
-from broker.transports import reset_transport
 from protocol.codec import MalformedRequest, client_codec
 from protocol.frame import request_header, response_body_offset
 
@@ -39,7 +39,7 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a channel is told about the link that it runs on; each is asked anew at every use."""
+    """The state of the link below a channel; each function is called at every use."""
 
     address: Callable[[], tuple[str, int] | None]
     is_cut: Callable[[], bool]
@@ -85,7 +85,7 @@ class Channel:
     # -- asking -------------------------------------------------------------------------------------------------
 
     def send(self, api_key: int, api_version: int, request: Any, then: Answered) -> None:
-        """Ask; ``then`` hears the response or None, never before this call has returned."""
+        """Send a request; ``then`` gets the response or None, never before this call has returned."""
         if self._ended:
             return
         if len(self._pending) >= REQUESTS_PENDING_MAX or self._line.is_cut():
@@ -121,7 +121,7 @@ class Channel:
     def _timed_out(self, correlation_id: int) -> None:
         """Whatever else is on the connection stands behind this one: Kafka gives up all of it."""
         if correlation_id in self._pending:
-            log.info("no answer from another node", client_id=self.client_id)
+            log.info("no response from another node", client_id=self.client_id)
             self.drop()
 
     # -- the connection -----------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Channel:
                 wire.reset()
                 raise ConnectionError("the link was cut")
         except (OSError, UnicodeError) as error:
-            log.debug("other node not reached", client_id=self.client_id, reason=str(error))
+            log.debug("connection to another node failed", client_id=self.client_id, reason=str(error))
             self._connecting = self._opening = None
             self._not_reached()
             return
@@ -206,7 +206,7 @@ class Channel:
         if wire is not self._wire:
             return
         if self._line.is_deaf():
-            self.drop()  # it was done over there, and nobody here will know
+            self.drop()  # the other node did it, and this node will not know
         else:
             self._back.put(partial(self._answered, wire, frame))
 
@@ -215,7 +215,7 @@ class Channel:
             return
         pending = self._pending.pop(SIZE.unpack_from(frame)[0], None) if len(frame) >= SIZE.size else None
         if pending is None:
-            log.warning("answer to nothing that was asked", client_id=self.client_id)
+            log.warning("response without a request", client_id=self.client_id)
             self.drop()
             return
         if pending.timer is not None:
@@ -224,7 +224,7 @@ class Channel:
         try:
             response = client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
         except MalformedRequest as error:
-            log.warning("answer of another node not read", client_id=self.client_id, reason=str(error))
+            log.warning("malformed response from another node", client_id=self.client_id, reason=str(error))
             self._tell(pending.then, None)
             self.drop()
             return
@@ -233,7 +233,7 @@ class Channel:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def end(self, *, resets: bool) -> None:
-        """Nobody is told anything any more. ``resets``: the other side sees the end of a process."""
+        """No callback is called any more. ``resets``: the other side sees the end of a process."""
         self._ended = True
         for timer in (self._pause, *(pending.timer for pending in self._pending.values())):
             if timer is not None:

@@ -11,7 +11,7 @@ from broker.peers.channel import Answered, Channel, Connect, Line, ProtocolFacto
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.config import BrokerConfig
-    from broker.hooks import Hooks
+    from broker.injection.points import FaultInjection
     from broker.metadata.cluster import ClusterMetadata
 
 __all__ = ["Answered", "Peers"]
@@ -30,14 +30,14 @@ class Peers:
         config: BrokerConfig,
         clock: Clock,
         metadata: ClusterMetadata,
-        hooks: Hooks,
+        injection: FaultInjection,
         connect: Connect | None = None,
     ) -> None:
         self.node_id = node_id
         self._config = config
         self._clock = clock
         self._metadata = metadata
-        self._links = hooks.links
+        self._links = injection.links
         self._connect = connect or _connect_tcp
         self._channels: dict[tuple[int, str], Channel] = {}
         self._links.subscribe(self._links_changed)
@@ -51,10 +51,10 @@ class Peers:
     def send(
         self, node_id: int, client_id: str, api_key: int, api_version: int, request: Any, then: Answered
     ) -> None:
-        """Ask another node; ``then`` hears its response, or None if there is none, and never in this call.
+        """Send a request to another node; ``then`` gets the response, or None if there is none, and never in this call.
 
-        Requests of one client id to one node are answered in their order. After ``close`` and ``abandon`` nobody hears
-        anything.
+        Requests of one client id to one node are answered in their order. After ``close`` and ``abandon`` no
+        callback is called.
         """
         if self._ended:
             return

@@ -1,4 +1,4 @@
-"""Frames as plain values that JSON can say. Decoded only when somebody looks."""
+"""Frames as plain values for JSON. They are decoded only when a caller shows them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CUT: Final[Decoded] = {"cut": True}
 """Instead of a message whose frame was too large to keep."""
 
 SECRETS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
-"""Fields of which only the size is told."""
+"""Fields of which only the size is shown."""
 RECORDS_TOLD_MAX: Final = 10_000
 """Of one ``records`` field, where records are asked for."""
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -66,15 +66,15 @@ class _Teller:
 
     def message(self, message: Any, wire: Sequence[WireField]) -> Decoded:
         """``wire`` is not asked of the message: a tagged struct that was not sent has its default, of no version."""
-        told: Decoded = {}
+        shown: Decoded = {}
         for field in wire:
             value = getattr(message, field.name)
-            told[field.name] = self._field(field, value)
+            shown[field.name] = self._field(field, value)
             if field.name.endswith("error_code"):
-                told[field.name.removesuffix("_code")] = error_name(value)
+                shown[field.name.removesuffix("_code")] = error_name(value)
             elif isinstance(value, UUID) and (name := self._names(value)) is not None:
-                told[f"{field.name.removesuffix('_id')}_name"] = name
-        return told
+                shown[f"{field.name.removesuffix('_id')}_name"] = name
+        return shown
 
     def _field(self, field: WireField, value: Any) -> Any:
         if value is None:
@@ -98,12 +98,12 @@ class _Teller:
         return int(value)  # an enum's member too
 
     def _batches(self, records: bytes | memoryview) -> Decoded:
-        told: list[Decoded] = []
-        found: Decoded = {"bytes": len(records), "batches": told}
+        shown: list[Decoded] = []
+        found: Decoded = {"bytes": len(records), "batches": shown}
         end = 0
         try:
             for batch in batches(records):
-                told.append(self._batch(batch))
+                shown.append(self._batch(batch))
                 end += batch.size
         except CorruptBatch as error:
             found["undecodable"] = str(error)
@@ -114,15 +114,15 @@ class _Teller:
         return found
 
     def _batch(self, batch: RecordBatch) -> Decoded:
-        told = batch_summary(batch)
+        shown = batch_summary(batch)
         if self._values and not batch.is_control:
-            told["records"] = list(_records(batch))
-        return told
+            shown["records"] = list(_records(batch))
+        return shown
 
 
 def batch_summary(batch: RecordBatch) -> Decoded:
     """What the header of a batch says, and what a marker decides."""
-    told: Decoded = {
+    shown: Decoded = {
         "base_offset": batch.base_offset,
         "last_offset": batch.last_offset,
         "count": batch.record_count,
@@ -141,14 +141,14 @@ def batch_summary(batch: RecordBatch) -> Decoded:
     if batch.is_control:
         marker = parse_end_txn_marker(batch)
         if marker is not None:
-            told["marker"] = "COMMIT" if marker.committed else "ABORT"
-            told["coordinator_epoch"] = marker.coordinator_epoch
-    return told
+            shown["marker"] = "COMMIT" if marker.committed else "ABORT"
+            shown["coordinator_epoch"] = marker.coordinator_epoch
+    return shown
 
 
 def _records(batch: RecordBatch) -> Iterable[Decoded]:
-    for told, record in enumerate(batch.records()):
-        if told == RECORDS_TOLD_MAX:
+    for shown, record in enumerate(batch.records()):
+        if shown == RECORDS_TOLD_MAX:
             return
         yield {
             "offset": record.offset,

@@ -6,14 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from protocol.messages.index import APIS
 from protocol.versions import message_name
-
-if TYPE_CHECKING:
-    from broker.metadata.cluster import ClusterMetadata
 
 Names = Callable[[UUID], str | None]
 """The name of a topic by its id; None for a topic that is not known (any more)."""
@@ -25,16 +22,6 @@ _NODES_CLIENT_ID: Final = re.compile(r"(?:broker-(\d+)-txn-marker-sender|AddPart
 def no_names(topic_id: UUID) -> str | None:
     """For who knows no topic."""
     return None
-
-
-def topic_names(metadata: ClusterMetadata) -> Names:
-    """The names of the topics that there are now."""
-
-    def name_of(topic_id: UUID) -> str | None:
-        topic = metadata.topic_by_id(topic_id)
-        return None if topic is None else topic.name
-
-    return name_of
 
 
 class Outcome(Enum):
@@ -101,7 +88,7 @@ class Exchange:
     was_held: bool = False
     """A rule stopped it on arrival; it may have been let go since."""
     handled_alone: int = 0
-    """How many times it was handled with nobody to hear the answer: a duplicate, or late."""
+    """How many times it was handled without sending a response: as a duplicate, or late."""
     request_summary: str | None = None
     """Of a frame too large to keep whole: what the text line says of it."""
     answer_summary: str | None = None

@@ -1,4 +1,4 @@
-"""Which exchanges somebody wants to see."""
+"""Which exchanges a caller wants to see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.messages.index import APIS
 
 
 class BadFilter(ValueError):
-    """A filter that says nothing sensible; the text tells what is wrong."""
+    """An invalid filter; the text says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

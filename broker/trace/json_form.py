@@ -19,7 +19,7 @@ def to_json(
     handled_alone, transactions ([{transactional_id, producer_id, producer_epoch}]), and with ``bodies`` request and answer
     (`decoding.request_dict`), the records' keys and values only with ``values``.
     """
-    told: Decoded = {
+    shown: Decoded = {
         "number": exchange.number,
         "node": exchange.node_id,
         "from_node": exchange.from_node,
@@ -43,9 +43,9 @@ def to_json(
         "transactions": [facts._asdict() for facts in exchange.transactions],
     }
     if bodies:
-        told["request"] = request_dict(exchange, names, values=values)
-        told["answer"] = answer_dict(exchange, names, values=values)
-    return told
+        shown["request"] = request_dict(exchange, names, values=values)
+        shown["answer"] = answer_dict(exchange, names, values=values)
+    return shown
 
 
 def json_line(

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from broker.printable import printable
+from broker.logging.printable import printable
 from broker.trace.decoding import Decoded, answer_dict, request_dict
 from broker.trace.exchange import Exchange, Names, Outcome, no_names
 
 PLACES_TOLD_MAX: Final = 4
-"""Topic partitions named in one line; of the others only the number is told."""
+"""Topic partitions named in one line; of the others only the number is shown."""
 ERRORS_TOLD_MAX: Final = 4
 
 _YEAR_10000_MS: Final = 253_402_300_800_000

@@ -123,7 +123,7 @@ class _Flow:
             length = min(SEGMENT_BYTES_MAX, end - start)
             flags = _ACK | _PSH if start + length == end else _ACK
             # Of a frame that is not whole only the first packet has content, and less than it should: then a reader
-            # makes of it what he can, instead of waiting for the rest.
+            # decodes what is there, instead of waiting for the rest.
             kept = data[start : start + length] if is_whole else data[: length - 1] if start == 0 else b""
             yield self._packet(time_us, sender, receiver, flags, kept, length)
             sender.sequence = _advanced(sender, length)

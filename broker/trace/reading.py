@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.node import Node
-from broker.partition import Partition
-from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.replicas.partition import Partition
 from broker.trace.decoding import Decoded, request_dict
 from broker.trace.exchange import Exchange, Names, no_names
 from broker.trace.timeline import assemble
-from broker.trace.told import Timeline, state_name
-from broker.trace.trace import Trace
-from broker.trace.written import (
+from broker.trace.timeline_records import (
     BatchKey,
     BatchWritten,
     CommittedOffset,
@@ -28,6 +26,8 @@ from broker.trace.written import (
     StateRecord,
     TopicPartition,
 )
+from broker.trace.timeline_view import Timeline, state_name
+from broker.trace.trace import Trace
 from broker.transactions.state import NO_PRODUCER_ID, SETTLED
 from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
 from protocol.hashing import partition_for

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from broker.trace.causes import with_exchanges
+from broker.trace.causal_order import with_exchanges
 from broker.trace.exchange import Exchange
-from broker.trace.written import (
+from broker.trace.timeline_records import (
     NEVER_MS,
     BatchKey,
     BatchWritten,
@@ -23,27 +23,27 @@ from broker.trace.written import (
     StateRecord,
     TopicPartition,
 )
-from broker.transactions.state import PREPARED, State
+from broker.transactions.state import PREPARED, TransactionState
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 COMMITTING, ABORTING = "committing", "aborting"
-_COMPLETE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+_COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class TransactionTimeline:
     """One transaction: from Ongoing to Complete, as far as the log still has it."""
 
     number: int
     states: list[StateRecord] = field(default_factory=list)
     parts: list[_Part] = field(default_factory=list)
 
-    def state_in(self, states: tuple[State, ...]) -> StateRecord | None:
+    def state_in(self, states: tuple[TransactionState, ...]) -> StateRecord | None:
         return next((record for record in self.states if record.state in states), None)
 
     @property
     def ongoing(self) -> StateRecord | None:
-        return self.state_in((State.ONGOING,))
+        return self.state_in((TransactionState.ONGOING,))
 
     @property
     def decided(self) -> StateRecord | None:
@@ -79,7 +79,7 @@ class Life:
         """None: not decided."""
         for record in (self.decided, self.completed):
             if record is not None:
-                return record.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+                return record.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
         return None
 
     @property
@@ -111,7 +111,7 @@ class Assembled:
     """All that is known of an id."""
 
     transactional_id: str
-    lives: tuple[Life, ...]
+    transactions: tuple[TransactionTimeline, ...]
     events: tuple[Event, ...]
     """In order."""
     scanned: tuple[Scanned, ...] = ()
@@ -145,16 +145,16 @@ def assemble(
 # -- transactions ---------------------------------------------------------------------------------------------------
 
 
-def _lives(states: Iterable[StateRecord]) -> list[Life]:
-    lives: list[Life] = []
-    current: Life | None = None
+def _lives(states: Iterable[StateRecord]) -> list[TransactionTimeline]:
+    lives: list[TransactionTimeline] = []
+    current: TransactionTimeline | None = None
     for record in states:
         state = record.state
-        if state is None or state is State.EMPTY:
+        if state is None or state is TransactionState.EMPTY:
             current = None
             continue
-        if current is None or (state is State.ONGOING and current.is_commit is not None):
-            current = Life(len(lives) + 1)
+        if current is None or (state is TransactionState.ONGOING and current.is_commit is not None):
+            current = TransactionTimeline(len(lives) + 1)
             lives.append(current)
         current.states.append(record)
         if state in _COMPLETE:
@@ -181,7 +181,7 @@ def _parts(written: Iterable[BatchWritten | MarkerWritten]) -> list[_Part]:
     return parts
 
 
-def _assign(part: _Part, lives: Sequence[Life]) -> bool:
+def _assign(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
     """Give it to the transaction that it belongs to: the first that fits and has nothing in this partition yet."""
     fitting = [life for life in lives if _fits(part, life)]
     if not fitting:
@@ -191,7 +191,7 @@ def _assign(part: _Part, lives: Sequence[Life]) -> bool:
     return True
 
 
-def _fits(part: _Part, life: Life) -> bool:
+def _fits(part: _Part, life: TransactionTimeline) -> bool:
     if part.producer_id not in life.producer_ids:
         return False
     partitions = life.partitions
@@ -205,7 +205,7 @@ def _fits(part: _Part, life: Life) -> bool:
     return _marker_fits(part.marker, life)
 
 
-def _marker_fits(marker: MarkerWritten, life: Life) -> bool:
+def _marker_fits(marker: MarkerWritten, life: TransactionTimeline) -> bool:
     if life.is_commit not in (None, marker.committed):
         return False
     first_ms = (life.decided or life.states[0]).time_ms if life.decided or life.ongoing else 0
@@ -226,7 +226,7 @@ def _arrivals(exchanges: Iterable[Exchange], sent: Mapping[int, Collection[Batch
 
 
 def _in_order(
-    states: Sequence[StateRecord], lives: Sequence[Life], arrivals_ms: Mapping[BatchKey, int]
+    states: Sequence[StateRecord], lives: Sequence[TransactionTimeline], arrivals_ms: Mapping[BatchKey, int]
 ) -> list[Event]:
     """The states as the log has them, and within each transaction what was written in it."""
     begins = {life.states[0]: life for life in lives}
@@ -241,11 +241,11 @@ def _in_order(
 
 
 # Of one millisecond: a partition joins, is written to, the decision falls, markers are written, all is done.
-_RANKS = {State.ONGOING: 0, State.PREPARE_COMMIT: 2, State.PREPARE_ABORT: 2}
+_RANKS = {TransactionState.ONGOING: 0, TransactionState.PREPARE_COMMIT: 2, TransactionState.PREPARE_ABORT: 2}
 _BATCH_RANK, _MARKER_RANK, _COMPLETE_RANK = 1, 3, 4
 
 
-def _life_in_order(life: Life, arrivals_ms: Mapping[BatchKey, int]) -> list[Event]:
+def _life_in_order(life: TransactionTimeline, arrivals_ms: Mapping[BatchKey, int]) -> list[Event]:
     ranked: list[tuple[int, int, Event]] = []
     joined_ms: dict[TopicPartition, int] = {}
     so_far: frozenset[TopicPartition] = frozenset()

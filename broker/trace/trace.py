@@ -1,4 +1,4 @@
-"""The trace: it hangs on the calls of all nodes, writes down each, and tells who follows."""
+"""The trace: it intercepts the requests of all nodes, records each, and passes it to subscribers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import islice, takewhile
 from typing import Final
 
 from broker.clock import Clock, stopwatch_us
-from broker.hooks import Call, CallEvent, Hooks
+from broker.net.calls import Call, CallEvent, CallInterceptors
 from broker.trace.decoding import answer_dict, request_dict
 from broker.trace.exchange import Ends, Exchange, Names, Outcome, no_names
-from broker.trace.facts import transactions_in
 from broker.trace.filters import EVERYTHING, TraceFilter
-from broker.trace.following import Subscription
 from broker.trace.lines import answer_summary, request_summary
+from broker.trace.producer_facts import transactions_in
 from broker.trace.ring import Ring, TraceLimits
+from broker.trace.subscription import Subscription
 
 OUTCOMES: Final = {
     CallEvent.ANSWERED: Outcome.ANSWERED,
@@ -29,7 +29,7 @@ OUTCOMES: Final = {
 class Trace:
     """One for all nodes of a broker. Off at first, and then it costs nothing: it does not hang anywhere.
 
-    trace = Trace(hooks, clock)
+    trace = Trace(calls, clock)
     trace.start()
     ...
     for exchange in trace.entries(TraceFilter(transactional_id="orders-tx")):
@@ -38,7 +38,7 @@ class Trace:
 
     def __init__(
         self,
-        hooks: Hooks,
+        calls: CallInterceptors,
         clock: Clock,
         limits: TraceLimits | None = None,
         *,
@@ -48,7 +48,7 @@ class Trace:
         """``names`` finds topics by id; ``measure_us`` is a stopwatch in microseconds."""
         self.limits = limits or TraceLimits()
         self.names = names
-        self._hooks = hooks
+        self._calls = calls
         self._time = _Time(clock, measure_us)
         self._ring = Ring(self.limits)
         self._numbered = 0
@@ -61,13 +61,13 @@ class Trace:
         """Write down every call from now on. What was written before stays. Twice is once."""
         if not self.running:
             self.running = True
-            self._hooks.hang_calls(self, first=True)
+            self._calls.add(self, first=True)
 
     def stop(self) -> None:
         """No further call. Those that are under way are still followed to their end."""
         if self.running:
             self.running = False
-            self._hooks.unhang_calls(self)
+            self._calls.remove(self)
 
     def clear(self) -> None:
         """Forget everything so far. Numbers go on."""
@@ -114,7 +114,7 @@ class Trace:
         self._followers.append(subscription)
         return subscription
 
-    # -- what connections tell (`broker.hooks.CallHook`) --------------------------------------------------------
+    # -- what connections tell (`broker.net.calls.CallInterceptor`) ---------------------------------------------
 
     def wants(self, api_key: int) -> bool:
         return True
@@ -154,7 +154,7 @@ class Trace:
             return
         if event is CallEvent.HELD:
             exchange.was_held = True
-            # Whoever held it may have answered it in the same breath.
+            # The rule that held it may have responded in the same call.
             if exchange.outcome is not Outcome.IN_PROGRESS:
                 return
             exchange.outcome = Outcome.HELD

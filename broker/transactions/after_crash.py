@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.logging import get_logger
-from broker.partition import Partition
+from broker.replicas.partition import Partition
 from broker.transactions.lost_decisions import (
     LostDecision,
     Marker,
@@ -18,17 +18,17 @@ from broker.transactions.lost_decisions import (
 from broker.transactions.state import TopicPartition, Transaction
 from protocol.batch import RecordBatch
 from storage.files import StorageError
-from storage.producers import ProducerEntry
+from storage.producers import ProducerStateEntry
 
 if TYPE_CHECKING:
-    from broker.replicas import Replicas
+    from broker.replicas.manager import ReplicaManager
 
 log_events = get_logger()
 
 
-def find_lost_decisions(transactions: Iterable[Transaction], replicas: Replicas) -> list[LostDecision]:
+def find_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaManager) -> list[LostDecision]:
     """Compare what a coordinator remembers with what the partitions that are open here have been told."""
-    entries: dict[int, list[tuple[TopicPartition, ProducerEntry]]] = defaultdict(list)
+    entries: dict[int, list[tuple[TopicPartition, ProducerStateEntry]]] = defaultdict(list)
     for partition in replicas.opened():
         for producer_id, entry in partition.log.producers.entries.items():
             entries[producer_id].append(((partition.topic, partition.index), entry))
@@ -50,7 +50,7 @@ def _batches(partition: Partition, from_ms: int) -> Iterator[RecordBatch]:
     return partition.log.batches(first.offset if first is not None else None)
 
 
-def report_lost_decisions(transactions: Iterable[Transaction], replicas: Replicas) -> None:
+def report_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaManager) -> None:
     """One line for each transaction whose end is known to partitions only."""
     for decision in find_lost_decisions(transactions, replicas):
         txn = decision.txn

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.clock import Clock, Domain, Periodic, Timer
+from broker.coordinator_runtime.runtime import CoordinatorRuntime
 from broker.logging import get_logger
 from broker.transactions import state as rules
-from broker.transactions.answering import Done
+from broker.transactions.callback_errors import Done
 from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
-from broker.transactions.home import Entry, Home
-from broker.transactions.homes import Homes
-from broker.transactions.state import State
+from broker.transactions.shard import Entry, TransactionShard
+from broker.transactions.state import TransactionState
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ log_events = get_logger()
 class Abort(NamedTuple):
     """An open transaction that the coordinator itself ends."""
 
-    home: Home
+    shard: TransactionShard
     entry: Entry
     then: Done
     """Hears the outcome."""
@@ -41,24 +41,28 @@ class Cleanup:
     """Both jobs, for all ids that this node coordinates."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, homes: Homes, abort: Callable[[Abort], object]
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        runtime: CoordinatorRuntime[TransactionShard],
+        abort: Callable[[Abort], object],
     ) -> None:
         self._config = config
         self._clock = clock
-        self._homes = homes
+        self._runtime = runtime
         self._abort = abort
         self._timers: list[Timer] = []
 
     def start(self) -> None:
-        config, clock, homes = self._config, self._clock, self._homes
+        config, clock, runtime = self._config, self._clock, self._runtime
         abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
 
         def first_timeout() -> int | None:
-            return first_timeout_ms(homes.open(), clock)
+            return first_timeout_ms(runtime.open(), clock)
 
         def first_expiry() -> int | None:
-            return first_expiry_ms(homes.open(), clock, config.transactional_id_expiration_ms)
+            return first_expiry_ms(runtime.open(), clock, config.transactional_id_expiration_ms)
 
         self._timers = [
             Periodic(clock, abort_ms, self.abort_timed_out, Domain.TRANSACTIONS, first_timeout),
@@ -71,41 +75,41 @@ class Cleanup:
 
     def abort_timed_out(self) -> None:
         """Abort what has been open for longer than its producer allowed; the epoch fences the producer."""
-        for home in self._homes.open():
-            for transactional_id in tuple(home.open_ids):
-                self._abort_if_timed_out(home, transactional_id)
+        for shard in self._runtime.open():
+            for transactional_id in tuple(shard.open_ids):
+                self._abort_if_timed_out(shard, transactional_id)
 
     def _abort_if_timed_out(
-        self, home: Home, transactional_id: str, fresh_producer_id: int | None = None
+        self, shard: TransactionShard, transactional_id: str, fresh_producer_id: int | None = None
     ) -> None:
-        entry = home.entries.get(transactional_id)
-        if entry is None or not home.is_current:
+        entry = shard.entries.get(transactional_id)
+        if entry is None or not shard.is_current:
             return
         now_ms = self._clock.now_for(entry.txn.start_ms, Domain.TRANSACTIONS)
         if not rules.is_timed_out(entry.txn, entry.pending, now_ms):
             return
         if fresh_producer_id is None:
             log_events.info("transaction timed out", transactional_id=transactional_id)
-        again = partial(self._abort_if_timed_out, home, transactional_id)
+        again = partial(self._abort_if_timed_out, shard, transactional_id)
         # Whatever is in the way, the next round looks again.
-        self._abort(Abort(home, entry, lambda outcome: None, again, fresh_producer_id))
+        self._abort(Abort(shard, entry, lambda outcome: None, again, fresh_producer_id))
 
     def remove_expired(self) -> None:
         """Forget ids that have been idle for ``transactional.id.expiration.ms``, with a tombstone each."""
         expiration_ms = self._config.transactional_id_expiration_ms
-        for home in self._homes.open():
-            for transactional_id, entry in tuple(home.entries.items()):
+        for shard in self._runtime.open():
+            for transactional_id, entry in tuple(shard.entries.items()):
                 now_ms = self._clock.now_for(entry.txn.last_update_ms, Domain.IDS)
                 if rules.is_expired(entry.txn, entry.pending, now_ms, expiration_ms):
-                    _expire(home, transactional_id, entry, self._clock.now_ms())
+                    _expire(shard, transactional_id, entry, self._clock.now_ms())
 
 
-def _expire(home: Home, transactional_id: str, entry: Entry, now_ms: int) -> None:
-    entry.pending = State.DEAD
+def _expire(shard: TransactionShard, transactional_id: str, entry: Entry, now_ms: int) -> None:
+    entry.pending = TransactionState.DEAD
 
     def appended(error: ErrorCode) -> None:
         entry.pending = None
         if error is ErrorCode.none:
-            home.entries.pop(transactional_id, None)
+            shard.entries.pop(transactional_id, None)
 
-    home.forget(transactional_id, now_ms, appended)
+    shard.forget(transactional_id, now_ms, appended)

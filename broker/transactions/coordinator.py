@@ -12,27 +12,26 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.clock import Clock, Domain
-from broker.crash import crash_point
-from broker.hooks import Hooks
+from broker.clock import Clock
+from broker.coordinator_runtime.runtime import CoordinatorRuntime
+from broker.injection.crash import crash_point
+from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.metadata.listeners import MetadataListener
-from broker.topics import TRANSACTION_STATE
+from broker.metadata.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
 from broker.transactions.after_crash import report_lost_decisions
-from broker.transactions.answering import Done, answering
+from broker.transactions.callback_errors import Done, with_error_response
 from broker.transactions.cleanup import Abort, Cleanup
+from broker.transactions.effects import COMPLETE, as_kafka, markers_first
+from broker.transactions.ending import End, Ending
 from broker.transactions.fresh_ids import with_fresh_id
-from broker.transactions.home import Entry, Home
-from broker.transactions.homes import Homes
-from broker.transactions.markers import RETRY_BACKOFF_MS, MarkerWriter, completion_of
-from broker.transactions.points import COMPLETE_APPEND, PREPARE_APPEND, at_append
-from broker.transactions.remote_markers import Completion
+from broker.transactions.markers import TransactionMarkerManager
+from broker.transactions.shard import Entry, TransactionShard
 from broker.transactions.state import (
     AbortFirst,
     Answer,
     NeedsProducerId,
-    State,
     TopicPartition,
     Transaction,
     Transition,
@@ -46,11 +45,15 @@ if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.image import PartitionState, Topic
     from broker.peers import Peers
-    from broker.replicas import Replicas
+    from broker.replicas.manager import ReplicaManager
 
 log_events = get_logger()
 
 ORDER_OF_KAFKA = "kafka"
+
+
+def _no_client(answer: Answer) -> None:
+    """Another node has given the client its response, or was killed before it could."""
 
 
 class TransactionCoordinator(MetadataListener):
@@ -61,10 +64,10 @@ class TransactionCoordinator(MetadataListener):
         config: BrokerConfig,
         clock: Clock,
         metadata: ClusterMetadata,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         groups: GroupCoordinator,
         *,
-        hooks: Hooks | None = None,
+        injection: FaultInjection | None = None,
         peers: Peers | None = None,
     ) -> None:
         """Without ``peers`` this node speaks to no other: markers for their partitions wait."""
@@ -72,19 +75,26 @@ class TransactionCoordinator(MetadataListener):
         self._clock = clock
         self._metadata = metadata
         self._replicas = replicas
-        self._hooks = hooks or Hooks()
-        self._homes = Homes(replicas, clock, self._hooks, self._resume)
-        self._markers = MarkerWriter(
+        self._injection = injection or FaultInjection()
+        self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
+            TRANSACTION_STATE,
+            replicas,
+            clock,
+            self._injection,
+            lambda partition: TransactionShard(partition, self._injection),
+            self._resume,
+        )
+        self._markers = TransactionMarkerManager(
             replicas,
             groups,
             clock,
-            self._all_markers_written,
             metadata=metadata,
-            hooks=self._hooks,
+            injection=self._injection,
             peers=peers,
         )
+        self._ending = Ending(self, self._markers, clock)
         self._with_fresh_id = partial(with_fresh_id, metadata, config.node_id)
-        self.cleanup = Cleanup(config, clock, self._homes, self._abort)
+        self.cleanup = Cleanup(config, clock, self._runtime, self._abort)
         self._closed = False
         metadata.subscribe(self)
 
@@ -102,14 +112,14 @@ class TransactionCoordinator(MetadataListener):
         state = topic.partition(index) if topic is not None and index is not None else None
         return None if state is None or state.leader < 0 else state.leader
 
-    def _find(self, transactional_id: str) -> tuple[Home, Entry | None] | ErrorCode:
+    def _find(self, transactional_id: str) -> tuple[TransactionShard, Entry | None] | ErrorCode:
         index = self.partition_for(transactional_id)
-        home = ErrorCode.not_coordinator if index is None else self._homes.find(index)
-        return home if isinstance(home, ErrorCode) else (home, home.entries.get(transactional_id))
+        shard = ErrorCode.not_coordinator if index is None else self._runtime.find(index)
+        return shard if isinstance(shard, ErrorCode) else (shard, shard.entries.get(transactional_id))
 
-    def _resume(self, home: Home) -> None:
+    def _resume(self, shard: TransactionShard) -> None:
         """Finish what was decided before this node took over: all markers again, duplicates are harmless."""
-        decided = [entry for entry in home.entries.values() if entry.txn.state in rules.PREPARED]
+        decided = [entry for entry in shard.entries.values() if entry.txn.state in rules.PREPARED]
         for entry in decided:
             log_events.info(
                 "finishing a decided transaction",
@@ -117,7 +127,9 @@ class TransactionCoordinator(MetadataListener):
                 state=entry.txn.state.name,
                 partitions=len(entry.txn.partitions),
             )
-        self._markers.start(*(self._begin_completion(home, entry) for entry in decided))
+        self._markers.start(
+            *(self._ending.completion(End(shard, entry, _no_client), COMPLETE) for entry in decided)
+        )
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -135,13 +147,13 @@ class TransactionCoordinator(MetadataListener):
         if isinstance(found, ErrorCode):
             done(Answer(found))
             return
-        home, entry = found
+        shard, entry = found
         again = partial(self.init_producer_id, transactional_id, timeout_ms, producer_id, epoch, done)
         if entry is None:
             if fresh_producer_id is None:
                 self._with_fresh_id(again, done)
                 return
-            entry = home.entries[transactional_id] = Entry(Transaction(transactional_id, fresh_producer_id))
+            entry = shard.entries[transactional_id] = Entry(Transaction(transactional_id, fresh_producer_id))
         decision = rules.init_producer_id(
             entry.txn,
             entry.pending,
@@ -161,9 +173,9 @@ class TransactionCoordinator(MetadataListener):
                 def aborted(outcome: Answer) -> None:
                     done(answer if outcome.error is ErrorCode.none else outcome)
 
-                self._abort(Abort(home, entry, aborted, again, fresh_producer_id))
+                self._abort(Abort(shard, entry, aborted, again, fresh_producer_id))
             case Transition():
-                self._write(home, entry, decision, done)
+                self.persist(shard, entry, decision, done)
 
     def add_partitions(
         self,
@@ -179,7 +191,7 @@ class TransactionCoordinator(MetadataListener):
         if isinstance(found, ErrorCode):
             done(Answer(found))
             return
-        home, entry = found
+        shard, entry = found
         decision = rules.add_partitions(
             entry.txn if entry else None,
             entry.pending if entry else None,
@@ -196,7 +208,7 @@ class TransactionCoordinator(MetadataListener):
             done(Answer(ErrorCode.unsupported_version))
             return
         crash_point("txn.begin.append")
-        self._write(home, entry, decision, done)
+        self.persist(shard, entry, decision, done)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition]
@@ -226,7 +238,7 @@ class TransactionCoordinator(MetadataListener):
         if isinstance(found, ErrorCode):
             done(Answer(found))
             return
-        home, entry = found
+        shard, entry = found
         txn, pending = (entry.txn, entry.pending) if entry else (None, None)
         now_ms = self._clock.now_ms()
         decision: Answer | Transition | NeedsProducerId
@@ -260,7 +272,7 @@ class TransactionCoordinator(MetadataListener):
         elif bumps_epoch and not self._can_store(rules.TRANSACTION_VERSION_2):
             done(Answer(ErrorCode.unsupported_version))
         else:
-            self._prepare(home, entry, decision, done)
+            self._end(shard, entry, decision, done)
 
     # -- what administrators ask (KIP-664) ----------------------------------------------------------------------
 
@@ -276,11 +288,11 @@ class TransactionCoordinator(MetadataListener):
         for state in topic.partitions if topic is not None else ():
             if state.leader != self._replicas.node_id:
                 continue
-            home = self._homes.find(state.index)
-            if home is ErrorCode.coordinator_load_in_progress:
-                return home
-            if isinstance(home, Home):
-                entries.extend(home.entries.values())
+            shard = self._runtime.find(state.index)
+            if shard is ErrorCode.coordinator_load_in_progress:
+                return shard
+            if isinstance(shard, TransactionShard):
+                entries.extend(shard.entries.values())
         return entries
 
     # -- running decisions --------------------------------------------------------------------------------------
@@ -297,9 +309,9 @@ class TransactionCoordinator(MetadataListener):
     def _transaction_version(self) -> int:
         return self._metadata.features.get("transaction.version", 0)
 
-    def _write(
+    def persist(
         self,
-        home: Home,
+        shard: TransactionShard,
         entry: Entry,
         transition: Transition,
         done: Done,
@@ -317,70 +329,30 @@ class TransactionCoordinator(MetadataListener):
             if error is not ErrorCode.none:
                 done(Answer(error))
                 return
-            home.install(entry, transition.after)
+            shard.install(entry, transition.after)
             if then is not None:
                 then()
             else:
                 done(transition.answer)
 
-        self._append(home, transition.after, point, answering(done, appended))
+        self.append(shard, transition.after, point, with_error_response(done, appended))
 
-    def _append(
-        self, home: Home, txn: Transaction, point: str | None, appended: Callable[[ErrorCode], object]
+    def append(
+        self,
+        shard: TransactionShard,
+        txn: Transaction,
+        point: str | None,
+        appended: Callable[[ErrorCode], object],
     ) -> None:
-        def go_on() -> None:
-            home.append(txn, self._value_version, self._clock.now_ms(), appended)
+        shard.write(txn, self._value_version, self._clock.now_ms(), appended, point)
 
-        if point is None:
-            go_on()
-        else:
-            at_append(self._hooks, point, home, txn.transactional_id, go_on, appended)
-
-    def _prepare(self, home: Home, entry: Entry, transition: Transition, done: Done) -> None:
+    def _end(self, shard: TransactionShard, entry: Entry, transition: Transition, done: Done) -> None:
         """The decision of a transaction: once PrepareX is committed it can only be carried out."""
-
-        def decided() -> None:
-            crash_point("txn.prepare.after")
-            completion = self._begin_completion(home, entry)
-            if self._config.commit_order == ORDER_OF_KAFKA:
-                done(transition.answer)
-                delay_ms = self._config.commit_marker_delay_ms
-                self._clock.call_later_ms(
-                    delay_ms, partial(self._markers.start, completion), Domain.TRANSACTIONS
-                )
-                return
-            self._markers.start(completion)
-            done(transition.answer)
-
-        crash_point("txn.prepare.before")
-        self._write(home, entry, transition, done, decided, PREPARE_APPEND)
-
-    @staticmethod
-    def _begin_completion(home: Home, entry: Entry) -> Completion:
-        """From here until CompleteX is committed the id answers CONCURRENT_TRANSACTIONS."""
-        completion = completion_of(home, entry)
-        entry.remaining = completion.remaining
-        entry.pending = State.COMPLETE_COMMIT if completion.marker.committed else State.COMPLETE_ABORT
-        return completion
-
-    def _all_markers_written(self, completion: Completion) -> None:
-        home, entry = completion.home, completion.entry
-        if not completion.is_wanted:
-            return
-        after = rules.complete(entry.txn, self._clock.now_ms())
-
-        def appended(error: ErrorCode) -> None:
-            if error is ErrorCode.none:
-                entry.pending, entry.failed_fence = None, False
-                home.install(entry, after)
-                crash_point("txn.complete.after")
-            elif error is ErrorCode.coordinator_not_available:
-                again = partial(self._all_markers_written, completion)
-                self._clock.call_later_ms(RETRY_BACKOFF_MS, again, Domain.REQUESTS)
-            # else: somebody else owns the partition now and finishes the transaction from its log
-
-        crash_point("txn.complete.before")
-        self._append(home, after, COMPLETE_APPEND, appended)
+        if self._config.commit_order == ORDER_OF_KAFKA:
+            effects = as_kafka(transition, self._config.commit_marker_delay_ms)
+        else:
+            effects = markers_first(transition)
+        self._ending.run(End(shard, entry, done), effects)
 
     def _abort(self, abort: Abort) -> None:
         """While a producer id is waited for nothing is pending, as nothing is decided: Kafka has its id at once."""
@@ -403,7 +375,7 @@ class TransactionCoordinator(MetadataListener):
                 entry.failed_fence = True
             abort.then(answer)
 
-        self._prepare(abort.home, entry, transition, prepared)
+        self._end(abort.shard, entry, transition, prepared)
 
     # -- time and restarts --------------------------------------------------------------------------------------
 
@@ -412,31 +384,31 @@ class TransactionCoordinator(MetadataListener):
         topic = self._metadata.topic(TRANSACTION_STATE)
         for state in topic.partitions if topic is not None else ():
             if state.leader == self._replicas.node_id:
-                self._homes.find(state.index, at_once=True)
+                self._runtime.find(state.index, at_once=True)
         if not self._replicas.directory.was_clean:
             # Only now: a power cut may have taken a part of what was not synced, and every log has been opened.
-            known = [entry.txn for home in self._homes.open() for entry in home.entries.values()]
+            known = [entry.txn for shard in self._runtime.open() for entry in shard.entries.values()]
             report_lost_decisions(known, self._replicas)
         self.cleanup.start()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         """This node leads the ids of a partition from now on, or does so no more."""
         if topic.name == TRANSACTION_STATE and not self._closed:
-            self._homes.follow(partition.index, partition.leader)
+            self._runtime.follow(partition.index, partition.leader)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         if topic.name == TRANSACTION_STATE:
-            self._homes.unload_all()
+            self._runtime.unload_all()
 
     def close(self) -> None:
         """The node stops, or is gone: no timer and nothing that waits does anything any more."""
         self._closed = True
         self.cleanup.close()
-        self._homes.abandon()
+        self._runtime.abandon()
         self._markers.abandon()
 
     abandon = close
 
     def memory(self) -> dict[int, dict[str, Transaction]]:
         """The committed state of all ids, by partition of the topic."""
-        return {index: home.memory() for index, home in self._homes.items() if home.entries}
+        return {index: shard.memory() for index, shard in self._runtime.items() if shard.entries}

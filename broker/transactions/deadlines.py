@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 from broker.clock import Clock, Domain
 
 if TYPE_CHECKING:
-    from broker.transactions.home import Home
+    from broker.transactions.shard import TransactionShard
 
 
-def first_timeout_ms(homes: Collection[Home], clock: Clock) -> int | None:
+def first_timeout_ms(shards: Collection[TransactionShard], clock: Clock) -> int | None:
     """When the first of the open transactions times out, as things are; None while there is none."""
     waits = (
         txn.start_ms + txn.timeout_ms + 1 - clock.now_for(txn.start_ms, Domain.TRANSACTIONS)
-        for home in homes
-        for txn in (home.entries[open_id].txn for open_id in home.open_ids)
+        for shard in shards
+        for txn in (shard.entries[open_id].txn for open_id in shard.open_ids)
     )
     wait_ms = min(waits, default=None)
     return None if wait_ms is None else clock.now_ms(Domain.TRANSACTIONS) + wait_ms
 
 
-def first_expiry_ms(homes: Collection[Home], clock: Clock, expiration_ms: int) -> int | None:
+def first_expiry_ms(shards: Collection[TransactionShard], clock: Clock, expiration_ms: int) -> int | None:
     """When the first id may be forgotten, as things are; None while there is none."""
     waits = (
         txn.last_update_ms + expiration_ms - clock.now_for(txn.last_update_ms, Domain.IDS)
-        for home in homes
-        for txn in (entry.txn for entry in home.entries.values())
+        for shard in shards
+        for txn in (entry.txn for entry in shard.entries.values())
     )
     wait_ms = min(waits, default=None)
     return None if wait_ms is None else clock.now_ms(Domain.IDS) + wait_ms

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from broker.transactions.answering import Done, answering
+from broker.transactions.callback_errors import Done, with_error_response
 from broker.transactions.state import Answer
 from protocol.errors import ErrorCode
 
@@ -33,4 +33,4 @@ def with_fresh_id(
         else:
             again(future.result())
 
-    asyncio.ensure_future(allocated).add_done_callback(answering(done, arrived))
+    asyncio.ensure_future(allocated).add_done_callback(with_error_response(done, arrived))

@@ -6,16 +6,18 @@ it is compacted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from broker.damaged_records import DamagedRecords
+from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.logging import get_logger
-from broker.transactions.home import Entry, Home
+from broker.replicas.partition import Partition
 from broker.transactions.records import from_value
+from broker.transactions.state import Transaction
 from protocol.batch import CorruptBatch, RecordBatch
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+from storage.log import Log
 from storage.salvage import Damaged, unreadable
 
 LOAD_TURN_RECORDS: Final = 500
@@ -27,20 +29,20 @@ _VALUE_VERSIONS: Final = tuple(version.to_bytes(2, "big") for version in Transac
 log_events = get_logger()
 
 
-def reading(home: Home) -> Iterator[None]:
-    """Read a partition of the topic from its start to its end, a piece at each step.
+def load(partition: Partition, install: Callable[[Transaction], object]) -> Iterator[None]:
+    """Read a partition of the topic from its start to its end, a piece at each step, and ``install`` each id.
 
     To the end, not to the high watermark: what a new leader has, it will commit. Damaged batches are stepped over, and
-    said at the end (`broker.damaged_records`).
+    said at the end (`broker.coordinator_runtime.damaged_records`).
     """
     latest: dict[bytes, bytes] = {}
-    topic, index = home.partition.topic, home.partition.index
+    topic, index = partition.topic, partition.index
     damaged = DamagedRecords(topic, index, "transactional_ids", _id_of, lambda: _ids_of(latest))
-    log = home.partition.log
+    log = partition.log
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         before = offset
-        offset = _collect_some(home, latest, offset, damaged)
+        offset = _collect_some(log, latest, offset, damaged)
         if offset == before:
             break
         if offset < log.log_end_offset:
@@ -48,21 +50,21 @@ def reading(home: Home) -> Iterator[None]:
     records = iter(latest.items())
     while some := list(islice(records, LOAD_TURN_RECORDS)):
         for key, value in some:
-            _install(home, key, value)
+            _install(key, value, install)
         if len(some) == LOAD_TURN_RECORDS:
             yield
     damaged.report()
 
 
-def _collect_some(home: Home, latest: dict[bytes, bytes], offset: int, damaged: DamagedRecords) -> int:
+def _collect_some(log: Log, latest: dict[bytes, bytes], offset: int, damaged: DamagedRecords) -> int:
     """Take in as many records as one turn of the loop may take; returns the offset to go on at."""
     replayed = 0
-    for found in home.partition.log.sound_batches(offset):
+    for found in log.sound_batches(offset):
         if isinstance(found, Damaged):
             damaged.note(found)
             replayed += 1
         elif not found.is_control:
-            _collect(home, latest, found, damaged)
+            _collect(log, latest, found, damaged)
             replayed += found.record_count
         offset = found.next_offset
         if replayed >= LOAD_TURN_RECORDS:
@@ -81,7 +83,7 @@ def _ids_of(latest: dict[bytes, bytes]) -> list[str]:
     return [name for key in latest if (name := _id_of(key)) is not None]
 
 
-def _collect(home: Home, latest: dict[bytes, bytes], batch: RecordBatch, damaged: DamagedRecords) -> None:
+def _collect(log: Log, latest: dict[bytes, bytes], batch: RecordBatch, damaged: DamagedRecords) -> None:
     """Take in the records of one batch; what is of an unknown version is skipped, as Kafka does."""
     try:
         for key, value in batch.keys_and_values():
@@ -98,18 +100,17 @@ def _collect(home: Home, latest: dict[bytes, bytes], batch: RecordBatch, damaged
             else:
                 latest[key] = value
     except CorruptBatch as error:
-        damaged.note(unreadable(batch, str(home.partition.log.directory), str(error)))
+        damaged.note(unreadable(batch, str(log.directory), str(error)))
 
 
-def _install(home: Home, key: bytes, value: bytes) -> None:
+def _install(key: bytes, value: bytes, install: Callable[[Transaction], object]) -> None:
     try:
         transactional_id = TransactionLogKey.decode(key).transactional_id
         txn = from_value(transactional_id, TransactionLogValue.decode(value))
     except ValueError as error:
         _say_skipped(str(error))
         return
-    entry = home.entries[transactional_id] = Entry(txn)
-    home.install(entry, txn)
+    install(txn)
 
 
 def _say_skipped(reason: str) -> None:

@@ -28,12 +28,12 @@ from broker.transactions.state import (
     NO_TIME,
     SETTLED,
     TRANSACTION_VERSION_2,
-    State,
     TopicPartition,
     Transaction,
+    TransactionState,
 )
 from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
-from storage.producers import NO_OFFSET, ProducerEntry
+from storage.producers import NO_OFFSET, ProducerStateEntry
 
 NO_MARKER_YET = -1
 """The coordinator epoch of a producer entry that no marker has touched."""
@@ -86,20 +86,24 @@ class LostDecision:
     @property
     def is_torn(self) -> bool:
         """Whether partitions will contradict each other: some say commit, others will be aborted."""
-        return self.txn.state is State.ONGOING and bool(self.unmarked) and self.verdict is not Verdict.ABORT
+        return (
+            self.txn.state is TransactionState.ONGOING
+            and bool(self.unmarked)
+            and self.verdict is not Verdict.ABORT
+        )
 
     @property
     def outcome(self) -> str:
         """What the coordinator does next, as a sentence."""
-        if self.txn.state is not State.ONGOING:
+        if self.txn.state is not TransactionState.ONGOING:
             return "the coordinator holds it for ended and writes nothing more"
         ends = "it is open for the coordinator, which aborts it when it times out or its producer starts anew"
         if self.is_torn:
             return f"{ends}: what it wrote to the other partitions is lost, and what is committed here stays"
-        return f"{ends}: nobody sees a difference"
+        return f"{ends}: readers see no difference"
 
 
-Entries = Mapping[int, Sequence[tuple[TopicPartition, ProducerEntry]]]
+Entries = Mapping[int, Sequence[tuple[TopicPartition, ProducerStateEntry]]]
 """Producer id -> what each partition knows of it."""
 FindMarker = Callable[[TopicPartition, Transaction], Marker | None]
 
@@ -128,16 +132,16 @@ def lost_decisions(
     return sorted(found, key=lambda decision: decision.txn.transactional_id)
 
 
-def knows_an_end(txn: Transaction, entry: ProducerEntry) -> bool:
+def knows_an_end(txn: Transaction, entry: ProducerStateEntry) -> bool:
     """Whether a partition has been told an end of this transaction, or of a later one, that its coordinator lost."""
-    if txn.state is not State.ONGOING and txn.state not in SETTLED:
+    if txn.state is not TransactionState.ONGOING and txn.state not in SETTLED:
         return False  # decided: the coordinator is about to write these very markers
     if entry.coordinator_epoch == NO_MARKER_YET:
         return False
     if entry.epoch != txn.epoch:
         return entry.epoch > txn.epoch
     return (
-        txn.state is State.ONGOING
+        txn.state is TransactionState.ONGOING
         and txn.client_version < TRANSACTION_VERSION_2
         and entry.current_txn_first_offset == NO_OFFSET
         and txn.start_ms != NO_TIME
@@ -161,14 +165,14 @@ def first_marker(batches: Iterable[RecordBatch], key: TopicPartition, txn: Trans
 
 def since_ms(txn: Transaction) -> int:
     """No marker that the coordinator has lost is older than this."""
-    return txn.start_ms if txn.state is State.ONGOING else NO_TIME
+    return txn.start_ms if txn.state is TransactionState.ONGOING else NO_TIME
 
 
 def _is_unknown(txn: Transaction, batch: RecordBatch) -> bool:
     if batch.producer_epoch != txn.epoch:
         return batch.producer_epoch > txn.epoch
     return (
-        txn.state is State.ONGOING
+        txn.state is TransactionState.ONGOING
         and txn.client_version < TRANSACTION_VERSION_2
         and batch.max_timestamp > txn.start_ms
     )

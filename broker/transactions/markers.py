@@ -2,7 +2,7 @@
 
 First one try in the turn of the commit itself, for partitions that this node leads, so that the producer's next transaction
 does not meet the old one unfinished; those of other nodes are sent in the same turn (`remote_markers`). What is left goes on
-by itself, with back-off, until it is done or somebody newer owns the id.
+by itself, with back-off, until it is done or a newer epoch owns the id.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
-from broker.crash import crash_point
-from broker.hooks import Hooks
+from broker.injection.crash import crash_point
+from broker.injection.points import FaultInjection
 from broker.logging import get_logger
-from broker.partition import AppendResult, Partition
-from broker.topics import CONSUMER_OFFSETS
-from broker.transactions.home import Entry, Home
-from broker.transactions.one_by_one import OneByOne
-from broker.transactions.remote_markers import Completion, RemoteMarkers
-from broker.transactions.state import State, TopicPartition
+from broker.metadata.topics import CONSUMER_OFFSETS
+from broker.replicas.partition import AppendResult, Partition
+from broker.transactions.remote_markers import PendingCompleteTxn, TransactionMarkerChannel
+from broker.transactions.sequential_markers import SequentialMarkers
+from broker.transactions.shard import Entry, TransactionShard
+from broker.transactions.state import TopicPartition, TransactionState
 from protocol.batch import EndTxnMarker
 from protocol.errors import ErrorCode
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.metadata.cluster import ClusterMetadata
     from broker.peers import Peers
-    from broker.replicas import Replicas
+    from broker.replicas.manager import ReplicaManager
 
 log_events = get_logger()
 
@@ -41,53 +41,55 @@ _OWNED_BY_ANOTHER = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coo
 _NOT_FOR_MARKERS = (ErrorCode.unsupported_for_message_format, ErrorCode.unsupported_version)
 
 
-def completion_of(home: Home, entry: Entry) -> Completion:
+def completion_of(shard: TransactionShard, entry: Entry) -> PendingCompleteTxn:
     """What the Prepare record of an entry asks for."""
     txn = entry.txn
-    return Completion(
-        home,
+    return PendingCompleteTxn(
+        shard,
         entry,
         txn.producer_id,
         txn.epoch,
-        EndTxnMarker(txn.state is State.PREPARE_COMMIT, home.coordinator_epoch),
+        EndTxnMarker(txn.state is TransactionState.PREPARE_COMMIT, shard.coordinator_epoch),
         txn.client_version,
         set(txn.partitions),
     )
 
 
-class MarkerWriter:
+class TransactionMarkerManager:
     """Writes markers, or has them written, and says when a transaction has all of them."""
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         groups: GroupCoordinator,
         clock: Clock,
-        done: Callable[[Completion], None],
         *,
         metadata: ClusterMetadata,
-        hooks: Hooks,
+        injection: FaultInjection,
         peers: Peers | None,
     ) -> None:
         self._replicas = replicas
         self._groups = groups
         self._clock = clock
-        self._done = done
         self._metadata = metadata
         self._peers = peers
-        self._one_by_one = OneByOne(replicas.node_id, clock, hooks, self._write_watched, self._refused)
-        self._remote = RemoteMarkers(peers.node_id, peers, self._told) if peers is not None else None
+        self._one_by_one = SequentialMarkers(
+            replicas.node_id, clock, injection, self._write_watched, self._refused
+        )
+        self._remote = (
+            TransactionMarkerChannel(peers.node_id, peers, self._told) if peers is not None else None
+        )
 
-    def start(self, *completions: Completion) -> None:
+    def start(self, *completions: PendingCompleteTxn) -> None:
         """Try every partition once: now, unless a rule looks at each marker. Then the client is answered first."""
         if self._one_by_one.is_wanted:
             self._clock.call_later_ms(0, partial(self._begin, completions), Domain.TRANSACTIONS)
         else:
             self._begin(completions)
 
-    def _begin(self, completions: Sequence[Completion]) -> None:
+    def _begin(self, completions: Sequence[PendingCompleteTxn]) -> None:
         """So many in this turn of the loop, the rest in the next ones: a coordinator that takes over may have thousands."""
-        batch: list[tuple[Completion, Collection[TopicPartition]]] = []
+        batch: list[tuple[PendingCompleteTxn, Collection[TopicPartition]]] = []
         room = MARKERS_PER_TURN
         for number, completion in enumerate(completions):
             if room <= 0:
@@ -98,12 +100,12 @@ class MarkerWriter:
             room -= len(completion.remaining) or 1
         self._try(batch)
 
-    def _try(self, batch: Sequence[tuple[Completion, Collection[TopicPartition]]]) -> None:
+    def _try(self, batch: Sequence[tuple[PendingCompleteTxn, Collection[TopicPartition]]]) -> None:
         """Other nodes work while this one writes what it leads, so many partitions in one turn."""
         led_here = []
         for completion, keys in batch:
             if not keys and completion.is_wanted:
-                self._done(completion)  # nothing was written in it
+                completion.then(completion)  # nothing was written in it
             if self._one_by_one.is_wanted:
                 self._one_by_one.add(completion, sorted(keys))
                 continue
@@ -118,7 +120,7 @@ class MarkerWriter:
         for completion, own in led_here:
             self._write_some(completion, own)
 
-    def _write_some(self, completion: Completion, keys: list[TopicPartition]) -> None:
+    def _write_some(self, completion: PendingCompleteTxn, keys: list[TopicPartition]) -> None:
         for key in keys[:MARKERS_PER_TURN]:
             self._write(completion, key)
         rest = keys[MARKERS_PER_TURN:]
@@ -137,17 +139,17 @@ class MarkerWriter:
         topic = self._metadata.topic(key[0])
         return topic is not None and topic.partition(key[1]) is not None
 
-    def _write_watched(self, completion: Completion, key: TopicPartition) -> bool:
+    def _write_watched(self, completion: PendingCompleteTxn, key: TopicPartition) -> bool:
         asked = self._write(completion, key)
         self.flush()
         return asked
 
-    def _write(self, completion: Completion, key: TopicPartition) -> bool:
+    def _write(self, completion: PendingCompleteTxn, key: TopicPartition) -> bool:
         """True if another node is to be asked, with the next ``flush``: `_told` hears what became of it."""
         if not completion.is_wanted or key not in completion.remaining:
             return False
         if not self._exists(key):
-            self._written(completion, key)  # the topic was deleted: nobody will read there
+            self._written(completion, key)  # the topic was deleted: there is no log to mark
             return False
         node_id = self._node_for(key)
         if node_id is not None and self._remote is not None:
@@ -180,7 +182,7 @@ class MarkerWriter:
         if self._remote is not None:
             self._remote.flush()
 
-    def _told(self, completion: Completion, errors: dict[TopicPartition, ErrorCode]) -> None:
+    def _told(self, completion: PendingCompleteTxn, errors: dict[TopicPartition, ErrorCode]) -> None:
         """Another node has answered, or has not."""
         again = []
         for key, error in errors.items():
@@ -192,18 +194,18 @@ class MarkerWriter:
             self._retry(completion, again)
         self._one_by_one.settled(completion, errors)
 
-    def _written(self, completion: Completion, key: TopicPartition) -> None:
+    def _written(self, completion: PendingCompleteTxn, key: TopicPartition) -> None:
         if key not in completion.remaining:
             return
         completion.remaining.discard(key)
         if not completion.remaining and completion.is_wanted:
-            self._done(completion)
+            completion.then(completion)
 
-    def _refused(self, completion: Completion, key: TopicPartition, error: ErrorCode) -> None:
+    def _refused(self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode) -> None:
         if self._is_repeated(completion, key, error):
             self._retry(completion, (key,))
 
-    def _is_repeated(self, completion: Completion, key: TopicPartition, error: ErrorCode) -> bool:
+    def _is_repeated(self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode) -> bool:
         """Whether a marker that was not written is to be written later."""
         if not completion.is_wanted:
             return False
@@ -222,12 +224,12 @@ class MarkerWriter:
         )
         return False
 
-    def _retry(self, completion: Completion, keys: Collection[TopicPartition]) -> None:
+    def _retry(self, completion: PendingCompleteTxn, keys: Collection[TopicPartition]) -> None:
         """Later, and wherever the partitions are led then."""
         again = partial(self._again, completion, keys)
         self._clock.call_later_ms(RETRY_BACKOFF_MS, again, Domain.REQUESTS)
 
-    def _again(self, completion: Completion, keys: Collection[TopicPartition]) -> None:
+    def _again(self, completion: PendingCompleteTxn, keys: Collection[TopicPartition]) -> None:
         if completion.is_wanted:
             self._try([(completion, keys)])
 
@@ -246,7 +248,7 @@ def write_marker(
     transaction_version: int,
     then: Callable[[ErrorCode, int], None],
 ) -> None:
-    """Append one marker; ``then`` hears the outcome once it is committed, and group offsets have followed it."""
+    """Append one marker; ``then`` gets the outcome when it is committed and the group offsets are applied."""
     crash_point("txn.marker.before")
     result: AppendResult = partition.append_marker(producer_id, epoch, marker, transaction_version)
     if result.error is not ErrorCode.none:

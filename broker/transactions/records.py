@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.topics import by_topic
-from broker.transactions.state import State, Transaction
+from broker.metadata.topics import by_topic
+from broker.transactions.state import Transaction, TransactionState
 from protocol.batch import build_batch
 from protocol.records.transaction_log import (
     TransactionLogKey,
@@ -34,7 +34,7 @@ def to_value(txn: Transaction) -> TransactionLogValue:
         producer_epoch=txn.epoch,
         transaction_timeout_ms=txn.timeout_ms,
         transaction_status=txn.state,
-        transaction_partitions=None if txn.state is State.EMPTY else partitions,
+        transaction_partitions=None if txn.state is TransactionState.EMPTY else partitions,
         transaction_last_update_timestamp_ms=txn.last_update_ms,
         transaction_start_timestamp_ms=txn.start_ms,
         client_transaction_version=txn.client_version,
@@ -49,7 +49,7 @@ def from_value(transactional_id: str, value: TransactionLogValue) -> Transaction
         next_producer_id=value.next_producer_id,
         epoch=value.producer_epoch,
         timeout_ms=value.transaction_timeout_ms,
-        state=State(value.transaction_status),
+        state=TransactionState(value.transaction_status),
         partitions=frozenset(
             (topic.topic, index)
             for topic in value.transaction_partitions or ()

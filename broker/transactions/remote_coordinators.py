@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.topics import by_topic
+from broker.metadata.topics import by_topic
 from broker.transactions.state import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
@@ -30,7 +30,7 @@ Errors = dict[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class VerificationRequest:
     """One transaction's partitions, to be verified or added."""
 
     transactional_id: str
@@ -45,18 +45,18 @@ class Question:
         self.then(dict.fromkeys(self.keys, error))
 
 
-class RemoteCoordinators:
+class AddPartitionsToTxnManager:
     """Asks on behalf of the partitions that this node leads."""
 
     def __init__(self, peers: Peers) -> None:
         self._client_id = f"AddPartitionsManager-client-{peers.node_id}"
         self._peers = peers
-        self._waiting: dict[int, dict[str, Question]] = {}
+        self._waiting: dict[int, dict[str, VerificationRequest]] = {}
         """Bounded by the requests under way here: each asks once."""
         self._under_way: set[int] = set()
 
-    def ask(self, node_id: int, question: Question) -> None:
-        """The question's ``then`` hears an error for each partition, later."""
+    def ask(self, node_id: int, question: VerificationRequest) -> None:
+        """Later calls the question's ``then`` with an error for each partition."""
         waiting = self._waiting.setdefault(node_id, {})
         other = waiting.get(question.transactional_id)
         if other is not None:
@@ -78,7 +78,7 @@ class RemoteCoordinators:
         then = partial(self._answered, node_id, questions)
         self._peers.send(node_id, self._client_id, API_KEY, API_VERSION, request, then)
 
-    def _answered(self, node_id: int, questions: dict[str, Question], response: Any) -> None:
+    def _answered(self, node_id: int, questions: dict[str, VerificationRequest], response: Any) -> None:
         self._under_way.discard(node_id)
         for transactional_id, errors in _errors(questions, response).items():
             questions[transactional_id].then(errors)
@@ -86,7 +86,7 @@ class RemoteCoordinators:
             self._send(node_id)
 
 
-def _transaction(question: Question) -> AddPartitionsToTxnTransaction:
+def _transaction(question: VerificationRequest) -> AddPartitionsToTxnTransaction:
     topics = by_topic(question.keys)
     return AddPartitionsToTxnTransaction(
         transactional_id=question.transactional_id,
@@ -97,7 +97,7 @@ def _transaction(question: Question) -> AddPartitionsToTxnTransaction:
     )
 
 
-def _errors(questions: dict[str, Question], response: Any) -> dict[str, Errors]:
+def _errors(questions: dict[str, VerificationRequest], response: Any) -> dict[str, Errors]:
     """What each question is answered with; a coordinator that does not speak of one has not answered it."""
     whole = ErrorCode.network_exception if response is None else ErrorCode(response.error_code)
     if whole is ErrorCode.cluster_authorization_failed:

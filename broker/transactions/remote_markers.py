@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.topics import by_topic
-from broker.transactions.home import Entry, Home
+from broker.metadata.topics import by_topic
+from broker.transactions.shard import Entry, TransactionShard
 from broker.transactions.state import TopicPartition
 from protocol.batch import EndTxnMarker
 from protocol.errors import ErrorCode
@@ -29,10 +29,10 @@ PARTITIONS_PER_REQUEST_MAX: Final = 1000
 
 
 @dataclass(slots=True, eq=False)
-class Completion:
+class PendingCompleteTxn:
     """A decided transaction and the partitions that have no marker yet."""
 
-    home: Home
+    shard: TransactionShard
     entry: Entry
     producer_id: int
     epoch: int
@@ -40,30 +40,32 @@ class Completion:
     transaction_version: int
     remaining: set[TopicPartition] = field(default_factory=set)
     cancelled: bool = False
+    then: Callable[[PendingCompleteTxn], object] = lambda _: None
+    """Called once the last marker is committed."""
 
     @property
     def is_wanted(self) -> bool:
         """Is it still this node's, in this epoch, to finish it?"""
-        return not self.cancelled and self.home.is_current
+        return not self.cancelled and self.shard.is_current
 
 
 Errors = dict[TopicPartition, ErrorCode]
-Batch = dict[Completion, list[TopicPartition]]
-Told = Callable[[Completion, Errors], object]
+Batch = dict[PendingCompleteTxn, list[TopicPartition]]
+Told = Callable[[PendingCompleteTxn, Errors], object]
 
 
-class RemoteMarkers:
+class TransactionMarkerChannel:
     """Collects the markers for each node; ``told`` hears what became of each one that was sent."""
 
     def __init__(self, node_id: int, peers: Peers, told: Told) -> None:
         self._client_id = f"broker-{node_id}-txn-marker-sender"
         self._peers = peers
         self._told = told
-        self._waiting: dict[int, dict[Completion, set[TopicPartition]]] = {}
+        self._waiting: dict[int, dict[PendingCompleteTxn, set[TopicPartition]]] = {}
         """Bounded by the transactions that are open: each is here once, with its partitions."""
         self._under_way: set[int] = set()
 
-    def add(self, node_id: int, completion: Completion, key: TopicPartition) -> None:
+    def add(self, node_id: int, completion: PendingCompleteTxn, key: TopicPartition) -> None:
         """Have a marker sent, with the next ``flush``."""
         self._waiting.setdefault(node_id, {}).setdefault(completion, set()).add(key)
 
@@ -75,10 +77,10 @@ class RemoteMarkers:
     def _send(self, node_id: int) -> None:
         waiting = self._waiting.pop(node_id)
         batch: Batch = {}
-        rest: dict[Completion, set[TopicPartition]] = {}
+        rest: dict[PendingCompleteTxn, set[TopicPartition]] = {}
         room = PARTITIONS_PER_REQUEST_MAX
         producer_ids: set[int] = set()
-        given_up: list[tuple[Completion, set[TopicPartition]]] = []
+        given_up: list[tuple[PendingCompleteTxn, set[TopicPartition]]] = []
         for completion, keys in waiting.items():
             if not completion.is_wanted:
                 given_up.append((completion, keys))

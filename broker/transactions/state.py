@@ -1,7 +1,7 @@
 """One transactional id as a value, and what may become of it. Pure: no clock, no log, no loop.
 
 Each function answers one request of a producer (or of the coordinator itself) with a ``Decision``: an answer at once, or
-a transition that must be in ``__transaction_state`` before anybody hears of it. The codes and their order are those of
+a transition that must be in ``__transaction_state`` before a client gets a response. The codes and their order are those of
 Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98, KIP-360, KIP-588, KIP-890).
 """
 
@@ -26,7 +26,7 @@ TIMEOUT_NEVER_MS = 2**31 - 1
 """A two-phase-commit producer's timeout: such transactions are not timed out (KIP-939)."""
 
 
-class State(IntEnum):
+class TransactionState(IntEnum):
     """``TransactionStatus`` as stored. The last two exist in memory only."""
 
     EMPTY = 0
@@ -44,23 +44,40 @@ class State(IntEnum):
         return self.name.title().replace("_", "")
 
 
-NAMED_STATES = frozenset(state.wire_name for state in State)
-"""All that somebody may ask for by name (KIP-664)."""
+NAMED_STATES = frozenset(state.wire_name for state in TransactionState)
+"""The states that a client may filter by (KIP-664)."""
 
-PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-SETTLED = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+SETTLED = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
-VALID_PREDECESSORS: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
-    State.ONGOING: frozenset({State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
-    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
-    State.PREPARE_ABORT: frozenset(
-        {State.ONGOING, State.PREPARE_EPOCH_FENCE, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
+VALID_PREDECESSORS: dict[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.EMPTY: frozenset(
+        {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
     ),
-    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
-    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
-    State.DEAD: frozenset({State.EMPTY, State.COMPLETE_ABORT, State.COMPLETE_COMMIT}),
-    State.PREPARE_EPOCH_FENCE: frozenset({State.ONGOING}),
+    TransactionState.ONGOING: frozenset(
+        {
+            TransactionState.ONGOING,
+            TransactionState.EMPTY,
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+        }
+    ),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: frozenset(
+        {
+            TransactionState.ONGOING,
+            TransactionState.PREPARE_EPOCH_FENCE,
+            TransactionState.EMPTY,
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+        }
+    ),
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.DEAD: frozenset(
+        {TransactionState.EMPTY, TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT}
+    ),
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
 
 
@@ -75,7 +92,7 @@ class Transaction:
     epoch: int = NO_EPOCH
     last_epoch: int = NO_EPOCH
     timeout_ms: int = 0
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME
     last_update_ms: int = NO_TIME
@@ -133,7 +150,7 @@ def _next(txn: Transaction, **changes: object) -> Transaction:
 
 def init_producer_id(
     txn: Transaction,
-    pending: State | None,
+    pending: TransactionState | None,
     *,
     timeout_ms: int,
     producer_id: int,
@@ -149,7 +166,7 @@ def init_producer_id(
         return Answer(ErrorCode.producer_fenced)
     if txn.state in PREPARED:
         return Answer(ErrorCode.concurrent_transactions)
-    if txn.state is State.ONGOING:
+    if txn.state is TransactionState.ONGOING:
         return AbortFirst(Answer(ErrorCode.concurrent_transactions))
     if txn.state not in SETTLED:
         return Answer(ErrorCode.unknown_server_error)
@@ -201,7 +218,7 @@ def _initialised(
         epoch=epoch,
         last_epoch=last_epoch,
         timeout_ms=timeout_ms,
-        state=State.EMPTY,
+        state=TransactionState.EMPTY,
         partitions=frozenset(),
         start_ms=NO_TIME,
         last_update_ms=now_ms,
@@ -214,7 +231,7 @@ def _initialised(
 
 def _check_producer(
     txn: Transaction | None,
-    pending: State | None,
+    pending: TransactionState | None,
     producer_id: int,
     epoch: int,
     *,
@@ -236,7 +253,7 @@ def _check_producer(
 
 def add_partitions(
     txn: Transaction | None,
-    pending: State | None,
+    pending: TransactionState | None,
     *,
     producer_id: int,
     epoch: int,
@@ -248,12 +265,12 @@ def add_partitions(
     error = _check_producer(txn, pending, producer_id, epoch)
     if error is not ErrorCode.none or txn is None:
         return Answer(error)
-    is_open = txn.state is State.ONGOING
+    is_open = txn.state is TransactionState.ONGOING
     if is_open and txn.partitions.issuperset(partitions):
         return Answer(ErrorCode.none, producer_id, epoch)
     after = _next(
         txn,
-        state=State.ONGOING,
+        state=TransactionState.ONGOING,
         partitions=txn.partitions.union(partitions) if is_open else frozenset(partitions),
         start_ms=txn.start_ms if is_open else now_ms,
         last_update_ms=now_ms,
@@ -277,18 +294,19 @@ def verify_partitions(
 
 # -- EndTxn -----------------------------------------------------------------------------------------------------
 
-# Version 1: what a request finds when the transaction is not open. Unlisted is INVALID_TXN_STATE.
-_ENDED_V1 = {
-    (State.COMPLETE_COMMIT, True): ErrorCode.none,
-    (State.COMPLETE_ABORT, False): ErrorCode.none,
-    (State.PREPARE_COMMIT, True): ErrorCode.concurrent_transactions,
-    (State.PREPARE_ABORT, False): ErrorCode.concurrent_transactions,
+# What a request finds that asks for an end once more: version 1 where the transaction is not open, version 2 where the
+# request's epoch is one behind. Unlisted is INVALID_TXN_STATE.
+_DECIDED = {
+    (TransactionState.COMPLETE_COMMIT, True): ErrorCode.none,
+    (TransactionState.COMPLETE_ABORT, False): ErrorCode.none,
+    (TransactionState.PREPARE_COMMIT, True): ErrorCode.concurrent_transactions,
+    (TransactionState.PREPARE_ABORT, False): ErrorCode.concurrent_transactions,
 }
 
 
 def end_v1(
     txn: Transaction | None,
-    pending: State | None,
+    pending: TransactionState | None,
     *,
     producer_id: int,
     epoch: int,
@@ -300,31 +318,22 @@ def end_v1(
         return Answer(ErrorCode.invalid_producer_id_mapping)
     if epoch != txn.epoch:
         return Answer(ErrorCode.producer_fenced)
-    if pending is not None and pending is not State.PREPARE_EPOCH_FENCE:
+    if pending is not None and pending is not TransactionState.PREPARE_EPOCH_FENCE:
         return Answer(ErrorCode.concurrent_transactions)
-    if txn.state is not State.ONGOING:
-        return Answer(_ENDED_V1.get((txn.state, committed), ErrorCode.invalid_txn_state))
+    if txn.state is not TransactionState.ONGOING:
+        return Answer(_DECIDED.get((txn.state, committed), ErrorCode.invalid_txn_state))
     after = _next(
         txn,
-        state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
+        state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
         last_update_ms=now_ms,
         client_version=0,
     )
     return Transition(after, Answer(ErrorCode.none))
 
 
-# Version 2, a repeated request (its epoch is one behind): what it finds. Unlisted is INVALID_TXN_STATE.
-_REPEATED_V2 = {
-    (State.PREPARE_COMMIT, True): ErrorCode.concurrent_transactions,
-    (State.PREPARE_ABORT, False): ErrorCode.concurrent_transactions,
-    (State.COMPLETE_COMMIT, True): ErrorCode.none,
-    (State.COMPLETE_ABORT, False): ErrorCode.none,
-}
-
-
 def end_v2(
     txn: Transaction | None,
-    pending: State | None,
+    pending: TransactionState | None,
     *,
     producer_id: int,
     epoch: int,
@@ -335,7 +344,7 @@ def end_v2(
     """EndTxn v5 and later: each end takes the producer to its next epoch (KIP-890, part 2)."""
     if txn is None:
         return Answer(ErrorCode.invalid_producer_id_mapping)
-    if pending is not None and pending is not State.PREPARE_EPOCH_FENCE:
+    if pending is not None and pending is not TransactionState.PREPARE_EPOCH_FENCE:
         return Answer(ErrorCode.concurrent_transactions)
     repeated_after_rotation = (
         txn.previous_producer_id == producer_id and epoch == LAST_USABLE_EPOCH and txn.epoch == 0
@@ -346,12 +355,12 @@ def end_v2(
     if not _is_epoch_valid_v2(txn, epoch, repeated=repeated):
         return Answer(ErrorCode.producer_fenced)
     if repeated:
-        error = _REPEATED_V2.get((txn.state, committed), ErrorCode.invalid_txn_state)
+        error = _DECIDED.get((txn.state, committed), ErrorCode.invalid_txn_state)
         if error is ErrorCode.none:
             return Answer(error, txn.producer_id, txn.epoch)
         return Answer(error)
     # Nothing to commit; an abort without partitions still moves the epoch, so that it fences what is under way.
-    if committed and txn.state is not State.ONGOING:
+    if committed and txn.state is not TransactionState.ONGOING:
         return Answer(ErrorCode.invalid_txn_state)
     if committed and txn.epoch >= EPOCH_MAX:
         # Only the fence of an older version leads here; Kafka throws.
@@ -360,7 +369,7 @@ def end_v2(
 
 
 def _is_epoch_valid_v2(txn: Transaction, epoch: int, *, repeated: bool) -> bool:
-    if txn.state in (State.ONGOING, State.EMPTY):
+    if txn.state in (TransactionState.ONGOING, TransactionState.EMPTY):
         return epoch == txn.epoch
     if txn.state in PREPARED:
         return txn.epoch == epoch + 1
@@ -383,8 +392,8 @@ def _prepare_v2(
         next_producer_id=fresh_producer_id if exhausted else NO_PRODUCER_ID,
         epoch=min(txn.epoch + 1, EPOCH_MAX),
         last_epoch=txn.epoch,
-        state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
-        start_ms=txn.start_ms if txn.state is State.ONGOING else now_ms,
+        state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
+        start_ms=txn.start_ms if txn.state is TransactionState.ONGOING else now_ms,
         last_update_ms=now_ms,
         client_version=2,
     )
@@ -406,7 +415,7 @@ def abort_by_coordinator(
 
     ``failed_fence``: an earlier try bumped the epoch in memory and could not write it: not a second time.
     """
-    assert txn.state is State.ONGOING, txn
+    assert txn.state is TransactionState.ONGOING, txn
     if transaction_version >= TRANSACTION_VERSION_2:
         return _prepare_v2(txn, now_ms, fresh_producer_id, committed=False)
     epoch = txn.epoch if failed_fence or txn.epoch >= EPOCH_MAX else txn.epoch + 1
@@ -414,7 +423,7 @@ def abort_by_coordinator(
         txn,
         epoch=epoch,
         last_epoch=NO_EPOCH,
-        state=State.PREPARE_ABORT,
+        state=TransactionState.PREPARE_ABORT,
         last_update_ms=now_ms,
         client_version=0,  # as of every end without a bump, at transaction.version 1 too (``endTransactionWithTV1``)
     )
@@ -423,7 +432,11 @@ def abort_by_coordinator(
 
 def complete(txn: Transaction, now_ms: int) -> Transaction:
     """All markers are written."""
-    state = State.COMPLETE_COMMIT if txn.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+    state = (
+        TransactionState.COMPLETE_COMMIT
+        if txn.state is TransactionState.PREPARE_COMMIT
+        else TransactionState.COMPLETE_ABORT
+    )
     rotated = txn.client_version >= 2 and txn.next_producer_id != NO_PRODUCER_ID
     return _next(
         txn,
@@ -439,16 +452,16 @@ def complete(txn: Transaction, now_ms: int) -> Transaction:
 # -- time -------------------------------------------------------------------------------------------------------
 
 
-def is_timed_out(txn: Transaction, pending: State | None, now_ms: int) -> bool:
+def is_timed_out(txn: Transaction, pending: TransactionState | None, now_ms: int) -> bool:
     """Counted from the first partition added, not from the last activity."""
     return (
-        txn.state is State.ONGOING
+        txn.state is TransactionState.ONGOING
         and pending is None
         and txn.timeout_ms != TIMEOUT_NEVER_MS
         and txn.start_ms + txn.timeout_ms < now_ms
     )
 
 
-def is_expired(txn: Transaction, pending: State | None, now_ms: int, expiration_ms: int) -> bool:
+def is_expired(txn: Transaction, pending: TransactionState | None, now_ms: int, expiration_ms: int) -> bool:
     """An idle id may be forgotten."""
     return txn.state in SETTLED and pending is None and txn.last_update_ms <= now_ms - expiration_ms

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
-from broker.partition import Partition
-from broker.transactions.remote_coordinators import Errors, Question, RemoteCoordinators
+from broker.replicas.partition import Partition
+from broker.transactions.remote_coordinators import AddPartitionsToTxnManager, Errors, VerificationRequest
 from broker.transactions.state import Answer, TopicPartition
 from protocol.errors import ErrorCode
 from storage.producers import VerificationGuard
@@ -59,7 +59,7 @@ class Verifier:
         self._clock = clock
         self._transactions = transactions
         self._peers = peers
-        self._remote = RemoteCoordinators(peers) if peers is not None else None
+        self._remote = AddPartitionsToTxnManager(peers) if peers is not None else None
 
     def run(
         self,
@@ -149,12 +149,12 @@ class Verifier:
         *,
         verifies: bool,
     ) -> None:
-        """Put the question to whoever coordinates the id."""
+        """Ask the node that coordinates the id."""
         keys = [check.key for check in checks]
         producer_id, epoch = checks[0].producer_id, checks[0].epoch
         node_id = self._transactions.node_for(transactional_id)
         if self._remote is not None and self._peers is not None and node_id != self._peers.node_id:
-            question = Question(transactional_id, producer_id, epoch, keys, verifies, answered)
+            question = VerificationRequest(transactional_id, producer_id, epoch, keys, verifies, answered)
             if node_id is None or not self._peers.is_alive(node_id):
                 question.answer(ErrorCode.coordinator_not_available)
             else:

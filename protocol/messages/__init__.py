@@ -1,6 +1,6 @@
 """The messages of every API, one module each, one class family for all versions.
 
-The modules beside this one are generated (``python -m protocol.messages.generate``) and checked in.
+The modules beside this one are generated (``python -m protocol.generators.messages``) and checked in.
 
 Their classes behave like dataclasses with keyword-only fields, but are written out: a broker imports a
 hundred of them at every start, and ``@dataclass`` would write and compile each of their methods there again.

@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets`: committed offsets, classic groups, and the groups of KIP-848.
 
 `decode_key` gives the typed key of a record; `decode_value` the value that belongs to it. Types that are not
-kept here (share and streams groups) come as `UnknownKey`, and a loader skips them.
+kept here (share and streams groups, which have modules of their own) come as `UnknownKey`, and a loader skips them.
 """
 # The calls in these classes are `dataclasses.field` in disguise, which the linter cannot see for every type.
 
@@ -276,7 +276,7 @@ class UnknownKey:
     type: int
 
 
-_VALUE_OF: dict[type[Key], type[Value]] = {
+VALUE_OF: dict[type[Key], type[Value]] = {
     LegacyOffsetCommitKey: OffsetCommitValue,
     OffsetCommitKey: OffsetCommitValue,
     GroupMetadataKey: GroupMetadataValue,
@@ -288,7 +288,7 @@ _VALUE_OF: dict[type[Key], type[Value]] = {
     ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
 }
-_KEY_OF_TYPE = {key.TYPE: key for key in _VALUE_OF}
+_KEY_OF_TYPE = {key.TYPE: key for key in VALUE_OF}
 
 
 def decode_key(data: bytes) -> Key | UnknownKey:
@@ -299,4 +299,4 @@ def decode_key(data: bytes) -> Key | UnknownKey:
 
 def decode_value(key: Key, data: bytes | None) -> Value | None:
     """The value that goes with a key; None is a tombstone."""
-    return None if data is None else _VALUE_OF[type(key)].decode(data)
+    return None if data is None else VALUE_OF[type(key)].decode(data)

@@ -54,3 +54,6 @@ class TransactionLogValue(Value):
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()
     client_transaction_version: int = int16(since=1, tag=2)
+
+
+VALUE_OF: dict[type[Key], type[Value]] = {TransactionLogKey: TransactionLogValue}

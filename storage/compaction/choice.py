@@ -1,6 +1,6 @@
 """Which part of a log may be compacted, whether that is worth it, and when to ask again (`LogCleanerManager`).
 
-Pure but for two looks at a segment: the first record's time, and a file's age where its records have none.
+Writes nothing, and looks into a segment only for the first record's time, and a file's age where its records have none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from storage.log import Log
 from storage.segment import Segment
 
 
-class Compactable(NamedTuple):
+class LogToClean(NamedTuple):
     """The part of a log that may be compacted now."""
 
     first_dirty_offset: int
@@ -50,7 +50,7 @@ def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, str | Non
     return checkpoint, None
 
 
-def compactable(log: Log, first_dirty: int, last_stable_offset: int, now_ms: int) -> Compactable:
+def compactable(log: Log, first_dirty: int, last_stable_offset: int, now_ms: int) -> LogToClean:
     """What may be compacted of a log; whole segments only."""
     segments = log.segments
     active = len(segments) - 1
@@ -77,7 +77,7 @@ def compactable(log: Log, first_dirty: int, last_stable_offset: int, now_ms: int
             overdue = first_ms < now_ms - max_lag_ms
             ask_again.append(first_ms + max_lag_ms + 1)
     clean = dirty + (segments[dirty].base_offset < first_dirty)
-    return Compactable(
+    return LogToClean(
         first_dirty,
         segments[end].base_offset,
         log.sealed_bytes(0, min(clean, active)) + (segments[active].size if clean > active else 0),

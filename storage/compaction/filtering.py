@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from protocol.batch import Record, RecordBatch, retain
 from storage.compaction.offset_map import OffsetMap
-from storage.compaction.transactions import Transactions
+from storage.compaction.transactions import CleanedTransactionMetadata
 
 TIMESTAMP_MAX: Final = 2**63 - 1
 RECORDS_PER_TICK: Final = 64
@@ -38,7 +38,7 @@ class Filter:
     def __init__(
         self,
         offsets: OffsetMap,
-        transactions: Transactions,
+        transactions: CleanedTransactionMetadata,
         rules: Rules,
         tick: Callable[[], object] = lambda: None,
     ) -> None:

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from storage.log import RELATIVE_OFFSET_MAX
 
 GROUP_SEGMENTS_MAX: Final = 32
-"""Each source is four renames when the result is put in its place, and that happens in one turn of the loop: nobody may
-see a log of which some is old and some new. 32 of them take about 5 ms. Kafka has no such bound; the next pass joins what
-this one has left apart."""
+"""Each source is four renames when the result is put in its place, and that happens in one turn of the loop: no reader
+may see a log of which some is old and some new. 32 of them take about 5 ms. Kafka has no such bound; the next pass joins
+what this one has left apart."""
 
 
 class Source(NamedTuple):
@@ -43,7 +43,7 @@ def groups(
             log += following.source.size
             offsets += following.offset_index_bytes
             times += following.time_index_bytes
-            # Nobody knows a segment's last offset without reading it: the next one's base says enough.
+            # A segment's last offset is not known without reading it: the next one's base says enough.
             end = segments[at + 1].source.base_offset if at + 1 < len(segments) else upper_bound
             too_distant = end - 1 - first.source.base_offset > RELATIVE_OFFSET_MAX
             if log > segment_bytes or max(offsets, times) > index_bytes:

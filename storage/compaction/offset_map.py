@@ -27,7 +27,7 @@ class OffsetMap:
 
     def __init__(self, capacity: int) -> None:
         self.latest_offset = -1
-        """Up to here, with it, the map says everything; -1 while it says nothing."""
+        """The map covers all offsets up to this one, inclusive; -1 while it is empty."""
         self._left = capacity
         self._shards: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
 

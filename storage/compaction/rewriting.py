@@ -1,6 +1,6 @@
 """A compaction pass on a partition's files. It runs in any thread: what it is given does not change meanwhile.
 
-Sealed segments are only read, and only ``.cleaned`` files are written, which nobody else looks at and which the next
+Sealed segments are only read, and only ``.cleaned`` files are written, which no reader opens and which the next
 start removes. What makes them part of the log (``Cleaned.offer``, then ``Log.replace``) belongs to the log's own thread.
 """
 
@@ -13,14 +13,15 @@ from pathlib import Path
 
 from protocol.batch import CorruptBatch, Reason, RecordBatch
 from storage import files
+from storage.aborted import AbortedTransaction
 from storage.compaction.filtering import Filter, Rules, learn
 from storage.compaction.grouping import Sized, Source, groups
 from storage.compaction.offset_map import OffsetMap
-from storage.compaction.transactions import Transactions
+from storage.compaction.transactions import CleanedTransactionMetadata
 from storage.config import LogConfig
 from storage.descriptors import SPARES
 from storage.files import StorageError, read_file, remove, rename, sync_file, write_file
-from storage.index import ABORTED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, AbortedTransaction, aborted_of
+from storage.index import ABORTED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, aborted_of
 from storage.segment import CLEANED, SEGMENT_SUFFIXES, SWAP, Segment, batch_bytes, file_name
 
 READ_BYTES = 256 * 1024
@@ -56,7 +57,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Cleaned:
-    """The files of one compacted segment, complete and on the disk, under names that nobody reads."""
+    """The files of one compacted segment, complete and on the disk, under names that no reader opens."""
 
     directory: Path
     base_offset: int
@@ -111,7 +112,7 @@ class Pass:
         self.keyless = 0
         self._tick = tick
         self._map = OffsetMap(order.map_capacity)
-        self._transactions = Transactions(())
+        self._transactions = CleanedTransactionMetadata(())
 
     def prepare(self) -> None:
         """Learn the last offset of each key of the dirty part, as far as there is room, and group the segments."""
@@ -127,7 +128,7 @@ class Pass:
                 order.rules.upper_bound,
             )
         )
-        self._transactions = Transactions(self._aborted_from(order.sources[0].base_offset))
+        self._transactions = CleanedTransactionMetadata(self._aborted_from(order.sources[0].base_offset))
 
     def finish(self, tick: Tick = lambda moved: None) -> None:
         """Free the memory."""
@@ -143,7 +144,7 @@ class Pass:
         ]
         if not dirty:
             return
-        transactions = Transactions(self._aborted_from(dirty[0].base_offset))
+        transactions = CleanedTransactionMetadata(self._aborted_from(dirty[0].base_offset))
         for source, following in zip(dirty, [*dirty[1:], None], strict=True):
             for batch in self._batches(source):
                 aborted = transactions.may_discard(batch) or batch.is_control

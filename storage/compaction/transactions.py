@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from protocol.batch import RecordBatch, parse_end_txn_marker
-from storage.index import AbortedTransaction
+from storage.aborted import AbortedTransaction
 
 
-class Transactions:
+class CleanedTransactionMetadata:
     """Fed every batch in order; ``aborted`` are the transactions of the indexes, in any order."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:

@@ -22,7 +22,7 @@ Milliseconds = Annotated[int, Meta(ge=0, le=DURATION_MS_MAX)]
 
 class ClockView(View):
     now_ms: int
-    """What is written into records as the present time, in milliseconds since the epoch."""
+    """The time with which the broker stamps records now, in milliseconds since the epoch."""
     ahead_ms: dict[str, int]
     """How far each domain is ahead of real time."""
     next_timer_ms: dict[str, int | None]
@@ -50,7 +50,7 @@ _EXAMPLE: Final = {
 
 @operation("GET", "/v1/clock", answer_example=_EXAMPLE)
 async def show_clock(control: Control) -> ClockView:
-    """Show the time as the broker takes it to be, and how far each kind of it is ahead of real time."""
+    """Show the broker's time, and how far each domain is ahead of real time."""
     clock = control.clock
     return ClockView(now_ms=clock.now_ms(), ahead_ms=clock.offsets(), next_timer_ms=clock.pending())
 
@@ -63,9 +63,9 @@ async def show_clock(control: Control) -> ClockView:
     may_wait=True,
 )
 async def advance_clock(control: Control, body: Advance) -> ClockView:
-    """Move time on: all that falls due on the way happens, in its order, before this is answered.
+    """Advance the clock: all timers that fall due fire in their order before the response.
 
-    What the domains are, and what moving them does to records, stands in docs/time.md.
+    docs/time.md describes the domains, and what advancing them does to records.
     """
     if (body.by is None) == (body.by_ms is None):
         raise Refused(400, 'say how far, either as {"by": "7d"} or as {"by_ms": 604800000}')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.cluster import Cluster, NoSuchNode, StartError
-from broker.cluster.runtime import NodeRuntime, State
+from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.control.errors import Refused
 from broker.control.forms import Given, NodeId, View
 from broker.control.operations import operation
@@ -15,9 +15,9 @@ from broker.control.ports import Control
 class ListenerView(View):
     name: str
     address: str
-    """Where it listens, HOST:PORT."""
+    """The address on which it listens, HOST:PORT."""
     advertised: str
-    """What clients are told, HOST:PORT."""
+    """The advertised address, HOST:PORT."""
 
 
 class NodeView(View):
@@ -36,7 +36,7 @@ class NodeView(View):
 class ClusterView(View):
     cluster_id: str
     bootstrap_servers: str
-    """Of the nodes that run, for a client's bootstrap.servers."""
+    """The addresses of the running nodes, for a client's bootstrap.servers."""
     features: dict[str, int]
     nodes: list[NodeView]
 
@@ -73,7 +73,7 @@ _NODE_EXAMPLE: Final[dict[str, Any]] = {
     },
 )
 async def show_cluster(control: Control) -> ClusterView:
-    """Show the nodes of the cluster: state, listeners, and the partitions that each of them leads."""
+    """Show the nodes of the cluster: state, listeners, and the partitions that each node leads."""
     cluster = control.cluster
     return ClusterView(
         cluster_id=cluster.metadata.cluster_id,
@@ -85,9 +85,9 @@ async def show_cluster(control: Control) -> ClusterView:
 
 @operation("POST", "/v1/nodes/{node_id}/kill", answer_example={**_NODE_EXAMPLE, "state": "killed"})
 async def kill_node(control: Control, params: OneNode) -> NodeView:
-    """Kill a node: its connections are reset and its memory is gone, without one write.
+    """Kill a node as kill -9 does: it resets its connections and writes nothing more.
 
-    Others take over what it led. It is answered once they have.
+    The response comes after other nodes have taken over its leaderships.
     """
     try:
         control.cluster.kill_node(params.node_id)
@@ -104,7 +104,7 @@ async def kill_node(control: Control, params: OneNode) -> NodeView:
     may_wait=True,
 )
 async def stop_node(control: Control, params: OneNode) -> NodeView:
-    """Stop a node of its own will: others lead what it led before it goes, and its files are complete."""
+    """Stop a node by a controlled shutdown: other nodes take over its leaderships, and it closes its logs cleanly."""
     try:
         await control.cluster.stop_node(params.node_id)
     except NoSuchNode as error:
@@ -114,7 +114,7 @@ async def stop_node(control: Control, params: OneNode) -> NodeView:
 
 @operation("POST", "/v1/nodes/{node_id}/start", answer_example=_NODE_EXAMPLE, may_wait=True)
 async def start_node(control: Control, params: OneNode) -> NodeView:
-    """Start a node that was stopped or killed: it recovers from its files and follows whoever leads now."""
+    """Start a node that was stopped or killed: it recovers its logs and follows the current leaders."""
     try:
         await control.cluster.start_node(params.node_id)
     except NoSuchNode as error:
@@ -126,14 +126,14 @@ async def start_node(control: Control, params: OneNode) -> NodeView:
 
 @operation("GET", "/health", answer_example={"status": "ok", "nodes": {"1": "running"}}, open_to_all=True)
 async def health(control: Control) -> HealthView:
-    """Say that the broker's loop turns; the status is ok if all nodes run, else degraded."""
+    """Check that the broker responds; the status is ok if all nodes run, else degraded."""
     states = {str(node.node_id): node.state.value for node in control.cluster.nodes.values()}
-    running = all(state == State.RUNNING.value for state in states.values())
+    running = all(state == NodeState.RUNNING.value for state in states.values())
     return HealthView(status="ok" if running else "degraded", nodes=states)
 
 
 def _refused(control: Control, params: OneNode, error: NoSuchNode) -> Refused:
-    """A node that is not there is not found; one that is in another state than it would have to be is a conflict."""
+    """An unknown node is not found (404); a node in a wrong state is a conflict (409)."""
     return Refused(409 if params.node_id in control.cluster.nodes else 404, str(error))
 
 
@@ -162,14 +162,14 @@ def _view(cluster: Cluster, node: NodeRuntime) -> NodeView:
             )
             for each in node.listeners
         ],
-        connections=len(node.connections) if node.state is State.RUNNING else 0,
+        connections=len(node.connections) if node.state is NodeState.RUNNING else 0,
         leads=leads,
         follows=follows,
     )
 
 
 def _bootstrap_servers(cluster: Cluster) -> str:
-    running = [node for node in cluster.nodes.values() if node.state is State.RUNNING]
+    running = [node for node in cluster.nodes.values() if node.state is NodeState.RUNNING]
     first = [node.listeners[0] for node in running if node.listeners]
     return ",".join(_address(each.advertised_host, each.advertised_port) for each in first)
 

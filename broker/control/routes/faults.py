@@ -1,4 +1,4 @@
-"""Faults: rules by HTTP. The language is that of `broker.faults`; here it only changes its clothes."""
+"""Faults: rules by HTTP. `broker.faults` defines the language; this module converts it from and to JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.control.errors import Refused
 from broker.control.forms import FaultId, Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
-from broker.faults import Active, FaultError, rule_from_json
+from broker.faults import ActiveRule, FaultError, rule_from_json
 
 NAME_CHARACTERS_MAX: Final = 1024
 RULE_CHARACTERS_MAX: Final = 4096
@@ -24,7 +24,7 @@ Count = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
 
 
 class MatchForm(Given, omit_defaults=True):
-    """What the rule looks for; what is left out may be anything. In names * stands for any characters."""
+    """What the rule matches; a part that is left out matches everything. In names * matches any characters."""
 
     version: Annotated[Name | None, Meta(description="3, 3..5, or 3..")] = None
     client_id: Name | None = None
@@ -86,7 +86,7 @@ class HeldView(View):
     """The API, or the point inside the broker."""
     node: int
     detached: bool
-    """Its connection is gone; it is handled when released."""
+    """Its connection is closed; a node handles it when the rule is released."""
     since_ms: int
     connection: int | None = None
 
@@ -155,7 +155,7 @@ _FAULT_EXAMPLE: Final[dict[str, Any]] = {
 
 @operation("GET", "/v1/faults", answer_example={"faults": [_FAULT_EXAMPLE]})
 async def list_faults(control: Control) -> FaultsView:
-    """List the rules, with what each has hit and holds."""
+    """List the rules with their hits, and with the requests and steps that they hold."""
     return FaultsView(faults=[_view(each) for each in control.faults.list()])
 
 
@@ -166,7 +166,7 @@ async def list_faults(control: Control) -> FaultsView:
     answer_example={**_FAULT_EXAMPLE, "matches": 0, "hits": 0, "spent": False},
 )
 async def add_fault(control: Control, body: NewFault) -> FaultView:
-    """Add a rule; it counts from now on.
+    """Add a rule; it counts matches from now on.
 
     docs/faults.md has the language, as text and as JSON.
     """
@@ -183,20 +183,20 @@ async def add_fault(control: Control, body: NewFault) -> FaultView:
 
 @operation("GET", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
 async def show_fault(control: Control, params: OneFault) -> FaultView:
-    """Show one rule, with what it has hit and holds."""
+    """Show a rule with its hits, and with the requests and steps that it holds."""
     return _view(_find(control, params.fault_id))
 
 
 @operation("DELETE", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
 async def remove_fault(control: Control, params: OneFault) -> FaultView:
-    """Remove one rule; what it holds goes on."""
+    """Remove a rule; the requests and steps that it holds happen."""
     _find(control, params.fault_id)
     return _view(control.faults.remove(params.fault_id))
 
 
 @operation("DELETE", "/v1/faults", answer_example={"cleared": 3})
 async def clear_faults(control: Control) -> ClearedView:
-    """Remove all rules; what they hold goes on."""
+    """Remove all rules; the requests and steps that they hold happen."""
     return ClearedView(cleared=control.faults.clear())
 
 
@@ -207,7 +207,7 @@ async def clear_faults(control: Control) -> ClearedView:
     answer_example={"released": 1, "fault": _FAULT_EXAMPLE},
 )
 async def release_fault(control: Control, params: OneFault, body: Release) -> ReleasedView:
-    """Let what a rule holds, or has detached, go on; the rule stays."""
+    """Let the requests and steps that a rule holds or has detached happen; the rule stays."""
     active = _find(control, params.fault_id)
     return ReleasedView(released=control.faults.release(params.fault_id, body.count), fault=_view(active))
 
@@ -219,7 +219,7 @@ async def release_fault(control: Control, params: OneFault, body: Release) -> Re
     may_wait=True,
 )
 async def wait_for_fault(control: Control, params: Wait) -> WaitedView:
-    """Wait until a rule has so many hits; it is also answered, with reached false, when the time is over."""
+    """Wait until a rule has a number of hits; after the timeout the response says reached false."""
     active = _find(control, params.fault_id)
     try:
         await control.faults.reached(params.fault_id, params.hits, timeout_ms=params.timeout_ms)
@@ -230,12 +230,12 @@ async def wait_for_fault(control: Control, params: Wait) -> WaitedView:
     return WaitedView(reached=True, fault=_view(active))
 
 
-def _find(control: Control, fault_id: int) -> Active:
+def _find(control: Control, fault_id: int) -> ActiveRule:
     try:
         return control.faults.get(fault_id)
     except FaultError as error:
         raise Refused(404, str(error)) from None
 
 
-def _view(active: Active) -> FaultView:
+def _view(active: ActiveRule) -> FaultView:
     return msgspec.convert(active.to_json(), type=FaultView)

@@ -35,7 +35,7 @@ Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX)]
 
 
 class Wanted(Given, omit_defaults=True):
-    """Which exchanges; what is left out may be anything."""
+    """Filters of exchanges; a filter that is left out matches everything."""
 
     api: Annotated[Text | None, Meta(description="EndTxn, end-txn or 26.")] = None
     version: Text | None = None
@@ -79,7 +79,7 @@ class StatusView(View):
 class TraceView(View):
     status: StatusView
     exchanges: list[dict[str, Any]]
-    """As broker/trace/json_form.py says; line is the same for people."""
+    """Exchanges in the form of broker/trace/json_form.py; ``line`` is the exchange as text."""
 
 
 _STATUS_EXAMPLE: Final = {
@@ -111,7 +111,7 @@ _EXCHANGE_EXAMPLE: Final = {
     may_wait=True,
 )
 async def show_trace(control: Control, params: WantedEntries) -> TraceView:
-    """Show what is in the trace, in the order of arrival: each request, and its answer if there is one."""
+    """Show the recorded requests in the order of their arrival, each with its response if there is one."""
     found = await control.trace.search(params.filter, since=params.since, limit=params.limit)
     # To decode so many takes longer than a turn of the loop may.
     told = await asyncio.to_thread(lambda: [_told(control, each, params) for each in found])
@@ -126,10 +126,10 @@ async def show_trace(control: Control, params: WantedEntries) -> TraceView:
     may_wait=True,
 )
 async def follow_trace(control: Control, params: WantedForms) -> Stream:
-    """Follow the trace as JSON lines: its status, then each exchange once it is over, for as long as you listen.
+    """Follow the trace as JSON lines: its status, then each exchange when it is over, until you disconnect.
 
-    An exchange that a rule holds is told when it is held, too. Whoever reads too slowly misses some, and is told how
-    many by a line {"missed": n}. The trace has to be running.
+    An exchange that a rule holds appears when it is held, too. A client that reads too slowly misses some; a line
+    {"missed": n} says how many. The trace has to be running.
     """
     if control.trace.status()["followers"] >= FOLLOWERS_MAX:  # type: ignore[operator]
         raise Refused(429, f"{FOLLOWERS_MAX} follow the trace already: wait for one of them to end")
@@ -155,7 +155,7 @@ async def _lines(control: Control, params: WantedForms, wanted: TraceFilter) -> 
     may_wait=True,
 )
 async def capture_trace(control: Control, params: Wanted) -> Stream:
-    """Get what is in the trace as a capture file that Wireshark and tshark read."""
+    """Get the recorded requests and responses as a capture file for Wireshark and tshark."""
     return Stream(PCAP, _pieces(await control.trace.search(params.filter)))
 
 
@@ -167,14 +167,14 @@ async def _pieces(exchanges: list[Exchange]) -> AsyncGenerator[bytes, None]:
 
 @operation("POST", "/v1/trace/start", answer_example=_STATUS_EXAMPLE)
 async def start_trace(control: Control) -> StatusView:
-    """Start the trace: every call from now on is written down."""
+    """Start the trace: it records every request from now on."""
     control.trace.start()
     return _status(control)
 
 
 @operation("POST", "/v1/trace/stop", answer_example={**_STATUS_EXAMPLE, "running": False})
 async def stop_trace(control: Control) -> StatusView:
-    """Stop the trace: no further call is written down, and what was stays."""
+    """Stop the trace: it records no further requests and keeps those that it has."""
     control.trace.stop()
     return _status(control)
 

@@ -21,7 +21,7 @@ ID_CHARACTERS_MAX: Final = 2**15 - 1
 class TransactionView(View):
     transactional_id: str
     state: str
-    """As Kafka's tools call it: Empty, Ongoing, PrepareCommit, …"""
+    """The state by Kafka's name: Empty, Ongoing, PrepareCommit, …"""
     producer_id: int
     producer_epoch: int
     coordinator: int
@@ -31,7 +31,7 @@ class TransactionView(View):
     """Null where no transaction is open."""
     last_update_ms: int | None
     partitions: list[str]
-    """Those that have joined: topic-partition."""
+    """The partitions of the transaction: topic-partition."""
 
 
 class TransactionsView(View):
@@ -40,9 +40,9 @@ class TransactionsView(View):
 
 class TimelineView(View):
     timeline: dict[str, Any]
-    """As broker/trace/README.md says."""
+    """The timeline as JSON, in the form of broker/trace/README.md."""
     text: str
-    """The same for people."""
+    """The timeline as a table of text."""
 
 
 class OneTransaction(Given):
@@ -66,7 +66,7 @@ _EXAMPLE: Final = {
 
 @operation("GET", "/v1/transactions", answer_example={"transactions": [_EXAMPLE]})
 async def list_transactions(control: Control) -> TransactionsView:
-    """List every transactional id that a coordinator knows, with its state and its partitions."""
+    """List the transactional ids of all coordinators with their states and partitions."""
     found = transactions(control.cluster.running_nodes())
     return TransactionsView(transactions=msgspec.convert(found, type=list[TransactionView]))
 
@@ -81,7 +81,7 @@ async def list_transactions(control: Control) -> TransactionsView:
     may_wait=True,
 )
 async def show_timeline(control: Control, params: OneTransaction) -> TimelineView:
-    """Show the life of a transactional id across all nodes: each state, partition, batch and marker, with times."""
+    """Show the timeline of a transactional id across all nodes: each state, partition, batch and marker, with times."""
     nodes = control.cluster.running_nodes()
     try:
         found = await timeline(nodes, params.transactional_id, control.trace)

@@ -1,0 +1,45 @@
+"""What a start of the broker needs to know: the configuration of each node, topics, features, the control port."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from broker.config.config import BrokerConfig
+from protocol.slotted import slotted
+
+
+@slotted(frozen=True)
+class TopicSpec:
+    """A topic to create at start, unless it is there."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str]
+
+
+@slotted(frozen=True)
+class ControlPort:
+    """Where the control port listens; port 0 picks a free one."""
+
+    host: str
+    port: int
+
+
+@slotted(frozen=True)
+class Settings:
+    """Everything a start of the broker needs to know."""
+
+    nodes: tuple[BrokerConfig, ...]
+    topics: tuple[TopicSpec, ...] = ()
+    features: Mapping[str, int] | None = None  # chosen levels; None and missing ones are the defaults
+    warnings: tuple[str, ...] = ()  # to be logged once the log is set up
+    control: ControlPort | None = None
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Of the first node; what is not about one node holds for the whole broker."""
+        return self.nodes[0]
+
+    @property
+    def data_dir(self) -> Path | None:
+        """None is a temporary directory that goes with the process."""
+        return self.config.log_dir

@@ -1,0 +1,147 @@
+"""The shards of a coordinator: one for each partition of its topic that this node leads.
+
+Kafka's ``CoordinatorRuntime``: a shard is loaded when the node comes to lead its partition, a long log in several turns of
+the loop; its requests are answered COORDINATOR_LOAD_IN_PROGRESS until then. It is unloaded when the leadership goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from broker.clock import Clock, Domain
+from broker.coordinator_runtime.shard import CoordinatorShard
+from broker.injection.points import FaultInjection, InjectionPoint
+from broker.logging import get_logger
+from broker.replicas.partition import Partition
+from protocol.errors import ErrorCode
+from storage.files import StorageError
+
+if TYPE_CHECKING:
+    from broker.replicas.manager import ReplicaManager
+
+S = TypeVar("S", bound=CoordinatorShard)
+
+log_events = get_logger()
+
+
+class CoordinatorRuntime(Generic[S]):
+    """By partition."""
+
+    def __init__(
+        self,
+        topic: str,
+        replicas: ReplicaManager,
+        clock: Clock,
+        injection: FaultInjection,
+        new_shard: Callable[[Partition], S],
+        loaded: Callable[[S], object],
+    ) -> None:
+        """``loaded`` is called with each shard once its log has been read and it serves requests."""
+        self._topic = topic
+        self._replicas = replicas
+        self._clock = clock
+        self._injection = injection
+        self._new_shard = new_shard
+        self._loaded = loaded
+        self._shards: dict[int, S] = {}
+        self._ended = False
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    def find(self, index: int, *, at_once: bool = False) -> S | ErrorCode:
+        """The shard of a partition that is led here, ready to work, or the error that a client gets.
+
+        One that this node has come to lead is loaded now: a long log in several turns of the loop, or ``at_once``.
+        """
+        if self._ended:
+            return ErrorCode.not_coordinator
+        partition = self._replicas.leader(self._topic, index)
+        if not isinstance(partition, Partition):
+            self.unload(index)
+            return ErrorCode.not_coordinator
+        shard = self._shards.get(index)
+        if shard is None or shard.partition is not partition or not shard.is_current:
+            shard = self._load(partition, at_once=at_once)
+        if shard.is_closed:
+            return ErrorCode.not_coordinator  # the node was killed at ``coordinator.load``
+        return shard if shard.refusal is None else shard.refusal
+
+    def get(self, index: int) -> S | None:
+        """The shard of a partition if it is loaded, and nothing is done about it if it is not."""
+        shard = self._shards.get(index)
+        return None if shard is None or shard.is_loading else shard
+
+    def items(self) -> list[tuple[int, S]]:
+        """All shards, also those that are being loaded."""
+        return list(self._shards.items())
+
+    def open(self) -> list[S]:
+        """The shards that serve requests."""
+        return [shard for shard in self._shards.values() if not shard.is_loading and shard.is_current]
+
+    # -- loading and unloading ----------------------------------------------------------------------------------
+
+    def follow(self, index: int, leader: int) -> None:
+        """The leader of a partition, or its epoch, may be new."""
+        if leader == self._replicas.node_id or index in self._shards:
+            self.find(index)
+
+    def _load(self, partition: Partition, *, at_once: bool) -> S:
+        self.unload(partition.index)
+        shard = self._new_shard(partition)
+        self._shards[partition.index] = shard
+        at = InjectionPoint("coordinator.load", self._replicas.node_id, self._topic, partition.index)
+        go_on = partial(self._read, shard, shard.load(), at_once=at_once)
+        self._injection.intercept(at, go_on, partial(self._refuse, shard))
+        return shard
+
+    def _read(self, shard: S, steps: Iterator[None], *, at_once: bool) -> None:
+        """A log that cannot be read takes its partition offline, and the shard stays shut."""
+        try:
+            for _ in steps if shard.is_current else ():
+                if not at_once:
+                    on = partial(self._read, shard, steps, at_once=False)
+                    self._clock.call_later_ms(0, on, Domain.REQUESTS)
+                    return
+        except StorageError as error:
+            shard.partition.go_offline(error)
+            self._refuse(shard, ErrorCode.kafka_storage_error)
+            return
+        if shard.is_current:
+            shard.refusal = None
+            shard.loaded()
+            self._loaded(shard)
+
+    def _refuse(self, shard: S, error: ErrorCode) -> None:
+        shard.refusal = shard.client_error(error)
+        log_events.warning(
+            "coordinator partition not loaded",
+            topic=self._topic,
+            partition=shard.partition.index,
+            error=error.name,
+        )
+
+    def unload(self, index: int, error: ErrorCode = ErrorCode.not_coordinator) -> None:
+        """This node leads the partition no more: requests that wait there fail with ``error``."""
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.unload(error)
+
+    def unload_all(self) -> None:
+        """The topic was deleted."""
+        for index in tuple(self._shards):
+            self.unload(index)
+
+    def close(self) -> None:
+        """The node stops: requests that wait get a response."""
+        self._ended = True
+        self.unload_all()
+
+    def abandon(self) -> None:
+        """The node is killed: requests that wait get none."""
+        self._ended = True
+        for shard in self._shards.values():
+            shard.abandon()
+        self._shards.clear()

@@ -1,0 +1,110 @@
+"""What a coordinator knows of one partition of its topic: its memory, and the only way into its log.
+
+Kafka's ``CoordinatorShard`` within its ``CoordinatorRuntime``. The memory is a view of the log: it is built by reading it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
+from broker.injection.points import FaultInjection, InjectionPoint
+from broker.replicas.partition import AppendResult, Partition
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from storage.producers import VerificationGuard
+
+
+class CoordinatorShard(ABC):
+    """One partition, while this node leads it in one leader epoch. `CoordinatorRuntime` makes, loads and ends it."""
+
+    client_errors: ClassVar[Mapping[ErrorCode, ErrorCode]] = CLIENT_ERRORS
+    """What a failed append means to a client."""
+
+    def __init__(self, partition: Partition, injection: FaultInjection | None = None) -> None:
+        self.partition = partition
+        self.leader_id = partition.leader_id
+        self.coordinator_epoch = partition.leader_epoch
+        self.refusal: ErrorCode | None = ErrorCode.coordinator_load_in_progress
+        """The error of every request until the log has been read."""
+        self.is_closed = False
+        """It was unloaded, or its node was killed: what waits here does nothing any more."""
+        self._injection = injection or FaultInjection()
+
+    @property
+    def is_current(self) -> bool:
+        """Does this node still lead the partition, in the same epoch?"""
+        leadership = (self.partition.leader_id, self.partition.leader_epoch)
+        return not self.is_closed and leadership == (self.leader_id, self.coordinator_epoch)
+
+    @property
+    def is_loading(self) -> bool:
+        return self.refusal is not None
+
+    @classmethod
+    def client_error(cls, error: ErrorCode) -> ErrorCode:
+        """What a failed append means to a client."""
+        return cls.client_errors.get(error, error)
+
+    # -- loading and unloading ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def load(self) -> Iterator[None]:
+        """Read the log into memory, a piece at each step. To its end: what a new leader has, it will commit."""
+
+    @abstractmethod
+    def loaded(self) -> None:
+        """All has been read: requests are served from now on."""
+
+    def unload(self, error: ErrorCode) -> None:
+        """Another node leads the partition now, or none does. Requests that wait here fail with ``error``."""
+        self.is_closed = True
+
+    def abandon(self) -> None:
+        """The node is killed: requests that wait here get no response."""
+        self.is_closed = True
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: bytes,
+        *,
+        guard: VerificationGuard | None = None,
+        verified: bool = False,
+        required_acks: int = -1,
+    ) -> AppendResult:
+        """Append a batch, if this node still leads the partition in the epoch in which the shard was loaded."""
+        if not self.is_current:
+            return AppendResult(ErrorCode.not_leader_or_follower)
+        return self.partition.append_internal(
+            records, guard=guard, verified=verified, required_acks=required_acks
+        )
+
+    @property
+    def is_intercepted(self) -> bool:
+        """Whether a rule may hold an append up, or have it fail."""
+        return self._injection.points is not None
+
+    def intercept_append(
+        self,
+        point: str,
+        go_on: Callable[[], object],
+        refuse: Callable[[ErrorCode], object],
+        *,
+        transactional_id: str | None = None,
+        group_id: str | None = None,
+    ) -> None:
+        """Append with ``go_on``, unless a rule holds it up or has it fail."""
+        at = InjectionPoint(
+            point,
+            self.leader_id,
+            self.partition.topic,
+            self.partition.index,
+            transactional_id=transactional_id,
+            group_id=group_id,
+        )
+        self._injection.intercept(at, go_on, refuse)

@@ -1,0 +1,88 @@
+"""A log directory whose broker does not run: opened as by a start, without clients, and closed as by a clean stop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from broker.clock import SystemClock
+from broker.config import DEFAULT_PORT, broker_config
+from broker.metadata import ClusterMetadata, Endpoint
+from broker.metadata.files import META_PROPERTIES, WrongDirectory, parse_properties
+from broker.metadata.framing import CorruptMetadata
+from broker.replicas.manager import ReplicaManager
+from storage.directory import DirectoryInUse, LogDirectory
+from storage.files import StorageError
+
+HOST: Final = "127.0.0.1"
+EXPECTED: Final = (CorruptMetadata, DirectoryInUse, OSError, StorageError, WrongDirectory)
+"""What an opening may fail with; the text of each is an error message for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedDirectory:
+    """What the directory holds."""
+
+    metadata: ClusterMetadata
+    replicas: ReplicaManager
+
+
+def node_id_of(data_dir: Path) -> int | None:
+    """The node id of the directory; None if it was never formatted."""
+    path = data_dir / META_PROPERTIES
+    if not path.exists():
+        return None
+    text = parse_properties(path.read_text()).get("node.id", "")
+    if not text.isdecimal():
+        raise WrongDirectory(f"{path} does not name the node.id: this is not a formatted log directory")
+    return int(text)
+
+
+@asynccontextmanager
+async def opened(data_dir: Path, port: int = DEFAULT_PORT) -> AsyncIterator[StoppedDirectory]:
+    """Everything that a crash has left is recovered, every partition has its folder at the end.
+
+    ``port`` is where the broker, or Kafka, will be found: it is registered in the metadata log. What is raised inside
+    leaves the directory as a crash would.
+    """
+    node_id = node_id_of(data_dir)
+    settings = {"log.dirs": str(data_dir), "listeners": f"PLAINTEXT://{HOST}:{port}"}
+    config = broker_config(settings if node_id is None else settings | {"node.id": str(node_id)})
+    clock, random = SystemClock(), Random()
+    directory = LogDirectory(data_dir)
+    metadata: ClusterMetadata | None = None
+    try:
+        metadata = ClusterMetadata.open(
+            data_dir,
+            config=config,
+            clock=clock,
+            random=random,
+            endpoints=[Endpoint(each.name, each.host, each.port) for each in config.listeners],
+        )
+        replicas = ReplicaManager(config.node_id, directory, config, clock, metadata, random)
+        replicas.recover()
+        for key in replicas.unopened():
+            replicas.open_existing(*key)
+        yield StoppedDirectory(metadata, replicas)
+        closed = await replicas.close(clean=True)
+        _check_readable(replicas)
+        if not closed:
+            raise StorageError(directory.path, "not everything could be written")
+        await metadata.leave()
+        await metadata.close()
+    except BaseException:
+        if metadata is not None:
+            metadata.abandon()
+        directory.close(clean=False)
+        raise
+    directory.close(clean=True, broker_epoch=metadata.brokers[config.node_id].epoch)
+
+
+def _check_readable(replicas: ReplicaManager) -> None:
+    for partition in replicas.opened():
+        if partition.offline is not None:
+            raise StorageError(f"{partition.topic}-{partition.index}", partition.offline)

@@ -1,0 +1,132 @@
+"""What the coordinator remembers of one partition of ``__consumer_offsets``, and how its log is read into it. Pure.
+
+Offsets are nothing but their log: the same ``apply`` serves a commit that was just appended and one that is replayed.
+A classic group is read from its last record; what its members are doing in the middle of a rebalance is not written.
+"""
+
+from __future__ import annotations
+
+from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
+from broker.groups.offsets import GroupOffsets
+from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
+from protocol.records.group_log import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    UnknownKey,
+    decode_key,
+    decode_value,
+)
+from protocol.schema import Key, MalformedRecord, Value
+
+
+class GroupCoordinatorState:
+    """Groups and offsets of one partition."""
+
+    __slots__ = ("groups", "offsets", "records", "rules", "skipped")
+
+    def __init__(self, rules: ClassicGroupConfig) -> None:
+        self.rules = rules
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = GroupOffsets()
+        self.records = 0
+        """How many records were replayed."""
+        self.skipped = 0
+        """Records and batches that were of no use: unknown types, newer versions, bytes that do not parse."""
+
+    def replay(self, batch: RecordBatch) -> str | None:
+        """Read one batch of the log. Whatever is in it, the next one is read all the same; returns why it cannot be read.
+
+        One record that cannot be read must not take all groups of its partition with it.
+        """
+        try:
+            if batch.is_control:
+                self._replay_marker(batch)
+                return None
+            for record in batch.records():
+                self.records += 1
+                self._replay_record(record.offset, batch.producer_id, record.key, record.value)
+        except CorruptBatch as error:
+            self.skipped += 1
+            return str(error)
+        return None
+
+    def _replay_marker(self, batch: RecordBatch) -> None:
+        marker = parse_end_txn_marker(batch)
+        if marker is not None:
+            self.offsets.end_transaction(batch.producer_id, marker.committed, batch.base_offset)
+
+    def _replay_record(self, offset: int, producer_id: int, raw_key: bytes | None, raw: bytes | None) -> None:
+        try:
+            key = decode_key(raw_key or b"")
+            if not isinstance(key, UnknownKey):
+                value = decode_value(key, raw)
+                if self.apply(offset, producer_id, key, value):
+                    return
+        except MalformedRecord:
+            pass
+        self.skipped += 1
+
+    def apply(self, record_offset: int, producer_id: int, key: Key, value: Value | None) -> bool:
+        """Take in one record; False if it is of a kind that is not kept here."""
+        match key:
+            case OffsetCommitKey() | LegacyOffsetCommitKey():
+                assert value is None or isinstance(value, OffsetCommitValue)
+                self.offsets.apply_commit(record_offset, producer_id, key, value)
+                if value is not None and key.group not in self.groups:
+                    # A group without members: its clients only commit offsets.
+                    self.groups[key.group] = ClassicGroup(key.group, self.rules)
+            case GroupMetadataKey():
+                assert value is None or isinstance(value, GroupMetadataValue)
+                if value is None:
+                    self.groups.pop(key.group, None)
+                else:
+                    self.groups[key.group] = ClassicGroup.from_record(key.group, self.rules, value)
+            case _:
+                return False
+        return True
+
+    def settle(self) -> None:
+        """The log has been read. Compaction may have left offsets without their group: it is there nevertheless."""
+        for group_id in self.offsets.groups():
+            if group_id not in self.groups:
+                self.groups[group_id] = ClassicGroup(group_id, self.rules)
+
+    # -- comparison ---------------------------------------------------------------------------------------------
+
+    def image(self) -> dict[str, object]:
+        """All that a rebuilt memory must have again, as plain values."""
+        groups = {group_id: _image_of(group) for group_id, group in sorted(self.groups.items())}
+        return {"groups": groups, **self.offsets.image()}
+
+
+def _image_of(group: ClassicGroup) -> dict[str, object]:
+    """A group at rest as it is, one in a rebalance as its last record says, since that is what a restart goes back to."""
+    if group.unwritten or group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
+        if group.written is None:
+            group = ClassicGroup(group.group_id, group.rules)
+        else:
+            group = ClassicGroup.from_record(group.group_id, group.rules, group.written)
+    return {
+        "state": group.state,
+        "since_ms": group.state_since_ms,
+        "generation": group.generation,
+        "protocol_type": group.protocol_type,
+        "protocol_name": group.protocol_name,
+        "leader": group.leader,
+        "members": {
+            member.member_id: (
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata(group.protocol_name or ""),
+                member.assignment,
+            )
+            for member in group.members
+        },
+        "subscribed": group.subscribed_topics(),
+    }

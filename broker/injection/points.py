@@ -1,0 +1,69 @@
+"""Injection points: the steps inside the broker at which a fault can be injected, and the links between its nodes.
+
+One ``FaultInjection`` serves all nodes of a broker. While no interceptor is set a point costs one test of one attribute.
+What intercepts (`broker.faults`) is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from broker.injection.links import Links
+from protocol.errors import ErrorCode
+
+POINTS: Final = frozenset(
+    {
+        "coordinator.load",
+        "group.append",
+        "log.fsync",
+        "log.write",
+        "replica.append",
+        "txn.complete.append",
+        "txn.marker",
+        "txn.prepare.append",
+    }
+)
+"""The steps inside the broker that a rule may name."""
+
+
+@dataclass(slots=True)
+class InjectionPoint:
+    """A step inside the broker that is about to be taken."""
+
+    point: str
+    node_id: int
+    topic: str = ""
+    partition: int = -1
+    transactional_id: str | None = None
+    group_id: str | None = None
+
+
+class PointInterceptor(Protocol):
+    """Intercepts the steps inside. ``watches`` says whether a rule names the point at all."""
+
+    def watches(self, point: str) -> bool: ...
+
+    def reached(
+        self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+    ) -> None:
+        """Call ``go_on``, now or later, or ``refuse`` with the error that the step ends in, or neither if it is lost."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class FaultInjection:
+    """Of one broker."""
+
+    points: PointInterceptor | None = None
+    links: Links = field(default_factory=Links)
+
+    def intercept(
+        self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+    ) -> None:
+        """Take a step, unless the interceptor holds it or lets it fail."""
+        if self.points is None or not self.points.watches(at.point):
+            go_on()
+        else:
+            self.points.reached(at, go_on, refuse)

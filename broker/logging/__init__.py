@@ -1,0 +1,5 @@
+"""The log: one line for each event, rendered by structlog and written by a thread of its own."""
+
+from broker.logging.configuration import close, configure, get_logger, get_unfiltered_logger
+
+__all__ = ["close", "configure", "get_logger", "get_unfiltered_logger"]

@@ -1,0 +1,51 @@
+"""Topics that are being changed: written, and not yet in the image."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from broker.metadata.topics import unified_name
+
+
+class PendingTopicChanges:
+    """One change of a topic at a time. Names that collide are one: of "a.b" and "a_b", asked for at once, one is refused."""
+
+    def __init__(self) -> None:
+        self._commits: dict[str, asyncio.Future[None]] = {}
+        self._everything: asyncio.Future[None] | None = None
+
+    async def settled(self, names: Iterable[str]) -> None:
+        """Wait until no change of these topics is on its way to the disk: the image does not show it yet."""
+        keys = [unified_name(name) for name in names]
+        while waiting := self._under_way(keys):
+            await asyncio.wait(waiting)
+
+    async def all_settled(self) -> None:
+        """Wait until no change of any topic is on its way: a broker that comes or goes concerns them all."""
+        while waiting := self._under_way(self._commits):
+            await asyncio.wait(waiting)
+
+    def _under_way(self, keys: Iterable[str]) -> set[asyncio.Future[None]]:
+        waiting = {self._commits[key] for key in keys if key in self._commits}
+        if self._everything is not None and not self._everything.done():
+            waiting.add(self._everything)
+        return waiting
+
+    def mark_all(self, done: asyncio.Future[None]) -> None:
+        """Every topic may change with the commit ``done``, and those that are about to be made wait for it."""
+        self._everything = done
+
+    def mark(self, names: Iterable[str], done: asyncio.Future[None]) -> None:
+        """These topics change with the commit ``done``."""
+        for name in names:
+            key = unified_name(name)
+            self._commits[key] = done
+            done.add_done_callback(self._forgetting(key))
+
+    def _forgetting(self, key: str) -> Callable[[asyncio.Future[None]], None]:
+        def forget(done: asyncio.Future[None]) -> None:
+            if self._commits.get(key) is done:
+                del self._commits[key]
+
+        return forget

@@ -1,0 +1,105 @@
+"""One listening socket, from which connections are taken while there is room for them.
+
+As Kafka's (``SocketServer.Acceptor``, ``ConnectionQuotas.waitForConnectionSlot``): above max.connections, and when the
+process has no descriptor left, nothing more is accepted until a connection has gone. Clients that connect meanwhile wait in
+the socket's backlog. The loops' own servers cannot be paused, and libuv closes what it cannot accept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from broker.logging import get_logger
+from broker.resources.descriptors import SLOTS
+
+# In one turn of the loop.
+ACCEPTS_PER_TURN: Final = 64
+# After a failed accept, unless a connection goes before.
+RETRY_S: Final = 1.0
+
+log = get_logger()
+
+
+class Acceptor:
+    """Hands each accepted socket to a protocol that ``factory`` makes. ``has_room`` is asked before each."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        factory: Callable[[], asyncio.BaseProtocol],
+        has_room: Callable[[], bool],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._socket = listening
+        self._factory = factory
+        self._has_room = has_room
+        self._loop = loop
+        self._arriving: set[asyncio.Task[object]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def start(self, backlog: int) -> None:
+        """Listen; OSError if that cannot be."""
+        self._socket.setblocking(False)
+        self._socket.listen(backlog)
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accept nothing more. The socket is its owner's."""
+        if not self._closed:
+            self._closed = True
+            self._stop_retry()
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            if not self._has_room():
+                self._pause("max.connections reached")
+                return
+            try:
+                accepted, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                self._pause(str(error))
+                self._retry = self._loop.call_later(RETRY_S, self._resume)
+                return
+            self._take(accepted)
+
+    def _take(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        SLOTS.arriving += 1
+        task = self._loop.create_task(self._connect(accepted))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._factory, accepted)
+        except OSError as error:
+            accepted.close()
+            log.warning("connection closed", reason="not accepted", error=str(error), connection=0)
+        finally:
+            SLOTS.arrived()
+
+    def _pause(self, reason: str) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        SLOTS.wait(self._resume)
+        if not SLOTS.arriving:  # else it is asked again at once
+            log.warning("accept paused", reason=reason, connections=SLOTS.open)
+
+    def _resume(self) -> None:
+        self._stop_retry()
+        if not self._closed:
+            self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _stop_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None

@@ -1,0 +1,173 @@
+"""Requests and their answers as an interceptor sees them: a rule of `broker.faults`, the trace.
+
+``CallInterceptors`` belongs to the broker, and serves the connections of all its nodes. While there is no interceptor a
+request costs one test of one attribute. What intercepts (`broker.faults`, `broker.trace`) is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from broker.logging import get_logger
+from broker.net.routes import Route
+from broker.node.context import RequestContext
+from protocol.frame import RequestHeader
+
+log = get_logger()
+
+
+class ClientConnection(Protocol):
+    """What an interceptor may ask of the connection that a call came by, and have it do."""
+
+    host: str
+    port: int
+    address: tuple[str, int]
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def proceed(self, call: Call) -> None: ...
+
+    def answer_held(self, call: Call, response: object) -> None: ...
+
+    def mute(self) -> None: ...
+
+    def hang_up(self) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class CallEvent(Enum):
+    """What became of a call, for an interceptor that only watches."""
+
+    HELD = "held"
+    """An interceptor stopped it on arrival: it is not handled, or not yet."""
+    HANDLED_ALONE = "handled alone"
+    """Handled once more, or late, without a client that gets the answer."""
+    ANSWERED = "answered"
+    UNANSWERED = "unanswered"
+    """Handled, and none is sent: the client wanted none (acks=0)."""
+    KEPT_BACK = "kept back"
+    """Handled, and its answer is never sent: a rule's doing."""
+    GONE = "gone"
+    """The connection ended before there was an answer."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request on a connection of a node, and its answer. Made only while there is an interceptor."""
+
+    connection: ClientConnection
+    context: RequestContext
+    route: Route
+    header: RequestHeader
+    frame: bytes
+    """The request without its size field; a copy of its own."""
+    request: Any
+    received_ms: int
+    interceptor: CallInterceptor
+    """What saw it arrive sees its answer, also if it was removed by then."""
+    answer: bytes | None = None
+    """The response without its size field, once there is one; None for ever where none is sent (acks=0)."""
+    watcher: Callable[[Call, CallEvent], object] | None = None
+    """Called with each event of the call; set on arrival."""
+    before_answer: list[Callable[[], bool]] | None = None
+    """What `broker.faults` decided for its answer when it arrived; each says whether it may be sent."""
+
+    def note(self, event: CallEvent) -> None:
+        """Tell the watcher."""
+        if self.watcher is not None:
+            self.watcher(self, event)
+
+    def proceed(self) -> None:
+        """Handle the request as if it had not been held. The answer goes out on its connection."""
+        self.connection.proceed(self)
+
+    def handle_without_response(self) -> None:
+        """Handle the request once more, or late, without a client that gets the answer. A node that died handles nothing."""
+        if not self.context.node.life.alive:
+            self.note(CallEvent.GONE)
+            return
+        self.note(CallEvent.HANDLED_ALONE)
+        try:
+            outcome = self.route.handler(self.request, self.context)
+        except Exception as error:
+            log.info("request handled without a client failed", api=self.route.api.name, error=repr(error))
+            return
+        if hasattr(outcome, "__await__"):
+            asyncio.ensure_future(_as_awaitable(outcome)).add_done_callback(self._forget)
+
+    def _forget(self, future: asyncio.Future[object]) -> None:
+        if not future.cancelled() and (error := future.exception()) is not None:
+            log.info("request handled without a client failed", api=self.route.api.name, error=repr(error))
+
+
+async def _as_awaitable(outcome: Awaitable[object]) -> object:
+    return await outcome
+
+
+class CallInterceptor(Protocol):
+    """Sees requests once they are decoded, and their answers before they are written."""
+
+    def wants(self, api_key: int) -> bool:
+        """Is it concerned with requests of this API at all? Asked of every request, so answered at once."""
+        ...
+
+    def arrived(self, call: Call) -> bool:
+        """True: handle it now. False: the connection waits until ``proceed`` or ``answer_held``, which may be
+        called from here already, or until it is closed."""
+        ...
+
+    def answering(self, call: Call) -> bool:
+        """``call.answer`` is complete. False: it is never sent, and the interceptor decides about the connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Several interceptors. Those behind one that stops a call do not see it."""
+
+    interceptors: tuple[CallInterceptor, ...]
+
+    def wants(self, api_key: int) -> bool:
+        return any(each.wants(api_key) for each in self.interceptors)
+
+    def arrived(self, call: Call) -> bool:
+        return all(each.arrived(call) for each in self.interceptors if each.wants(call.context.api_key))
+
+    def answering(self, call: Call) -> bool:
+        return all(each.answering(call) for each in self.interceptors)
+
+
+class CallInterceptors:
+    """Those that are in use, in their order."""
+
+    __slots__ = ("_all", "chain")
+
+    def __init__(self) -> None:
+        self.chain: CallInterceptor | None = None
+        """What connections ask; None while there is no interceptor."""
+        self._all: tuple[CallInterceptor, ...] = ()
+
+    def add(self, interceptor: CallInterceptor, *, first: bool = False) -> None:
+        """Show it all calls from now on, after the others, or before them: what only watches stands first."""
+        self._all = (interceptor, *self._all) if first else (*self._all, interceptor)
+        self._link()
+
+    def remove(self, interceptor: CallInterceptor) -> None:
+        """Show it no further call. It still sees the responses of the calls that it saw."""
+        self._all = tuple(each for each in self._all if each is not interceptor)
+        self._link()
+
+    def _link(self) -> None:
+        match self._all:
+            case ():
+                self.chain = None
+            case (only,):
+                self.chain = only
+            case several:
+                self.chain = _Chain(several)

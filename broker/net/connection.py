@@ -1,0 +1,497 @@
+"""One client's connection: frames are cut from the stream, requests answered one at a time and in order.
+
+Kafka's rules (``SocketServer.scala``, ``SocketChannel`` muting): while a request waits for its answer,
+nothing that the same client sent behind it is looked at. So a connection is a small machine that serves the
+next frame whenever nothing holds it, and five things can: a request in progress, a reader that is too slow
+for its answers, its turn on the loop being over, a rule that holds it (`broker.net.calls`), and the end. What
+arrives meanwhile is kept, up to ``BACKLOG_BYTES_MAX``; then reading stops, and TCP tells the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from struct import Struct
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from broker.logging import get_logger
+from broker.loop.transports import reset_transport
+from broker.net.calls import Call, CallEvent
+from broker.node.context import RequestContext
+from broker.requests.api import NO_RESPONSE, CloseConnection, CompletableEarly, DelayedResponse
+from broker.resources.unsent import Unsent
+from protocol.codec import MalformedRequest
+from protocol.frame import API_VERSIONS, RequestHeader, parse_request_header
+from storage.steps import Steps
+
+if TYPE_CHECKING:
+    from broker.net.connections import Connections
+    from broker.net.routes import Route
+    from broker.node import Listener
+
+# Sent by the client behind a request in progress.
+BACKLOG_BYTES_MAX: Final = 64 * 1024
+# Answers of one turn are collected up to this size and written with one system call.
+ANSWERS_COLLECTED_BYTES: Final = 64 * 1024
+# Smaller ones are copied together: that is cheaper than to hand the system a list of pieces.
+ANSWERS_JOINED_BYTES_MAX: Final = 16 * 1024
+# Of one connection in one turn of the loop: thousands of tiny requests wait for those of others.
+REQUESTS_PER_TURN: Final = 32
+
+# What holds the next request back.
+IN_PROGRESS: Final = 1
+WRITE_BUFFER_FULL: Final = 2
+TURN_OVER: Final = 4
+CLOSED: Final = 8
+HELD: Final = 16
+SLICED: Final = 32  # a long request is read, or a long answer written, a slice a turn
+
+FETCH: Final = 1
+SIZE: Final = Struct(">i")
+SIZE_AND_KEY: Final = Struct(">ih")
+SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
+
+Frame = bytes | memoryview
+log = get_logger()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See above. Created by the server per accepted socket; lives until ``connection_lost``."""
+
+    __slots__ = (
+        "_answers",
+        "_answers_bytes",
+        "_frame",
+        "_frame_filled",
+        "_frame_size",
+        "_holds",
+        "_kept",
+        "_muted",
+        "_parked",
+        "_pending",
+        "_reading",
+        "_shared",
+        "_transport",
+        "_unsent",
+        "address",
+        "connection_id",
+        "host",
+        "last_active_tick",
+        "listener",
+        "peer",
+        "port",
+    )
+
+    def __init__(self, shared: Connections, listener: Listener) -> None:
+        self._shared = shared
+        self.listener = listener
+        self.connection_id = 0
+        self.host = ""
+        self.port = 0
+        self.peer = ""
+        self.address = ("", 0)  # ours: what the peer has connected to
+        self.last_active_tick = shared.tick
+        self._transport: asyncio.Transport | None = None
+        self._holds = 0
+        self._reading = True
+        self._kept = b""  # not yet cut into frames
+        self._frame: bytearray | None = None  # the one frame that has arrived in part
+        self._frame_size = 0
+        self._frame_filled = 0
+        self._pending: asyncio.Future[object] | None = None
+        self._parked: CompletableEarly | None = None
+        self._answers: list[bytes | memoryview] = []
+        self._answers_bytes = 0
+        self._unsent = Unsent()
+        self._muted = False
+
+    # ---- what the transport tells us
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peername = transport.get_extra_info("peername")
+        if peername:
+            self.host, self.port = str(peername[0]), int(peername[1])
+        sockname = transport.get_extra_info("sockname")
+        if sockname:
+            self.address = (str(sockname[0]), int(sockname[1]))
+        self.peer = f"/{self.host}"
+        if not self._shared.life.alive:
+            # The loop had accepted it before the node was killed: the kernel would have reset it with the process.
+            self.reset()
+            return
+        self._transport.set_write_buffer_limits(high=0)  # see Unsent
+        refusal = self._shared.admit(self)
+        if refusal is not None:
+            self.close(refusal)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._holds |= CLOSED
+        self._transport = None
+        self._kept, self._frame = b"", None
+        self._answers.clear()
+        self._unsent.taken()
+        self._shared.forget(self)
+        if self._pending is not None:
+            # The handler that delays the request learns of it by the cancellation, and frees what waits for it.
+            self._pending.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is None:
+            return self._shared.landing
+        if self._frame_filled == len(frame):
+            frame.extend(bytes(min(self._frame_size - len(frame), len(frame))))
+        return memoryview(frame)[self._frame_filled : self._frame_size]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        shared = self._shared
+        self.last_active_tick = shared.tick
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled == self._frame_size:
+                frame, self._frame = self._frame, None
+                with memoryview(frame)[: self._frame_size].toreadonly() as view:
+                    self._serve(view)
+                self._write_answers()
+                shared.frame_buffers.give_back(frame)
+        elif self._holds:
+            self._kept += shared.landing[:nbytes]
+            if self._parked is not None:
+                self._give_way(self._parked)
+            self._start_or_stop_reading()
+        elif self._kept:
+            # The first bytes of a size, or what was kept to the end of a turn.
+            data, self._kept = self._kept + shared.landing[:nbytes], b""
+            self._cut(memoryview(data))
+        else:
+            self._cut(shared.landing[:nbytes])
+
+    def pause_writing(self) -> None:
+        self._unsent.some = True
+
+    def resume_writing(self) -> None:
+        self._unsent.taken()
+        self._lift(WRITE_BUFFER_FULL)
+
+    # ---- what the server tells us
+
+    @property
+    def is_closed(self) -> bool:
+        """It takes no more requests; requests of it that are held get no response."""
+        return bool(self._holds & CLOSED)
+
+    @property
+    def in_progress(self) -> bool:
+        """Is there a request that waits for its answer, or to be handled?"""
+        return self._pending is not None or bool(self._holds & (HELD | SLICED))
+
+    def close(self, reason: str, **facts: object) -> None:
+        """End the connection because the peer, or its number, broke a rule: one line says which."""
+        log.warning(
+            "connection closed", reason=reason, peer=self.host, connection=self.connection_id, **facts
+        )
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End the connection once the answers given are written. The second call waits for nothing."""
+        if self._transport is None:
+            return
+        if self._holds & CLOSED:
+            self._transport.abort()
+            return
+        self._write_answers()
+        self._holds |= CLOSED
+        self._kept, self._frame = b"", None
+        self._transport.close()
+
+    # ---- frames
+
+    def _cut(self, data: memoryview) -> None:
+        """Serve the frames that lie whole in ``data``, and keep what is behind them."""
+        position, end = 0, len(data)
+        served = 0
+        while not self._holds and end - position >= SIZE.size:
+            (size,) = SIZE.unpack_from(data, position)
+            if not 0 <= size <= self._shared.limits.request_bytes_max:
+                self.close("bad request size", size=size)
+                break
+            start = position + SIZE.size
+            if size > end - start:
+                self._begin_frame(data[start:], size)
+                position = end
+                break
+            position = start + size
+            # A copy: what is decoded may refer to its frame for long, the landing buffer is filled again.
+            self._serve(bytes(data[start:position]))
+            served += 1
+            if served == REQUESTS_PER_TURN and position < end:
+                self._holds |= TURN_OVER
+                self._shared.loop.call_soon(self._lift, TURN_OVER)
+        if position < end and not self._holds & CLOSED:
+            self._kept = bytes(data[position:])
+            if self._parked is not None:
+                self._give_way(self._parked)
+        self._write_answers()
+        self._start_or_stop_reading()
+
+    def _begin_frame(self, begun: memoryview, size: int) -> None:
+        frame = self._shared.frame_buffers.take(size)
+        frame[: len(begun)] = begun
+        self._frame, self._frame_size, self._frame_filled = frame, size, len(begun)
+
+    def _lift(self, hold: int) -> None:
+        """One thing that held the next request back is over."""
+        self._holds &= ~hold
+        kept, self._kept = self._kept, b""
+        self._cut(memoryview(kept))
+
+    def _start_or_stop_reading(self) -> None:
+        # A client that does not take its answers is not read from. One whose request waits is, within bounds:
+        # the end of the stream must be seen, so that a parked Fetch does not outlive its connection.
+        wanted = not self._holds & WRITE_BUFFER_FULL and len(self._kept) < BACKLOG_BYTES_MAX
+        if wanted == self._reading or self._transport is None or self._transport.is_closing():
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # ---- requests
+
+    def _serve(self, frame: Frame) -> None:
+        """Handle one request. ``frame`` must never change: records stay views of it if it is one."""
+        shared = self._shared
+        assert shared.life.alive, "a node that died has reset all of its connections"
+        try:
+            header = parse_request_header(frame)
+            route = shared.routes[header.api_key << 16 | header.api_version]
+            if route is None:
+                self._refuse(header.api_key, header.api_version, header.correlation_id)
+                return
+            request = route.decode_steps(frame, header.body_offset)
+        except MalformedRequest as error:
+            self.close("malformed request", error=str(error), bytes=len(frame))
+            return
+        shared.requests += 1
+        context = RequestContext(
+            shared.node,
+            self.listener,
+            header.api_key,
+            header.api_version,
+            header.client_id,
+            self.peer,
+            self.connection_id,
+        )
+        if isinstance(request, GeneratorType):
+            # The view in ``frame`` ends with this call, the bytes do not.
+            self._in_slices(request, partial(self._decoded, header, route, memoryview(frame), context))
+        else:
+            self._decoded(header, route, frame, context, request)
+
+    def _decoded(
+        self, header: RequestHeader, route: Route, frame: Frame, context: RequestContext, request: Any
+    ) -> None:
+        interceptors = self._shared.calls.chain
+        if isinstance(request, Exception):
+            self.close("malformed request", error=str(request), bytes=len(frame))
+        elif interceptors is not None and interceptors.wants(header.api_key):
+            self._offer(header, route, frame, request, context)
+        else:
+            self._handle(route, header.correlation_id, request, context, None)
+
+    def _in_slices(self, steps: Steps[Any], then: Callable[[Any], object]) -> None:
+        """Go on with ``then`` once the steps are done, and with the next request after that."""
+        self._holds |= SLICED
+
+        def done(outcome: object) -> None:
+            self._holds &= ~SLICED
+            self.last_active_tick = self._shared.tick
+            if not self._holds & CLOSED:
+                then(outcome)
+                self._lift(0)  # what it began holds the next request: a handler that waits, a long answer
+
+        self._shared.node.slices.start(steps, done)
+
+    def _handle(
+        self, route: Route, correlation_id: int, request: Any, context: RequestContext, call: Call | None
+    ) -> None:
+        outcome: object
+        try:
+            outcome = route.handler(request, context)
+        except Exception as error:
+            outcome = error
+        if hasattr(outcome, "__await__"):
+            self._wait(route, correlation_id, cast(Awaitable[object], outcome), call)
+        else:
+            self._answer(route, correlation_id, outcome, call)
+
+    def _offer(
+        self, header: RequestHeader, route: Route, frame: Frame, request: Any, context: RequestContext
+    ) -> None:
+        """Let the interceptors see this call, and decide."""
+        interceptors = self._shared.calls.chain
+        assert interceptors is not None
+        kept = bytes(frame)
+        if kept is not frame:  # they may keep it for longer than its buffer lasts
+            request = route.decode(memoryview(kept), header.body_offset)
+        call = Call(self, context, route, header, kept, request, self._shared.clock.now_ms(), interceptors)
+        self._holds |= HELD
+        if interceptors.arrived(call):
+            self._holds &= ~HELD
+            self._handle(route, header.correlation_id, request, context, call)
+        elif self._holds & HELD:
+            call.note(CallEvent.GONE if self._holds & CLOSED else CallEvent.HELD)
+
+    def proceed(self, call: Call) -> None:
+        """Handle a request that was held; not if its connection is closed, since no client waits for it."""
+        if self._holds & CLOSED:
+            return
+        self._handle(call.route, call.header.correlation_id, call.request, call.context, call)
+        self._lift(HELD)
+
+    def answer_held(self, call: Call, response: object) -> None:
+        """Answer a request that was held with something else than what handling it would bring."""
+        if self._holds & CLOSED:
+            return
+        self._answer(call.route, call.header.correlation_id, response, call)
+        self._lift(HELD)
+
+    def mute(self) -> None:
+        """From now on nothing is written to the peer any more; what it asks is still done."""
+        self._muted = True
+        self._answers.clear()
+
+    def reset(self) -> None:
+        """End the connection at once, as a process does that dies: what is not written yet is lost."""
+        if self._transport is not None:
+            self._answers.clear()
+            self._holds |= CLOSED
+            self._kept, self._frame = b"", None
+            reset_transport(self._transport)
+
+    def _refuse(self, api_key: int, api_version: int, correlation_id: int) -> None:
+        """An API or a version that is not served: the end, but for ApiVersions, by which clients find out."""
+        if api_key != API_VERSIONS:
+            self.close("API or version not served", api_key=api_key, api_version=api_version)
+            return
+        # Answered as version 0: the client cannot know the layout of versions that we do not.
+        from broker.apis.api_versions import unsupported_version_response
+
+        route = self._shared.routes[API_VERSIONS << 16]
+        assert route is not None, "ApiVersions v0 is always served"
+        self._answer(route, correlation_id, unsupported_version_response())
+
+    def _wait(self, route: Route, correlation_id: int, outcome: Awaitable[object], call: Call | None) -> None:
+        if isinstance(outcome, DelayedResponse):
+            self._parked = outcome.request
+            future: asyncio.Future[object] = outcome.request.future
+        else:
+            future = asyncio.ensure_future(outcome)
+        self._holds |= IN_PROGRESS
+        self._pending = future
+        future.add_done_callback(partial(self._on_outcome, route, correlation_id, call))
+
+    def _give_way(self, parked: CompletableEarly) -> None:
+        """A Fetch waits for data, and its client waits for something else behind it: a Kafka lets it wait up to
+        ``max_wait_ms``. Not for a further Fetch: two of them would keep each other, and us, busy for nothing."""
+        if len(self._kept) >= SIZE_AND_KEY.size and SIZE_AND_KEY.unpack_from(self._kept)[1] != FETCH:
+            self._parked = None
+            parked.complete_early()
+
+    def _on_outcome(
+        self, route: Route, correlation_id: int, call: Call | None, future: asyncio.Future[object]
+    ) -> None:
+        self._pending = self._parked = None
+        self.last_active_tick = self._shared.tick
+        outcome: object
+        if future.cancelled():
+            outcome = CloseConnection("the request was cancelled")
+        else:
+            outcome = future.exception() or future.result()
+        if self._holds & CLOSED:
+            if call is not None:
+                call.note(CallEvent.GONE)
+            if isinstance(outcome, Exception) and not isinstance(outcome, CloseConnection):
+                self._log_failure(route, outcome)
+            return
+        self._answer(route, correlation_id, outcome, call)
+        self._lift(IN_PROGRESS)
+
+    # ---- answers
+
+    def _answer(self, route: Route, correlation_id: int, outcome: Any, call: Call | None = None) -> None:
+        """Encode what came of a request: a response, ``NO_RESPONSE``, or the exception it ended in."""
+        if outcome is NO_RESPONSE:
+            if call is not None and call.interceptor.answering(call):
+                call.note(CallEvent.UNANSWERED)
+            return
+        # On a connection that is closed nothing is answered: the node was killed while it handled the request.
+        chunks = None if self._holds & CLOSED else self._encode(route, outcome)
+        if isinstance(chunks, GeneratorType):
+            self._in_slices(chunks, partial(self._send, route, correlation_id, call))
+        else:
+            self._send(route, correlation_id, call, chunks)
+
+    def _send(self, route: Route, correlation_id: int, call: Call | None, chunks: Any) -> None:
+        if isinstance(chunks, Exception):
+            chunks = self._encode(route, chunks)
+        if chunks is None:
+            if call is not None:
+                call.note(CallEvent.GONE)
+            return
+        tail = route.header_tail
+        size = 4 + len(tail) + sum(map(len, chunks))
+        if call is not None:
+            call.answer = b"".join((correlation_id.to_bytes(4, "big", signed=True), tail, *chunks))
+            if not self._may_answer(call):
+                return
+        if self._muted:
+            return
+        self._answers.append(SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + tail)
+        self._answers += chunks
+        self._answers_bytes += size
+        if self._answers_bytes >= ANSWERS_COLLECTED_BYTES:
+            self._write_answers()
+
+    def _encode(self, route: Route, outcome: Any) -> Any:
+        """The answer in pieces, or the steps to it; None if there is none to give and the connection ends instead."""
+        try:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return route.encode_steps(outcome)
+        except CloseConnection as reason:
+            self.close(str(reason), api=route.api.name)
+            return None
+        except Exception as error:
+            self._log_failure(route, error)
+            substitute = route.encoded_failure()
+            if substitute is None:
+                self.close("the request failed", api=route.api.name, api_version=route.version)
+            return substitute
+
+    def _log_failure(self, route: Route, error: Exception) -> None:
+        facts = {"api": route.api.name, "api_version": route.version, "connection": self.connection_id}
+        log.error("request failed", **facts, exc_info=error)
+
+    def _may_answer(self, call: Call) -> bool:
+        """The hook that saw the call arrive may keep its response back."""
+        sent = call.interceptor.answering(call) and not self._muted
+        call.note(CallEvent.ANSWERED if sent else CallEvent.KEPT_BACK)
+        return sent
+
+    def _write_answers(self) -> None:
+        if not self._answers or self._transport is None:
+            return
+        answers, size = self._answers, self._answers_bytes
+        self._answers, self._answers_bytes = [], 0
+        if size < ANSWERS_JOINED_BYTES_MAX:
+            self._transport.write(b"".join(answers))
+        else:
+            self._transport.writelines(answers)
+        if self._unsent.some and self._unsent.wrote(size):
+            self._holds |= WRITE_BUFFER_FULL
+            self._start_or_stop_reading()

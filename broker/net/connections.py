@@ -1,0 +1,194 @@
+"""The register of a node's connections, and what they share: limits, buffers, the tick of idleness."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
+from broker.logging import get_logger
+from broker.net.calls import CallInterceptors
+from broker.net.frame_buffers import FrameBuffers
+from broker.net.routes import Routes
+from broker.resources.descriptors import SLOTS
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.node import Node
+
+# Where the kernel puts what has arrived, for all connections in turn. A frame that is not whole there, and so
+# every frame above this size, gets a buffer of its own, which the kernel fills.
+LANDING_BYTES: Final = 64 * 1024
+# The idle time is counted in ticks of one timer for all connections: a connection ends at most one tick late.
+IDLE_TICKS: Final = 20
+IDLE_TICK_MS_MIN: Final = 10
+# How long a stop waits for answers to leave. What a client has not taken by then is cut off.
+CLOSE_GRACE_S: Final = 0.3
+
+log = get_logger()
+
+
+class Registered(Protocol):
+    """A connection as the register sees it."""
+
+    connection_id: int
+    host: str
+    last_active_tick: int
+
+    @property
+    def in_progress(self) -> bool: ...
+
+    def hang_up(self) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionQuotas:
+    """What one client may take from the others; Kafka's names are in the comments."""
+
+    request_bytes_max: int = 104_857_600  # socket.request.max.bytes
+    connections_max: int = 2**31 - 1  # max.connections
+    connections_per_ip_max: int = 2**31 - 1  # max.connections.per.ip
+    idle_ms_max: int = 600_000  # connections.max.idle.ms; negative is for ever
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ConnectionQuotas:
+        return cls(
+            request_bytes_max=config.socket_request_max_bytes,
+            connections_max=config.max_connections,
+            connections_per_ip_max=config.max_connections_per_ip,
+            idle_ms_max=config.connections_max_idle_ms,
+        )
+
+
+class Connections:
+    """What the connections of a node share, and the register of those that are open."""
+
+    def __init__(
+        self,
+        node: Node,
+        routes: Routes,
+        limits: ConnectionQuotas,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        calls: CallInterceptors | None = None,
+    ) -> None:
+        self.node = node
+        self.calls = calls or CallInterceptors()
+        self.life = node.life
+        self.routes = routes
+        self.limits = limits
+        self.loop = loop
+        # Receiving and looking at what was received is one step without an await, so one buffer serves all.
+        self.landing = memoryview(bytearray(LANDING_BYTES))
+        self.frame_buffers = FrameBuffers()
+        self.tick = 0
+        self.requests = 0
+        self.accepted = 0
+        self.clock = clock
+        self._open: dict[Registered, None] = {}  # in the order of their coming
+        self._per_ip: Counter[str] = Counter()
+        self._timer: Periodic | None = None
+        self._ticked_ms: float = 0
+        """When the present tick began, by the domain ``connections``."""
+        self._all_gone: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: Registered) -> str | None:
+        """Register a new connection. The answer is why it must go at once; None to let it stay."""
+        self.accepted += 1
+        connection.connection_id = self.accepted
+        self._open[connection] = None
+        SLOTS.open += 1
+        self._per_ip[connection.host] += 1
+        if self._all_gone is not None:
+            return "the broker is stopping"
+        if len(self._open) > self.limits.connections_max:
+            return "max.connections reached"
+        if self._per_ip[connection.host] > self.limits.connections_per_ip_max:
+            return "max.connections.per.ip reached"
+        return None
+
+    @property
+    def has_room(self) -> bool:
+        """May one more be accepted, by max.connections and by what the process may open?"""
+        return SLOTS.has_room and len(self._open) + SLOTS.arriving < self.limits.connections_max
+
+    def forget(self, connection: Registered) -> None:
+        if connection not in self._open:
+            return
+        del self._open[connection]
+        SLOTS.gone()
+        self._per_ip[connection.host] -= 1
+        if not self._per_ip[connection.host]:
+            del self._per_ip[connection.host]
+        if not self._open and self._all_gone is not None and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def watch_idleness(self) -> None:
+        """Start the one timer that ends connections which nothing was heard from for too long."""
+        if self.limits.idle_ms_max < 0:
+            return
+        self._ticked_ms = self.clock.now_ms(Domain.CONNECTIONS)
+        self._timer = Periodic(
+            self.clock,
+            self._tick_ms,
+            self._on_tick,
+            Domain.CONNECTIONS,
+            self._idle_until_ms,
+            self._pass_ticks,
+        )
+
+    @property
+    def _tick_ms(self) -> float:
+        return max(IDLE_TICK_MS_MIN, self.limits.idle_ms_max / IDLE_TICKS)
+
+    def _idle_until_ms(self) -> float | None:
+        """When the first connection has been idle for too long, as things are; None while there is none to close."""
+        ticks = (each.last_active_tick for each in self._open if not each.in_progress)
+        first = min(ticks, default=None)
+        if first is None:
+            return None
+        return self._ticked_ms + (first + IDLE_TICKS + 1 - self.tick) * self._tick_ms
+
+    def _pass_ticks(self, count: int) -> None:
+        self.tick += count
+        self._ticked_ms += count * self._tick_ms
+
+    def _on_tick(self) -> object:
+        self.tick += 1
+        self._ticked_ms = self.clock.now_ms(Domain.CONNECTIONS)
+        someone_idle = False
+        for connection in list(self._open):
+            if not connection.in_progress and self.tick - connection.last_active_tick > IDLE_TICKS:
+                # The second time it was idle and closed, and its peer never took what was left for it.
+                log.debug("idle connection closed", peer=connection.host, connection=connection.connection_id)
+                connection.hang_up()
+                someone_idle = True
+        return None if someone_idle else NOTHING_DONE
+
+    def reset(self) -> None:
+        """End all connections as the death of a process does: what was not written is lost, peers see a reset."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self._open):
+            connection.reset()
+
+    async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
+        """End all connections: answers already given leave first, if the peers take them in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._all_gone = self.loop.create_future()
+        for connection in list(self._open):
+            connection.hang_up()
+        if not self._open:
+            return
+        await asyncio.wait([self._all_gone], timeout=grace_s)
+        for connection in list(self._open):
+            connection.hang_up()  # the second call aborts
+        await asyncio.sleep(0)

@@ -1,0 +1,69 @@
+"""Where a request goes: from its API key and version to the codec and the handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker.requests.api import Api, Handler
+from protocol.codec import request_codec
+from protocol.frame import response_header
+from protocol.versions import at_version
+
+UNKNOWN_SERVER_ERROR: Final = -1
+
+
+@dataclass(slots=True)
+class Route:
+    """All that a request of one version of one API needs, looked up at once."""
+
+    api: Api
+    version: int
+    handler: Handler = field(init=False)
+    decode: Callable[[bytes | memoryview, int], Any] = field(init=False)
+    encode: Callable[[Any], list[Any]] = field(init=False)
+    decode_steps: Callable[[bytes | memoryview, int], Any] = field(init=False)
+    encode_steps: Callable[[Any], Any] = field(init=False)
+    header_tail: bytes = field(init=False)
+    """What the response header has behind the correlation id: an empty tag section, or nothing."""
+
+    def __post_init__(self) -> None:
+        codec = request_codec(self.api.key, self.version)
+        self.handler = self.api.handler
+        self.decode, self.encode = codec.decode, codec.encode
+        self.decode_steps, self.encode_steps = codec.decode_steps, codec.encode_steps
+        self.header_tail = response_header(self.api.key, self.version, 0)[4:]
+
+    def encoded_failure(self) -> list[Any] | None:
+        """The response that says UNKNOWN_SERVER_ERROR, encoded; None where this version has no place for it.
+
+        Where errors stand per topic or partition only, there is nothing to say it with: such a client finds
+        its connection closed, and asks again.
+        """
+        response = at_version(self.api.key, self.version, "response")
+        if all(wire.name != "error_code" for wire in response.__wire__):
+            return None
+        try:
+            return self.encode(response.__union__(error_code=UNKNOWN_SERVER_ERROR))
+        except (TypeError, ValueError, AttributeError):
+            return None  # some other field of this version has no value that means nothing
+
+
+class Routes(dict[int, Route | None]):
+    """Routes by ``key << 16 | version``, made at first use; None, not kept, for what is not served.
+
+    A negative version makes the whole number negative, and no API has a negative key.
+    """
+
+    def __init__(self, apis: Mapping[int, Api]) -> None:
+        super().__init__()
+        self.apis = apis
+
+    def __missing__(self, identity: int) -> Route | None:
+        key, version = identity >> 16, identity & 0xFFFF
+        api = self.apis.get(key)
+        if api is None or version not in api.versions:
+            return None
+        route = self[identity] = Route(api, version)
+        return route

@@ -1,0 +1,220 @@
+"""Fetch sessions (KIP-227): a reader names its partitions once, and then gets only what changed.
+
+A session is a list of partitions, each with the parameters that the client last sent for it, and with what it
+was last told about it. The client numbers its requests; a request out of order means that one side has lost track,
+and the session starts anew.
+
+Nothing here waits, reads a clock or draws a number: ``now_ms`` and the source of session ids are arguments.
+The rules are those of Kafka's FetchManager, FetchSession and FetchSessionCacheShard, with one shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import PartitionData
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+"""The client wants everything, and a new session if it may have one."""
+FINAL_EPOCH: Final = -1
+"""The client wants everything, and no session. Versions below 7 mean this always."""
+SESSION_EPOCH_MAX: Final = 2**31 - 1
+SESSION_IDLE_MS_MAX: Final = 120_000
+"""A session idle for longer gives way to any new one; one in use for less is safe from other consumers."""
+
+Key = tuple[UUID | str, int]
+"""(topic id, or topic name below v13; partition)."""
+
+
+@dataclass(slots=True, eq=False)
+class CachedPartition:
+    """A partition that a reader asks for, how it asks, and what it was last told."""
+
+    topic: str | None
+    """None while the topic id is unknown here."""
+    topic_id: UUID | None
+    """None below v13."""
+    index: int
+    offset: int = 0
+    max_bytes: int = 0
+    leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    high_watermark_told: int = -1
+    log_start_told: int = -1
+
+    @property
+    def key(self) -> Key:
+        return (self.topic_id or self.topic or "", self.index)
+
+    def ask_as(self, newer: CachedPartition) -> None:
+        """Take over the parameters of the client's newest request; what it was told stays."""
+        self.offset = newer.offset
+        self.max_bytes = newer.max_bytes
+        self.leader_epoch = newer.leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+
+    def tell(self, answer: PartitionData) -> bool:
+        """Remember what the response tells the client; false if the client knows all of it already.
+
+        The last stable offset is not remembered, so its move alone is no news (Kafka's CachedPartition).
+        """
+        news = (
+            bool(answer.records)
+            or answer.error_code != ErrorCode.none
+            or answer.high_watermark != self.high_watermark_told
+            or answer.log_start_offset != self.log_start_told
+            or answer.preferred_read_replica != -1
+            or answer.diverging_epoch.epoch >= 0
+        )
+        # After an error the partition is news again once it is well, even if nothing moved meanwhile.
+        self.high_watermark_told = answer.high_watermark if answer.error_code == ErrorCode.none else -1
+        self.log_start_told = answer.log_start_offset
+        return news
+
+
+Answers = list[tuple[CachedPartition, PartitionData]]
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One client's list. ``epoch`` is the number that its next request must bear."""
+
+    session_id: int
+    follower: bool
+    uses_topic_ids: bool
+    partitions: dict[Key, CachedPartition]
+    created_ms: int
+    used_ms: int
+    epoch: int = 1
+
+    @property
+    def value(self) -> tuple[bool, int]:
+        """Sessions of followers are worth more than those of consumers, then those with more partitions."""
+        return (self.follower, len(self.partitions))
+
+    def update(self, asked: Mapping[Key, CachedPartition], forgotten: Sequence[Key]) -> None:
+        for key, wanted in asked.items():
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = wanted
+            else:
+                known.ask_as(wanted)
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def select(self, answers: Answers) -> Answers:
+        """The answers that are news. A partition that gave data goes to the end: all get their turn."""
+        news: Answers = []
+        for wanted, answer in answers:
+            key = wanted.key
+            if self.partitions.get(key) is wanted and wanted.tell(answer):
+                news.append((wanted, answer))
+                if answer.records:
+                    self.partitions[key] = self.partitions.pop(key)
+        return news
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What one Fetch is to read, and how its answer goes back."""
+
+    wanted: Sequence[CachedPartition]
+    session: Session | None = None
+    expected_epoch: int = 0
+    create: Callable[[Answers, int], int] | None = None
+
+    def answer(self, answers: Answers, now_ms: int) -> tuple[ErrorCode, int, Answers]:
+        """(top level error, session id, what to send) once everything was read."""
+        if self.session is not None:
+            # While this Fetch waited, another of the same session may have come by another connection.
+            if self.session.epoch != self.expected_epoch:
+                return ErrorCode.invalid_fetch_session_epoch, self.session.session_id, []
+            return ErrorCode.none, self.session.session_id, self.session.select(answers)
+        session_id = self.create(answers, now_ms) if self.create is not None else NO_SESSION
+        return ErrorCode.none, session_id, answers
+
+
+@dataclass(slots=True, eq=False)
+class FetchSessionCache:
+    """The sessions of one node, at most ``slots`` of them (``max.incremental.fetch.session.cache.slots``)."""
+
+    slots: int
+    draw_id: Callable[[], int]
+    """Draws a number from 1 to 2**31 - 1."""
+    by_id: dict[int, Session] = field(default_factory=dict)
+    """In the order of last use."""
+
+    def open(
+        self,
+        session_id: int,
+        session_epoch: int,
+        asked: Mapping[Key, CachedPartition],
+        forgotten: Sequence[Key] = (),
+        *,
+        uses_topic_ids: bool,
+        follower: bool = False,
+        now_ms: int,
+    ) -> Opened | ErrorCode:
+        """Begin a Fetch: what it is to read, or the top level error that it is answered with."""
+        if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self.by_id.pop(session_id, None)
+            create = None
+            if session_epoch == INITIAL_EPOCH:
+                create = partial(self._create, uses_topic_ids, follower)
+            return Opened(list(asked.values()), create=create)
+        session = self.by_id.get(session_id)
+        if session is None:
+            return ErrorCode.fetch_session_id_not_found
+        if session.epoch != session_epoch:
+            return ErrorCode.invalid_fetch_session_epoch
+        if session.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.fetch_session_topic_id_error
+        session.update(asked, forgotten)
+        if not session.partitions:
+            del self.by_id[session_id]
+            return Opened(list(asked.values()))
+        session.epoch = session.epoch + 1 if session.epoch < SESSION_EPOCH_MAX else 1
+        session.used_ms = now_ms
+        self.by_id[session_id] = self.by_id.pop(session_id)
+        return Opened(list(session.partitions.values()), session, session.epoch)
+
+    def _create(self, uses_topic_ids: bool, follower: bool, answers: Answers, now_ms: int) -> int:
+        if len(self.by_id) >= self.slots and not self._make_room((follower, len(answers)), now_ms):
+            return NO_SESSION
+        session_id = self.draw_id()
+        while session_id in self.by_id:
+            session_id = self.draw_id()
+        for wanted, answer in answers:
+            wanted.high_watermark_told = answer.high_watermark
+            wanted.log_start_told = answer.log_start_offset
+        partitions = {wanted.key: wanted for wanted, _ in answers}
+        self.by_id[session_id] = Session(session_id, follower, uses_topic_ids, partitions, now_ms, now_ms)
+        return session_id
+
+    def _make_room(self, value: tuple[bool, int], now_ms: int) -> bool:
+        """Evict a session that is idle for long, else one that is worth less than the new one would be."""
+        if not self.by_id:
+            return False
+        oldest = next(iter(self.by_id.values()))
+        if now_ms - oldest.used_ms > SESSION_IDLE_MS_MAX:
+            del self.by_id[oldest.session_id]
+            return True
+        follower = value[0]
+        candidates = [
+            session
+            for session in self.by_id.values()
+            # A follower may evict a consumer's young session; no request may evict a follower's young one.
+            if session.used_ms - session.created_ms > SESSION_IDLE_MS_MAX
+            or (follower and not session.follower)
+        ]
+        cheapest = min(candidates, key=lambda session: (session.value, session.session_id), default=None)
+        if cheapest is None or value <= cheapest.value:
+            return False
+        del self.by_id[cheapest.session_id]
+        return True

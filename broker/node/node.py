@@ -1,0 +1,58 @@
+"""One broker of the cluster: it owns listeners, a log directory, replicas and coordinators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.injection.points import FaultInjection
+from broker.loop.life import NodeLife
+from broker.loop.slices import Slices
+from broker.replicas.append_queues import AppendQueues
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.config import BrokerConfig
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.node.fetch_sessions import FetchSessionCache
+    from broker.peers import Peers
+    from broker.replicas.manager import ReplicaManager
+    from broker.transactions.coordinator import TransactionCoordinator
+    from broker.transactions.verification import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A socket that clients connect to, and its advertised address."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+
+@dataclass(slots=True)
+class Node:
+    """Everything that belongs to one broker id."""
+
+    node_id: int
+    config: BrokerConfig
+    clock: Clock
+    metadata: ClusterMetadata
+    replicas: ReplicaManager
+    transactions: TransactionCoordinator
+    groups: GroupCoordinator
+    fetch_sessions: FetchSessionCache
+    verifier: Verifier
+    rack: str | None = None
+    injection: FaultInjection = field(default_factory=FaultInjection)
+    """Shared by all nodes of the broker."""
+    slices: Slices = field(default_factory=Slices)
+    """Shared by all nodes of the broker."""
+    append_queues: AppendQueues = field(default_factory=AppendQueues)
+    life: NodeLife = field(default_factory=NodeLife)
+    """Over once the node is killed, has stopped, or could not start: nothing of it is served then."""
+    peers: Peers | None = None
+    """How this node speaks to the others; None where there are none."""

@@ -1,5 +1,0 @@
-"""A partition's replica on a node: who leads, what is committed, who waits for it, what readers get."""
-
-from broker.partition.partition import AppendResult, Partition, ReadResult, TimestampOffset
-
-__all__ = ["AppendResult", "Partition", "ReadResult", "TimestampOffset"]

@@ -1,0 +1,276 @@
+"""Deletes the segments that have had their time (`storage.retention` says which), a few in each turn of the loop.
+
+Kafka looks at every log each ``log.retention.check.interval.ms``, and at the compacted ones each
+``log.cleaner.backoff.ms``. The same moments count here, but at each of them only those logs are looked at for which
+something can have changed: their time has come, they were written to and have a size limit, their log start or their
+settings were changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from broker.clock import Clock, Domain, Periodic, Timer
+from broker.logging import get_logger
+from broker.replicas.maintenance.removal import remove_retired
+from broker.replicas.partition.listeners import PartitionListener
+from storage.directory import PartitionKey
+from storage.files import StorageError
+from storage.retention import Ageing, Expired, Reason
+from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.replicas.partition import Partition
+
+log_events = get_logger()
+
+WORK_PER_TURN: Final = 8
+"""How many logs are looked at, or segments taken out, in one turn of the loop: about 1 ms."""
+OPENED_PER_TURN: Final = 4
+"""How many partitions are opened in one turn of the loop, once, of those without an access since the start."""
+NOW: Final = 0
+"""Due at the next check."""
+
+
+class _Queue:
+    """Logs by the time from which on they must be looked at."""
+
+    def __init__(self) -> None:
+        self._due: dict[Partition, int] = {}
+        self._heap: list[tuple[int, int, Partition]] = []
+        self._arrivals = count()
+        self.until_ms = -1
+        """When the running check began: what is due later waits for the next one. -1 between checks."""
+
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._due
+
+    def put(self, partition: Partition, due_ms: int) -> None:
+        """Replaces what was known of the partition."""
+        if self._due.get(partition) != due_ms:
+            self._due[partition] = due_ms
+            heappush(self._heap, (due_ms, next(self._arrivals), partition))
+
+    def drop(self, partition: Partition) -> None:
+        self._due.pop(partition, None)  # what is left in the heap is passed over in its time
+
+    def next_due_ms(self) -> int | None:
+        """When the next partition is due; None if no partition is."""
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take(self) -> Partition | None:
+        """The next one that is due in this check."""
+        while self._heap and self._heap[0][0] <= self.until_ms:
+            due_ms, _, partition = heappop(self._heap)
+            if self._due.get(partition) == due_ms:
+                del self._due[partition]
+                return partition
+        self.until_ms = -1
+        return None
+
+
+class Replicas(Protocol):
+    """What retention asks of the replicas of its node (`broker.replicas.manager`)."""
+
+    def unopened(self) -> list[PartitionKey]: ...
+
+    def open_existing(self, topic: str, index: int) -> None: ...
+
+    def in_background(self, work: Callable[[], Any]) -> asyncio.Future[Any]: ...
+
+
+class Retention(PartitionListener["Partition"]):
+    """Takes segments off the beginning of logs, by time, by size and below the log start."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, replicas: Replicas) -> None:
+        self._config = config
+        self._clock = clock
+        self._replicas = replicas
+        self._plain, self._compacted = _Queue(), _Queue()
+        self._at_work: Partition | None = None
+        """The one that a check has come to and not finished."""
+        self._deleted: dict[Partition, dict[Reason, Expired]] = {}
+        """What was taken out of them so far."""
+        self._retired: dict[Partition, list[Path]] = {}
+        self._unopened: list[PartitionKey] = []
+        self._turn_timer: Timer | None = None
+        self._timers: set[Timer] = set()
+
+    def start(self) -> None:
+        """The first check comes after ``log.initial.task.delay.ms``, as in Kafka."""
+        self._later(self._config.log_initial_task_delay_ms, self._begin)
+        if self._config.log_cleaner_enable:
+            self._timers.add(self._periodic(self._config.log_cleaner_backoff_ms, self._compacted))
+
+    def _begin(self) -> None:
+        self._timers.add(self._periodic(self._config.log_retention_check_interval_ms, self._plain))
+        self._unopened = self._replicas.unopened()
+        self._check(self._plain)
+
+    def _periodic(self, interval_ms: int, queue: _Queue) -> Timer:
+        check = partial(self._check, queue)
+        return Periodic(self._clock, interval_ms, check, Domain.RETENTION, queue.next_due_ms)
+
+    def _later(self, delay_ms: float, work: Callable[[], object]) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            work()
+
+        timer = self._clock.call_later_ms(delay_ms, due, Domain.RETENTION)
+        self._timers.add(timer)
+
+    def abandon(self) -> None:
+        self._stop()
+
+    async def close(self) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        """Files that wait for their removal are removed when their log is opened again, as in Kafka."""
+        for timer in self._timers:
+            timer.cancel()
+        if self._turn_timer is not None:
+            self._turn_timer.cancel()
+        self._timers.clear()
+        self._at_work = None
+        self._plain.until_ms = self._compacted.until_ms = -1
+        self._unopened.clear()
+
+    # -- what happens to partitions -----------------------------------------------------------------------------
+
+    def opened(self, partition: Partition) -> None:
+        self._schedule(partition, NOW)
+
+    def appended(self, partition: Partition) -> None:
+        """A log with a size limit may be too large now, and one without records may have some that are old already."""
+        queue = self._queue_of(partition)
+        if partition.log.config.retention_bytes >= 0 or partition not in queue:
+            queue.put(partition, NOW)
+
+    def log_start_moved(self, partition: Partition) -> None:
+        if partition is not self._at_work:
+            self._schedule(partition, NOW)
+
+    def configured(self, partition: Partition) -> None:
+        self._schedule(partition, NOW)
+
+    def removed(self, partition: Partition) -> None:
+        self._plain.drop(partition)
+        self._compacted.drop(partition)
+        if partition is self._at_work:
+            self._at_work = None
+        self._finish(partition)
+
+    def _queue_of(self, partition: Partition) -> _Queue:
+        return self._compacted if partition.log.config.compact else self._plain
+
+    def _schedule(self, partition: Partition, due_ms: int) -> None:
+        queue = self._queue_of(partition)
+        (self._plain if queue is self._compacted else self._compacted).drop(partition)
+        queue.put(partition, due_ms)
+
+    # -- a check ------------------------------------------------------------------------------------------------
+
+    def _check(self, queue: _Queue) -> None:
+        queue.until_ms = self._clock.now_ms(Domain.RETENTION)
+        if self._turn_timer is None:
+            self._turn()
+
+    def _turn(self) -> None:
+        """A few milliseconds of work; the rest comes in the next turn of the loop."""
+        self._turn_timer = None
+        for key in self._unopened[-OPENED_PER_TURN:]:
+            self._replicas.open_existing(*key)  # `opened` is told of it
+        del self._unopened[-OPENED_PER_TURN:]
+        left = WORK_PER_TURN
+        while left > 0:
+            partition = self._at_work = self._at_work or self._plain.take() or self._compacted.take()
+            if partition is None:
+                break
+            try:
+                left -= 1 + self._look(partition, left)
+            except StorageError as error:
+                self._at_work = None
+                partition.go_offline(error)
+        if self._unopened or left <= 0:
+            self._turn_timer = self._clock.call_later_ms(0, self._turn, Domain.RETENTION)
+
+    def _look(self, partition: Partition, segments_max: int) -> int:
+        """Delete what must go of one log, but no more than so many segments; how many these were."""
+        if not partition.log.exists:
+            self._at_work = None
+            return 0
+        config = partition.log.config
+        deletions = _ageing(partition).expired(config, self._clock.now_ms(Domain.RETENTION), segments_max)
+        deleted = sum(deletion.segments for deletion in deletions)
+        if deleted:
+            self._delete(partition, deletions, deleted)
+        if deleted < segments_max:
+            self._at_work = None
+            self._finish(partition)
+            self._look_again(partition)
+        return deleted
+
+    def _delete(self, partition: Partition, deletions: Iterable[Expired], segments: int) -> None:
+        paths = partition.drop_oldest(segments)
+        self._retired.setdefault(partition, []).extend(paths)
+        so_far = self._deleted.setdefault(partition, {})
+        for reason, number, size in deletions:
+            before = so_far.get(reason, Expired(reason, 0, 0))
+            so_far[reason] = Expired(reason, before.segments + number, before.size + size)
+
+    def _look_again(self, partition: Partition) -> None:
+        """At the next check if it grows unseen until then, else when its oldest segment has had its time."""
+        config = partition.log.config
+        limited = config.delete and config.retention_bytes >= 0
+        due_ms = NOW if limited and partition.unflushed else _ageing(partition).due_ms(config)
+        if due_ms is not None:
+            # What cannot go yet though its time has come waits for the next check, not for this one's end.
+            self._schedule(partition, max(due_ms, self._clock.now_ms(Domain.RETENTION) + 1))
+
+    def _finish(self, partition: Partition) -> None:
+        """All that had to go is out of the log: say so, and remove the files after ``file.delete.delay.ms``."""
+        for reason, number, size in self._deleted.pop(partition, {}).values():
+            log_events.info(
+                "segments deleted",
+                topic=partition.topic,
+                partition=partition.index,
+                segments=number,
+                bytes=size,
+                reason=reason.value,
+                log_start_offset=partition.log_start_offset,
+            )
+        paths = self._retired.pop(partition, None)
+        if paths:
+            remove_them = partial(remove_retired, paths)
+            work: Callable[[], asyncio.Future[Any]] = partial(self._replicas.in_background, remove_them)
+            self._later(partition.log.config.file_delete_delay_ms, work)
+
+
+def _ageing(partition: Partition) -> Ageing[Segment]:
+    log = partition.log
+    return Ageing(
+        log.segments,
+        lambda: log.size,
+        log.log_start_offset,
+        log.log_end_offset,
+        partition.high_watermark,
+        _modified_ms,
+    )
+
+
+def _modified_ms(segment: Segment) -> int:
+    path = segment.paths()[0]
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except OSError as error:
+        raise StorageError(path, error) from error

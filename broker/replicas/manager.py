@@ -1,0 +1,468 @@
+"""All partitions of one node: opened when first needed, closed together, checkpointed now and then.
+
+What exists is the cluster metadata's to say; this room turns it into open logs. A partition's folder is made at its
+first append or at a clean stop, so partitions without writes cost a line of metadata and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker.clock import Clock, Domain
+from broker.injection.points import FaultInjection
+from broker.logging import get_logger
+from broker.loop.life import NodeLife
+from broker.metadata.image import NO_LEADER, TOPIC_RESOURCE
+from broker.metadata.listeners import MetadataListener
+from broker.replicas.maintenance.flushing import Flushing
+from broker.replicas.maintenance.idle_producers import IdleProducers
+from broker.replicas.maintenance.removal import remove_retired
+from broker.replicas.maintenance.sealing import seal_all
+from broker.replicas.partition import Partition
+from broker.replicas.partition.listeners import PartitionListener, PartitionListeners
+from broker.replicas.replication.context import Peers, Truncation
+from broker.replicas.replication.roles import Roles
+from broker.replicas.stray_partitions import say_damage, say_unknown, set_aside_foreign
+from protocol.errors import ErrorCode
+from storage.config import LogConfig
+from storage.directory import LogDirectory, PartitionKey
+from storage.files import StorageError
+from storage.log import Log
+from storage.recovery import OpenOptions, open_log, truncate, truncate_fully_and_start_at
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.image import PartitionState, Topic
+
+log_events = get_logger()
+
+
+T = TypeVar("T")
+
+
+class ReplicaManager(MetadataListener):
+    """The partitions whose replicas this node holds."""
+
+    def __init__(
+        self,
+        node_id: int,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: ClusterMetadata,
+        chance: random.Random,
+        injection: FaultInjection | None = None,
+        peers: Peers | None = None,
+        life: NodeLife | None = None,
+    ) -> None:
+        """``peers`` finds the replicas of the other nodes, and these themselves; without it every replica is alone.
+
+        Once ``life`` is over no log is opened and no work begins.
+        """
+        self.node_id = node_id
+        self.directory = directory
+        self._life = life or NodeLife()
+        self._config = config
+        self._clock = clock
+        self._metadata = metadata
+        self._chance = chance
+        self._partitions: dict[PartitionKey, Partition] = {}
+        self._clean = directory.was_clean
+        self._background: set[asyncio.Future[Any]] = set()
+        self._injection = injection or FaultInjection()
+        self._flushing = Flushing(
+            directory, config, clock, self.in_background, injection=self._injection, node_id=node_id
+        )
+        self._listeners: PartitionListeners[Partition] = PartitionListeners()
+        self._listeners.members += [self._flushing, IdleProducers(config, clock, self.opened)]
+        self._truncation = Truncation(self._truncate, self._truncate_fully_and_start_at)
+        self._roles: Roles | None = None
+        self._peers = peers
+        if peers is not None:
+            self._roles = Roles(
+                node_id,
+                config,
+                clock,
+                metadata,
+                self._injection,
+                peers,
+                lambda: peers(node_id) is self,
+                self._truncation,
+            )
+        metadata.subscribe(self)
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    def leader(self, topic: str, index: int) -> Partition | ErrorCode:
+        """The partition, if this node leads it; else the code that a client gets."""
+        partition = self._partitions.get((topic, index)) or self._open_known(topic, index)
+        if partition is None:
+            known = self._metadata.topic(topic)
+            exists = known is not None and known.partition(index) is not None
+            return ErrorCode.not_leader_or_follower if exists else ErrorCode.unknown_topic_or_partition
+        if partition.leader_id != self.node_id:
+            return ErrorCode.not_leader_or_follower
+        if partition.offline is not None:
+            return ErrorCode.kafka_storage_error
+        return partition
+
+    def hosted(self, topic: str, index: int) -> Partition | ErrorCode:
+        """The partition, if this node has a replica of it, leader or not: what consumers may read from (KIP-392)."""
+        partition = self.get(topic, index) if self._roles is not None else None
+        if partition is None:
+            return self.leader(topic, index)
+        return ErrorCode.kafka_storage_error if partition.offline is not None else partition
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, if a replica of it is hosted here (leader or not)."""
+        return self._partitions.get((topic, index)) or self._open_known(topic, index)
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether the files of a partition cannot be used, as far as an access has shown."""
+        partition = self._partitions.get((topic, index))
+        return partition is not None and partition.offline is not None
+
+    def is_offline_on(self, node_id: int, topic: str, index: int) -> bool:
+        """The same of a node of this cluster, as its controller knows it (KIP-858); False while the node is away."""
+        if node_id == self.node_id:
+            return self.is_offline(topic, index)
+        replicas = self._peers(node_id) if self._peers is not None else None
+        return replicas is not None and replicas.is_offline(topic, index)
+
+    def opened(self) -> Iterator[Partition]:
+        """The partitions that were accessed so far."""
+        return iter(tuple(self._partitions.values()))
+
+    def unopened(self) -> list[PartitionKey]:
+        """Partitions that were not accessed since the start, whether there is a folder or not."""
+        return [
+            (topic.name, state.index)
+            for topic in self._metadata.topics.values()
+            for state in topic.partitions
+            if (topic.name, state.index) not in self._partitions
+        ]
+
+    def open_existing(self, topic: str, index: int) -> None:
+        """Open a partition, if it still exists and has a folder: something of it may have had its time."""
+        if self.directory.partition_path(topic, index).is_dir():
+            self.get(topic, index)
+
+    def add_listener(self, listener: PartitionListener[Partition]) -> None:
+        """Add a listener for what happens to partitions, those included that are open already."""
+        self._listeners.members.append(listener)
+        for partition in self.opened():
+            if partition.offline is None:
+                listener.opened(partition)
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """After a crash: open every folder and check what was not flushed, before clients are served."""
+        for path in self.directory.doomed_directories():
+            self.in_background(partial(self.directory.remove, path))
+        unknown: dict[str, list[int]] = {}
+        for key, _ in self.directory.partition_directories():
+            if self._known(*key) is None:
+                unknown.setdefault(key[0], []).append(key[1])
+            elif not self._clean:
+                self._open_known(*key)
+        say_unknown(self.directory.path, unknown)
+
+    def _known(self, topic: str, index: int) -> tuple[Topic, PartitionState] | None:
+        """What the cluster metadata says of a partition, if a replica of it belongs here."""
+        known = self._metadata.topic(topic)
+        state = known.partition(index) if known is not None else None
+        return (
+            None if known is None or state is None or self.node_id not in state.replicas else (known, state)
+        )
+
+    def _open_known(self, topic: str, index: int) -> Partition | None:
+        """The partition, if there is a replica of it here. None also where opening it is what the node dies of."""
+        known = self._known(topic, index) if self._life.alive else None
+        if known is None:
+            return None  # of a dead node: its next life has these files, or will have them
+        partition = self._open(*known)
+        self._partitions[topic, index] = partition
+        if partition.offline is None:
+            self._listeners.opened(partition)
+            partition.tell_unflushed()
+        if self._roles is not None:
+            self._roles.assume(partition, at_once=True)
+        return partition if self._life.alive else None
+
+    def _open(self, topic: Topic, state: PartitionState) -> Partition:
+        assert self.directory.is_open, "a log is opened under the lock of its directory"
+        key = (topic.name, state.index)
+        path = self.directory.partition_path(*key)
+        offline: str | None = None
+        try:
+            set_aside_foreign(path, topic.topic_id)
+            recovered = open_log(path, self._open_options(topic, key, state))
+            say_damage(key, recovered)
+            if recovered.doomed:
+                self.in_background(partial(remove_retired, recovered.doomed))
+            log = recovered.log
+        except StorageError as error:
+            log_events.error(
+                "partition offline", topic=key[0], partition=key[1], file=error.path, reason=str(error)
+            )
+            log, offline = Log(path, topic.topic_id, self._log_config(topic)), str(error)
+        partition = Partition(
+            topic.name,
+            state.index,
+            log,
+            self._clock,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            verification_enabled=self._verification_enabled,
+            flush=self._flushing.flush,
+            listener=self._listeners,
+            node_id=self.node_id,
+            injection=self._injection,
+            high_watermark=self._checkpointed(key, state),
+        )
+        partition.offline = offline
+        log.on_snapshot_failed = _say_snapshot_failed
+        log.on_roll = lambda _: self._listeners.rolled(partition)
+        if offline is None and (state.leader == self.node_id or self._roles is None):
+            log.assign_epoch(state.leader_epoch)
+        return partition
+
+    def _checkpointed(self, key: PartitionKey, state: PartitionState) -> int | None:
+        """What was committed when it was last noted; of a single replica it is all that there is."""
+        if self._roles is None or len(state.replicas) == 1:
+            return None
+        return self._flushing.high_watermark(key)
+
+    def _truncate(self, partition: Partition, offset: int) -> None:
+        truncate(partition.log, offset, self._options_of(partition))
+
+    def _truncate_fully_and_start_at(self, partition: Partition, offset: int) -> None:
+        doomed = truncate_fully_and_start_at(partition.log, offset, self._clock.now_ms())
+        if doomed:
+            self.in_background(partial(remove_retired, doomed))
+
+    def _options_of(self, partition: Partition) -> OpenOptions:
+        return OpenOptions(
+            topic_id=partition.topic_id,
+            config=partition.log.config,
+            now_ms=self._clock.now_ms(Domain.PRODUCERS),
+            clean=True,
+            high_watermark=partition.high_watermark,
+            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+        )
+
+    def _open_options(self, topic: Topic, key: PartitionKey, state: PartitionState) -> OpenOptions:
+        return OpenOptions(
+            topic_id=topic.topic_id,
+            config=self._log_config(topic),
+            # Idle producers are what an opened log looks for with it.
+            now_ms=self._clock.now_ms(Domain.PRODUCERS),
+            clean=self._clean,
+            recovery_point=self._flushing.recovery_point(key),
+            log_start_offset=self._flushing.log_start(key),
+            high_watermark=self._checkpointed(key, state),
+            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+            jitter=lambda bound_ms: self._chance.randrange(bound_ms) if bound_ms > 0 else 0,
+        )
+
+    def _log_config(self, topic: Topic) -> LogConfig:
+        if not topic.configs:
+            return self._config.log_defaults
+        return LogConfig.from_properties(topic.configs, self._config.log_defaults)
+
+    def _verification_enabled(self) -> bool:
+        return self._config.transaction_partition_verification_enable
+
+    # -- following the metadata ---------------------------------------------------------------------------------
+
+    # New topics and partitions need nothing here: a partition is opened at its first access.
+
+    def on_leader_changed(self, topic: Topic, state: PartitionState) -> None:
+        """The partition has a new leader or leader epoch, other replicas, or another ISR."""
+        if not self._life.alive:
+            return
+        key = (topic.name, state.index)
+        partition = self._partitions.get(key)
+        if partition is None:
+            if self._must_catch_up(state):
+                self._clock.call_later_ms(0, partial(self.get, *key), Domain.REPLICATION)
+            return
+        if self._roles is not None and self.node_id not in state.replicas:
+            self._give_away(topic, state, partition)
+            return
+        partition.replicas, partition.isr = state.replicas, state.isr
+        partition.leader_epoch = state.leader_epoch
+        if state.leader != self.node_id:
+            partition.stop_leading(ErrorCode.not_leader_or_follower)
+        elif partition.offline is None:
+            partition.log.assign_epoch(state.leader_epoch)
+        partition.leader_id = state.leader
+        if self._roles is not None:
+            self._roles.assume(partition, at_once=False)
+
+    def _must_catch_up(self, state: PartitionState) -> bool:
+        """A replica here is behind: it opens its log to follow, though no request has accessed it yet."""
+        return (
+            self._roles is not None
+            and self.node_id in state.replicas
+            and self.node_id not in state.isr
+            and state.leader not in (NO_LEADER, self.node_id)
+        )
+
+    def _give_away(self, topic: Topic, state: PartitionState, partition: Partition) -> None:
+        """The partition has moved to other nodes: its files go as those of a deleted topic do."""
+        del self._partitions[topic.name, state.index]
+        self._remove(topic, state.index, partition, ErrorCode.not_leader_or_follower)
+
+    def on_config_changed(self, resource_type: int, resource_name: str) -> None:
+        topic = self._metadata.topic(resource_name) if resource_type == TOPIC_RESOURCE else None
+        if topic is None:
+            return
+        config = self._log_config(topic)
+        for state in topic.partitions:
+            partition = self._partitions.get((topic.name, state.index))
+            if partition is not None:
+                partition.log.config = config
+                if partition.offline is None:
+                    self._listeners.configured(partition)
+                if partition.leading is not None:
+                    partition.advance_high_watermark()  # fewer may have to be in sync now
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        """Its name is free at once; the files go in the background after ``file.delete.delay.ms``."""
+        if not self._life.alive:
+            return
+        for state in topic.partitions:
+            partition = self._partitions.pop((topic.name, state.index), None)
+            self._remove(topic, state.index, partition, ErrorCode.unknown_topic_or_partition)
+
+    def _remove(self, topic: Topic, index: int, partition: Partition | None, error: ErrorCode) -> None:
+        if partition is not None:
+            self._listeners.removed(partition)
+            if self._roles is not None:
+                self._roles.release(partition)
+            partition.stop_leading(error)
+            partition.log.close(clean=False)
+        self._flushing.forget((topic.name, index))
+        try:
+            doomed = self.directory.mark_for_deletion(topic.name, index, topic.topic_id.hex)
+        except StorageError as failed:
+            # The topic is gone all the same; a later one of its name finds whose folder this was.
+            log_events.warning("folder of a deleted topic stays", file=failed.path, reason=str(failed))
+            return
+        if doomed is not None:
+            remove = partial(self.in_background, partial(self.directory.remove, doomed))
+            delay_ms = self._log_config(topic).file_delete_delay_ms
+            self._clock.call_later_ms(delay_ms, remove, Domain.RETENTION)
+
+    # -- durability ---------------------------------------------------------------------------------------------
+
+    def in_background(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run blocking work in a thread; ``close`` and ``await_termination`` wait for what is still running.
+
+        A node that died begins none: the future is cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._life.alive:
+            nothing: asyncio.Future[T] = loop.create_future()
+            nothing.cancel()
+            return nothing
+        future = loop.run_in_executor(None, work)
+        self._background.add(future)
+        self._clock.wait_for(future)
+        future.add_done_callback(self._background.discard)
+        return future
+
+    def start_timers(self) -> None:
+        """Flushing, the expiry of idle producers, and all else that looks after partitions."""
+        self._listeners.start()
+        self._follow_where_behind()
+
+    def _follow_where_behind(self) -> None:
+        """This node is served from now on: it catches up with what went on without it."""
+        if self._roles is None:
+            return
+        self._roles.look_again()
+        for topic in self._metadata.topics.values():
+            for state in topic.partitions:
+                if self._must_catch_up(state):
+                    self.get(topic.name, state.index)
+
+    def abandon(self) -> None:
+        """The node is killed: descriptors are given back, memory is gone, and nothing is written any more."""
+        self._life.end()
+        self._stop()
+        self._listeners.abandon()
+        for partition in self._partitions.values():
+            partition.stop_leading(ErrorCode.not_leader_or_follower)
+            partition.log.close(clean=False)
+        self._partitions.clear()
+
+    async def await_termination(self) -> None:
+        """Return once the threads of a killed node have let go of its files: its next life may open them then."""
+        await self._listeners.close()
+        while self._background:
+            await asyncio.wait(self._background)
+
+    def _stop(self) -> None:
+        if self._roles is not None:
+            self._roles.end()
+
+    async def close(self, *, clean: bool) -> bool:
+        """Close every log. A clean stop flushes, writes checkpoints and snapshots, and makes missing folders.
+
+        Returns whether all of that could be done. If not, or if the node is killed meanwhile, the next start looks at
+        everything again.
+        """
+        self._stop()
+        await self._listeners.close()
+        while self._background:
+            await asyncio.wait(self._background)
+        if clean and self._life.alive:
+            self._create_missing()
+            await seal_all(self._partitions.values(), self._life)
+        if not self._life.alive:
+            return False
+        for partition in self._partitions.values():
+            if partition.offline is None:
+                try:
+                    partition.log.close(clean=clean)
+                except StorageError as error:
+                    partition.go_offline(error)
+        if not clean:
+            return False
+        try:
+            self._flushing.write_all(self._partitions.values())
+        except StorageError as error:
+            log_events.error("checkpoints could not be written", file=error.path, reason=str(error))
+            return False
+        return all(partition.offline is None for partition in self._partitions.values())
+
+    def _create_missing(self) -> None:
+        """Make the folders of partitions without a write; unopened folders are as the last clean stop left them."""
+        now_ms = self._clock.now_ms()
+        existing = {key for key, _ in self.directory.partition_directories()}
+        for topic in self._metadata.topics.values():
+            for state in topic.partitions:
+                key = (topic.name, state.index)
+                if key in existing and key not in self._partitions:
+                    continue
+                partition = self.get(*key)
+                if partition is None or partition.offline is not None:
+                    continue
+                try:
+                    partition.log.create(now_ms)
+                except StorageError as error:
+                    partition.go_offline(error)
+
+
+def _say_snapshot_failed(error: StorageError) -> None:
+    log_events.warning("snapshot of the producers not written", file=error.path, reason=str(error))

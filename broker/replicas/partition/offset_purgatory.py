@@ -1,0 +1,34 @@
+"""Callbacks that wait for an offset to be reached, in the order of the offsets (Kafka: purgatory)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+
+from protocol.errors import ErrorCode
+
+Callback = Callable[[ErrorCode], object]
+
+
+class OffsetPurgatory:
+    """Each callback is called once: when the offset is reached, or with the error why it never will be."""
+
+    __slots__ = ("_arrivals", "_heap")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Callback]] = []
+        self._arrivals = count()
+
+    def add(self, end_offset: int, callback: Callback) -> None:
+        heappush(self._heap, (end_offset, next(self._arrivals), callback))
+
+    def release(self, reached_offset: int, verdict: ErrorCode = ErrorCode.none) -> None:
+        """Call the callbacks whose offset is reached. A callback may add further callbacks."""
+        while self._heap and self._heap[0][0] <= reached_offset:
+            heappop(self._heap)[2](verdict)
+
+    def dismiss(self, error: ErrorCode) -> None:
+        """Nothing more will be reached."""
+        while self._heap:
+            heappop(self._heap)[2](error)

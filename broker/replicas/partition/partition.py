@@ -1,0 +1,475 @@
+"""A partition's replica on this node, with the rules its leader keeps.
+
+The log knows bytes and offsets; this class knows who leads, what is committed (the high watermark), who waits for it,
+and which producers were checked with their coordinator. Nothing here waits: callers pass callbacks or watch.
+
+Where there are several replicas, `leading` knows the followers, or `following` the leader (`broker.replicas.replication`); a
+partition with a single one has neither.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from broker.clock import Clock, Domain
+from broker.injection.points import FaultInjection
+from broker.logging import get_logger
+from broker.replicas.partition.append_result import GONE, AppendResult
+from broker.replicas.partition.held_writes import HeldWrite, UnconfirmedWrites
+from broker.replicas.partition.listeners import PartitionListener
+from broker.replicas.partition.offset_purgatory import Callback, OffsetPurgatory
+from broker.replicas.partition.reading import ReadablePartition, ReadResult, TimestampOffset
+from broker.replicas.partition.roles import FollowerRole, LeaderRole
+from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, end_txn_marker
+from protocol.errors import ErrorCode
+from storage.config import NEVER
+from storage.files import StorageError
+from storage.log import ClosedLog, Log
+from storage.producers import AppendOrigin, VerificationGuard
+from storage.steps import Steps
+from storage.validation import LIMITS, BatchLimits, Checked, Invalid, check, run_check, stamp
+
+__all__ = ["AppendResult", "Partition", "ReadResult", "TimestampOffset"]
+
+log_events = get_logger()
+
+NO_INJECTION: Final = FaultInjection()
+
+
+class Partition(ReadablePartition):
+    """One replica on this node. Its attributes are read-only to others."""
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        log: Log,
+        clock: Clock,
+        *,
+        leader_id: int,
+        leader_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        verification_enabled: Callable[[], bool] = lambda: True,
+        flush: Callable[[Partition], None] | None = None,
+        listener: PartitionListener[Partition] | None = None,
+        node_id: int = -1,
+        injection: FaultInjection = NO_INJECTION,
+        high_watermark: int | None = None,
+    ) -> None:
+        """``high_watermark`` is what a checkpoint says, where the log's end alone does not tell what is committed."""
+        self.topic = topic
+        self.index = index
+        self.topic_id: uuid.UUID = log.topic_id
+        self.log = log
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+        self.isr = isr
+        end_offset = log.log_end_offset
+        self.high_watermark = (
+            end_offset
+            if high_watermark is None
+            else max(min(high_watermark, end_offset), log.log_start_offset)
+        )
+        self.leading: LeaderRole | None = None
+        self.following: FollowerRole | None = None
+        self.offline: str | None = None
+        """Why the files cannot be used, once they cannot."""
+        self._clock = clock
+        self._verification_enabled = verification_enabled
+        self._flush = flush
+        self.listener = listener or PartitionListener()
+        """The listener for what happens here."""
+        self.unflushed = False
+        """Something was appended that is not yet fsynced, and `listener` was told so."""
+        self.unchecked = False
+        """The high watermark has moved since it was last checkpointed, and `listener` was told so."""
+        self._node_id = node_id
+        self._injection = injection
+        self._held = UnconfirmedWrites()
+        self._watchers: dict[Callable[[], None], None] = {}
+        self._waiting = OffsetPurgatory()
+
+    # -- appending ----------------------------------------------------------------------------------------------
+
+    def check(
+        self, batch: RecordBatch, limits: BatchLimits = LIMITS
+    ) -> Checked | Invalid | Steps[Checked | Invalid]:
+        """What `append` wants to know of a client's batch; steps where its records must be read."""
+        now_ms = clients_now_ms = self._clock.now_ms()
+        config = self.log.config
+        if config.message_timestamp_before_max_ms != NEVER:
+            clients_now_ms = self._clock.now_ms(Domain.REQUESTS)
+        return check(batch, config, now_ms, clients_now_ms, limits)
+
+    def append(
+        self,
+        batch: RecordBatch,
+        *,
+        required_acks: int,
+        guard: VerificationGuard | None = None,
+        checked: Checked | Invalid | None = None,
+    ) -> AppendResult:
+        """Append what a client sent: every check of Kafka's LogValidator and of the producer state applies.
+
+        ``checked`` is what became of the steps of `check`; without it they are done here and now.
+        """
+        if required_acks == -1 and not self.has_enough_replicas():
+            return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
+        if checked is None:
+            checked = run_check(self.check(batch))
+        now_ms = self._clock.now_ms()
+        valid = stamp(checked, self.log.config, now_ms)
+        if isinstance(valid, Invalid):
+            self._say_refused(valid.error, valid.message)
+            log_start = self.log.log_start_offset if valid.tells_log_start else -1
+            return AppendResult(
+                valid.error,
+                log_start_offset=log_start,
+                # Kafka explains single records only; what is wrong with the batch stands in our log.
+                message=valid.message if valid.record_errors else None,
+                record_errors=valid.record_errors,
+            )
+        if batch.producer_id >= 0:
+            refused = self._check_producer(batch, AppendOrigin.CLIENT, guard)
+            if refused is not None:
+                return refused
+        return self._append(valid.batch, now_ms, valid.log_append_time_ms)
+
+    def append_internal(
+        self,
+        records: bytes,
+        *,
+        guard: VerificationGuard | None = None,
+        verified: bool = False,
+        required_acks: int = -1,
+    ) -> AppendResult:
+        """Append a coordinator's batch to its topic: offsets are assigned, sequences are not checked.
+
+        ``verified`` says that the caller has checked the producer's guard in this turn.
+        """
+        if required_acks == -1 and not self.has_enough_replicas():
+            return AppendResult(ErrorCode.not_enough_replicas)
+        batch = RecordBatch.parse(records)
+        if batch.producer_id >= 0 and not verified:
+            refused = self._check_producer(batch, AppendOrigin.COORDINATOR, guard)
+            if refused is not None:
+                return refused
+        return self._append(batch, self._clock.now_ms(), -1)
+
+    def has_enough_replicas(self) -> bool:
+        """Whether as many are in sync as ``min.insync.replicas`` wants; it cannot want more than there are."""
+        wanted = min(self.log.config.min_insync_replicas, len(self.replicas))
+        return len(self.isr) >= wanted
+
+    def _check_producer(
+        self, batch: RecordBatch, origin: AppendOrigin, guard: VerificationGuard | None
+    ) -> AppendResult | None:
+        """The answer for a repeated or a refused batch; None when it may be appended."""
+        producers = self.log.producers
+        if origin is AppendOrigin.CLIENT:
+            known = producers.duplicate_of(batch)
+            if known is not None:
+                # Kafka answers with the remembered timestamp even on CreateTime topics.
+                return AppendResult(
+                    ErrorCode.none,
+                    known.first_offset,
+                    known.last_offset,
+                    known.timestamp_ms,
+                    self.log.log_start_offset,
+                    duplicate=True,
+                )
+        refused = producers.check(batch, origin, guard, verification_enabled=self._verification_enabled())
+        if refused is None:
+            return None
+        self._say_refused(refused.error, refused.message)
+        return AppendResult(refused.error, log_start_offset=self.log.log_start_offset)
+
+    def _say_refused(self, error: ErrorCode, reason: str) -> None:
+        log_events.info(
+            "batch refused", topic=self.topic, partition=self.index, error=error.name, reason=reason
+        )
+
+    def _append(
+        self, batch: RecordBatch, now_ms: int, log_append_time_ms: int, marker: EndTxnMarker | None = None
+    ) -> AppendResult:
+        if self.offline is not None:
+            return AppendResult(ErrorCode.kafka_storage_error)
+        try:
+            held = self._at_the_disk() if self._injection.points is not None else None
+            if marker is None:
+                base_offset = self.log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
+            else:
+                base_offset = self.log.append_marker(batch, marker, self.leader_epoch, now_ms)
+        except ClosedLog:
+            return GONE
+        except StorageError as error:
+            return self.go_offline(error)
+        self._appended(held, base_offset)
+        if self.leading is not None:
+            self.leading.appended()
+        self.advance_high_watermark()
+        last_offset = base_offset + batch.last_offset_delta
+        return AppendResult(
+            ErrorCode.none, base_offset, last_offset, log_append_time_ms, self.log.log_start_offset
+        )
+
+    def _appended(self, held: HeldWrite | None, base_offset: int) -> None:
+        """The log has more, which the disk may not have yet: a rule holds it, or it is not fsynced."""
+        if held is not None:
+            self._held.add(held, base_offset, self._decided)
+        if not self.unflushed:
+            self.tell_unflushed()
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: EndTxnMarker, transaction_version: int
+    ) -> AppendResult:
+        """End a producer's transaction here (WriteTxnMarkers); fenced by producer epoch and coordinator epoch."""
+        if not self.has_enough_replicas():
+            return AppendResult(ErrorCode.not_enough_replicas)
+        if self.offline is not None:
+            return AppendResult(ErrorCode.kafka_storage_error)
+        refused = self.log.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
+        if refused is not None:
+            return AppendResult(refused.error)
+        now_ms = self._clock.now_ms()
+        data = end_txn_marker(
+            producer_id,
+            producer_epoch,
+            committed=marker.committed,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        return self._append(RecordBatch.parse(data), now_ms, -1, marker)
+
+    # -- a disk that a rule makes slow or full (log.write) ------------------------------------------------------
+
+    def _at_the_disk(self) -> HeldWrite | None:
+        """Pass ``log.write``: None if the write counts as soon as it is done. Raises what a refusal stands for."""
+        held = HeldWrite(self._injection, self._node_id, self.topic, self.index)
+        if held.refused is not None:
+            raise StorageError(self.log.directory, held.reason)
+        return None if held.released else held
+
+    def _decided(self, held: HeldWrite) -> None:
+        if self.offline is not None:
+            return
+        if held.refused is not None:
+            self.go_offline(StorageError(self.log.directory, held.reason))
+            return
+        if self.leading is not None:
+            self.leading.appended()
+        self.advance_high_watermark()
+        if self.following is not None:
+            self.following.pull()
+        self._held.release_waiting(self.log.log_end_offset)
+
+    @property
+    def written_end_offset(self) -> int:
+        """Up to where the log has been written, as far as the disk has said so."""
+        return self._held.written_end(self.log.log_end_offset)
+
+    @property
+    def confirmed_end_offset(self) -> int:
+        """Up to where a follower has what it may say that it has: written, and fsynced where ``flush.messages`` asks."""
+        end_offset = self.written_end_offset
+        flushed = self.log.flushed_offset
+        if self._flush is not None and self.log.log_end_offset - flushed >= self.log.config.flush_messages:
+            end_offset = min(end_offset, flushed)
+        return end_offset
+
+    def on_written(self, end_offset: int, callback: Callback) -> None:
+        """Call back once the disk has taken all below ``end_offset`` (acks=1): at once, unless a write is held."""
+        self._held.on_written(end_offset, self.log.log_end_offset, callback)
+
+    # -- following ----------------------------------------------------------------------------------------------
+
+    def append_replicated(self, records: bytes) -> ErrorCode:
+        """Append what the leader has behind our end, as it is: up to a damaged batch, which is CORRUPT_MESSAGE."""
+        if self.offline is not None:
+            return ErrorCode.kafka_storage_error
+        base_offset = self.log.log_end_offset
+        answer = ErrorCode.none
+        try:
+            held = self._at_the_disk() if self._injection.points is not None else None
+            self.log.append_replicated(records, self._clock.now_ms())
+        except ClosedLog:
+            return GONE.error
+        except StorageError as error:
+            return self.go_offline(error).error
+        except CorruptBatch as error:
+            log_events.error(
+                "copied batch refused", topic=self.topic, partition=self.index, reason=str(error)
+            )
+            answer = ErrorCode.corrupt_message
+            if self.log.log_end_offset == base_offset:
+                return answer
+        self._appended(held, base_offset)
+        unflushed = self.log.log_end_offset - self.log.flushed_offset
+        if self._flush is not None and unflushed >= self.log.config.flush_messages:
+            self._flush(self)
+        return answer
+
+    def update_from_leader(self, high_watermark: int, log_start_offset: int) -> None:
+        """What the leader says is committed and deleted holds here too, as far as this log has it.
+
+        Under a new leader the high watermark may go back: it knows less, until its followers have told it.
+        """
+        high_watermark = min(high_watermark, self.log.log_end_offset)
+        moved = high_watermark != self.high_watermark
+        if moved:
+            self.high_watermark = high_watermark
+            self.log.producers.forget_replicated(high_watermark)
+            self.note_committed()
+        log_start_offset = min(log_start_offset, high_watermark)
+        if log_start_offset > self.log.log_start_offset:
+            self.log.advance_log_start(log_start_offset)
+            self.listener.log_start_moved(self)
+            moved = True
+        if moved:
+            self.notify()
+
+    def truncate_by(self, work: Callable[[Partition, int], None], offset: int) -> None:
+        """Let ``work`` take away what the leader does not have, down to this offset."""
+        try:
+            work(self, offset)
+        except StorageError as error:
+            self.go_offline(error)
+            return
+        except (CorruptBatch, OSError) as error:
+            self.go_offline(StorageError(self.log.directory, str(error)))
+            return
+        self._held.cut(offset)
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+        self.listener.truncated(self)
+        self.notify()
+
+    # -- the end of a replica, and of what is not on the disk ---------------------------------------------------
+
+    def go_offline(self, error: StorageError) -> AppendResult:
+        """The files cannot be trusted any more: reads and writes are refused, and waiting requests fail."""
+        first = self.offline is None
+        self.offline = str(error)
+        if first:
+            log_events.error(
+                "partition offline",
+                topic=self.topic,
+                partition=self.index,
+                file=error.path,
+                reason=str(error),
+            )
+            self.listener.removed(self)
+        self._dismiss(ErrorCode.kafka_storage_error)
+        self.notify()
+        return AppendResult(ErrorCode.kafka_storage_error)
+
+    def tell_unflushed(self) -> None:
+        """Say so, once, if there is something that is not on the disk for good."""
+        if not self.unflushed and self.log.flushed_offset < self.log.log_end_offset:
+            self.unflushed = True
+            self.listener.appended(self)
+
+    def note_flushed(self) -> None:
+        """More of the log is on the disk for good: commit what waited for that (``flush.messages``)."""
+        if self.log.flushed_offset >= self.log.log_end_offset:
+            self.unflushed = False
+        if self.following is not None:
+            self.following.pull()
+            return
+        self.advance_high_watermark()
+
+    # -- committing ---------------------------------------------------------------------------------------------
+
+    def advance_high_watermark(self) -> None:
+        """Commit what every in-sync replica has: here, all of the log, once ``flush.messages`` is satisfied."""
+        end_offset = self.log.log_end_offset
+        if self._flush is not None and end_offset - self.log.flushed_offset >= self.log.config.flush_messages:
+            self._flush(self)  # comes back here when the bytes are on the disk
+            end_offset = self.log.flushed_offset  # more may have come meanwhile: it waits for the next round
+        if self._held.any:
+            end_offset = min(end_offset, self._held.written_end(end_offset))
+        if self.leading is not None:
+            end_offset = self.leading.committable(end_offset)
+        if end_offset > self.high_watermark:
+            self.high_watermark = end_offset
+            if self.leading is None:
+                self.complete()
+            else:
+                self.leading.committed()
+
+    def complete(self) -> None:
+        """Tell who waits what the high watermark has come to.
+
+        What every replica in sync has is committed. If there are too few of them by now, the client that asked for
+        acks=all learns so: its data stays.
+        """
+        enough = self.leading is None or self.leading.has_enough()
+        verdict = ErrorCode.none if enough else ErrorCode.not_enough_replicas_after_append
+        self._waiting.release(self.high_watermark, verdict)
+        self.notify()
+
+    def note_committed(self) -> None:
+        """The high watermark has moved, and a restart cannot tell it from the log's end."""
+        if not self.unchecked:
+            self.unchecked = True
+            self.listener.high_watermark_updated(self)
+
+    def on_committed(self, end_offset: int, callback: Callback) -> None:
+        """Call back once the high watermark has reached ``end_offset``: at once if it has, else later."""
+        if self.high_watermark >= end_offset:
+            callback(ErrorCode.none)
+        else:
+            self._waiting.add(end_offset, callback)
+
+    def _dismiss(self, error: ErrorCode) -> None:
+        """Nothing more is committed here: waiting requests fail with ``error``."""
+        self._waiting.dismiss(error)
+        self._held.dismiss(error)
+
+    def stop_leading(self, error: ErrorCode) -> None:
+        """This replica stops leading (moved, deleted): waiting requests fail with ``error``."""
+        self.leader_id = -1
+        self._dismiss(error)
+        self.notify()
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call back, until unwatched, whenever the high watermark, the log start or the leader changes."""
+        self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        self._watchers.pop(callback, None)
+
+    def notify(self) -> None:
+        if self._watchers:
+            for callback in tuple(self._watchers):
+                callback()
+
+    # -- deleting -----------------------------------------------------------------------------------------------
+
+    def delete_records(self, before_offset: int) -> tuple[ErrorCode, int]:
+        """Move the log start (DeleteRecords); -1 stands for the high watermark. Returns the new low watermark."""
+        if before_offset == -1:
+            before_offset = self.high_watermark
+        if before_offset < 0 or before_offset > self.high_watermark:
+            return ErrorCode.offset_out_of_range, -1
+        if before_offset > self.log.log_start_offset:
+            self.log.advance_log_start(before_offset)
+            self._log_start_moved()
+        leading = self.leading
+        return ErrorCode.none, self.log.log_start_offset if leading is None else leading.low_watermark
+
+    def _log_start_moved(self) -> None:
+        self.listener.log_start_moved(self)
+        if self.leading is not None:
+            self.leading.wake()
+        self.notify()
+
+    def drop_oldest(self, segments: int) -> list[Path]:
+        """Take so many segments off the beginning of the log; returns their files, which may go later (`Log`)."""
+        paths = self.log.drop_oldest(segments, self._clock.now_ms())
+        self._log_start_moved()
+        return paths

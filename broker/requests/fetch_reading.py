@@ -1,0 +1,279 @@
+"""The reading side of a Fetch: which partitions may be read, how much of each, and if waiting makes sense.
+
+Kafka spreads this over KafkaApis.handleFetchRequest, ReplicaManager.readFromLog and DelayedFetch.tryComplete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from broker.node import Node
+from broker.node.context import RequestContext
+from broker.node.fetch_sessions import Answers, CachedPartition
+from broker.replicas.partition import Partition
+from broker.replicas.replication.leading import Leading
+from broker.replicas.replication.selection import RACK_AWARE, preferred_replica
+from broker.resources.unsent import UNSENT
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+READ_COMMITTED: Final = 1
+STORAGE_ERROR_SINCE: Final = 6
+RACKS_SINCE: Final = 11
+"""From here on a consumer says where it is, may be sent to a follower, and may read there (KIP-392)."""
+TOPIC_IDS_SINCE: Final = 13
+LEADER_HINTS_SINCE: Final = 16
+NOT_A_LEADER_HERE: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+NOT_DIVERGING: Final = (ErrorCode.none, None)
+
+
+class ReadOutcome(NamedTuple):
+    """One reading of all partitions of a Fetch."""
+
+    answers: Answers
+    bytes_read: int
+    must_answer: bool
+    """An error, a divergence or a better replica never waits for data."""
+
+
+class FetchReading:
+    """The partitions of one Fetch, read as often as needed until the answer goes out."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_context",
+        "_interesting",
+        "_knows_racks",
+        "_node",
+        "_rack",
+        "_read_committed",
+        "_replica_id",
+        "min_bytes",
+        "readable",
+        "refused",
+    )
+
+    def __init__(
+        self, request: FetchRequest, context: RequestContext, partitions: Sequence[CachedPartition]
+    ) -> None:
+        self._context = context
+        self._node = context.node
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._replica_id = replica_id(request)
+        self._knows_racks = context.api_version >= RACKS_SINCE and self._replica_id < 0
+        self._rack = request.rack_id if self._knows_racks else ""
+        self._bytes_max = min(request.max_bytes, context.node.config.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, self._bytes_max)
+        self.readable: list[tuple[CachedPartition, Partition]] = []
+        """What was read without an error the last time, to watch while waiting."""
+        self._interesting: list[CachedPartition] = []
+        self.refused: Answers = []
+        for wanted in partitions:
+            error = self._refusal(wanted)
+            if error is ErrorCode.none:
+                self._interesting.append(wanted)
+            else:
+                self.refused.append((wanted, _without_data(wanted, error, aborted=())))
+
+    def _refusal(self, wanted: CachedPartition) -> ErrorCode:
+        """Why the partition is not even looked for. As in Kafka, such an error ends no wait of the others."""
+        if wanted.topic is None:
+            # A session may have met the id before the topic.
+            wanted.topic = topic_name(self._node, wanted.topic_id)
+            if wanted.topic is None:
+                return ErrorCode.unknown_topic_id
+        if not self._context.authorize("READ", "TOPIC", wanted.topic):
+            return ErrorCode.topic_authorization_failed
+        topic = self._node.metadata.topic(wanted.topic)
+        if topic is None or topic.partition(wanted.index) is None:
+            return ErrorCode.unknown_topic_or_partition
+        return ErrorCode.none
+
+    def read(self) -> ReadOutcome:
+        answers: Answers = []
+        self.readable = []
+        bytes_left = min(self._bytes_max, UNSENT.room_bytes)
+        bytes_read, must_answer = 0, not self._interesting
+        for wanted in self._interesting:
+            # KIP-74: until a partition gave data, a first batch comes whole, however big: every consumer makes progress.
+            answer = self._read_one(wanted, bytes_left, whole_first_batch=bytes_read == 0)
+            answers.append((wanted, answer))
+            if (
+                answer.error_code != ErrorCode.none
+                or answer.diverging_epoch.epoch >= 0
+                or answer.preferred_read_replica >= 0
+            ):
+                must_answer = True
+            # Our records are bytes; the type allows a list of chunks for others.
+            size = len(answer.records or b"")
+            bytes_read += size
+            bytes_left = max(bytes_left - size, 0)
+        return ReadOutcome(answers, bytes_read, must_answer)
+
+    def _read_one(
+        self, wanted: CachedPartition, bytes_left: int, *, whole_first_batch: bool
+    ) -> PartitionData:
+        partition = self._replica(wanted)
+        if isinstance(partition, ErrorCode):
+            return self._failed(wanted, partition)
+        preferred = self._preferred(partition, wanted.offset) if self._rack else None
+        if preferred is not None:
+            return _elsewhere(wanted, partition, preferred)
+        error, diverging = partition.diverging(wanted.last_fetched_epoch, wanted.offset)
+        if error is not ErrorCode.none:
+            return self._failed(wanted, error)
+        if diverging is not None:
+            return _diverged(wanted, partition, diverging)
+        max_bytes = min(wanted.max_bytes, bytes_left)
+        if max_bytes < 0:
+            # A client's error: Kafka's log throws for this partition, and the rest of the request goes on.
+            return self._failed(wanted, ErrorCode.unknown_server_error)
+        result = partition.read(
+            wanted.offset, max_bytes, read_committed=self._read_committed, whole_first_batch=whole_first_batch
+        )
+        if result.error is not ErrorCode.none:
+            return self._failed(wanted, result.error)
+        self.readable.append((wanted, partition))
+        aborted = None
+        # Where Kafka leaves out a first batch that does not fit, it leaves out this list too: null, not [].
+        if self._read_committed and (
+            result.records or max_bytes == 0 or wanted.offset >= result.last_stable_offset
+        ):
+            aborted = [
+                AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                for producer_id, first_offset in result.aborted or ()
+            ]
+        return PartitionData(
+            partition_index=wanted.index,
+            high_watermark=result.high_watermark,
+            last_stable_offset=result.last_stable_offset,
+            log_start_offset=result.log_start_offset,
+            aborted_transactions=aborted,
+            records=result.records,
+        )
+
+    def _preferred(self, partition: Partition, offset: int) -> int | None:
+        """A follower that is nearer to the consumer, if the broker is set to look for one and leads."""
+        leading = partition.leading
+        if not isinstance(leading, Leading) or self._node.config.replica_selector_class != RACK_AWARE:
+            return None
+        brokers = self._node.metadata.brokers
+        return preferred_replica(
+            leading.followers, partition.isr, partition.leader_id, brokers, self._rack, offset
+        )
+
+    def _replica(self, wanted: CachedPartition) -> Partition | ErrorCode:
+        """The partition if it may be read here and is the one that the reader means."""
+        replicas = self._node.replicas
+        find = replicas.hosted if self._knows_racks else replicas.leader
+        partition = find(wanted.topic or "", wanted.index)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if wanted.topic_id is not None and partition.topic_id != wanted.topic_id:
+            # The topic was deleted and made anew under the same name since the session learnt its id.
+            return ErrorCode.inconsistent_topic_id
+        if wanted.leader_epoch >= 0:
+            error = partition.check_epoch(wanted.leader_epoch)
+            if error is not ErrorCode.none:
+                return error
+        if self._replica_id >= 0 and not _is_follower(partition, self._replica_id):
+            # A replica that this leader does not know; which error depends on whether it knows the epoch.
+            if wanted.leader_epoch >= 0:
+                return ErrorCode.unknown_leader_epoch
+            return ErrorCode.not_leader_or_follower
+        return partition
+
+    def ready(self) -> bool:
+        """Is it time to read again? The cases of Kafka's DelayedFetch."""
+        available = 0
+        for wanted, partition in self.readable:
+            if self._replica(wanted) is not partition:
+                return True
+            end = partition.last_stable_offset if self._read_committed else partition.high_watermark
+            if wanted.offset > end:
+                return True
+            if wanted.offset < end:
+                size, in_older_segment = partition.readable_bytes(
+                    wanted.offset, read_committed=self._read_committed
+                )
+                if in_older_segment:
+                    # A read ends with its segment, so that waiting would bring nothing more.
+                    return True
+                available += min(size, wanted.max_bytes)
+            if partition.diverging(wanted.last_fetched_epoch, wanted.offset) != NOT_DIVERGING:
+                return True
+        return available >= self.min_bytes
+
+    def _failed(self, wanted: CachedPartition, error: ErrorCode) -> PartitionData:
+        version = self._context.api_version
+        if error is ErrorCode.kafka_storage_error and version < STORAGE_ERROR_SINCE:
+            error = ErrorCode.not_leader_or_follower  # clients of that age know no storage error
+        answer = _without_data(wanted, error)
+        if version >= LEADER_HINTS_SINCE and error in NOT_A_LEADER_HERE:
+            topic = self._node.metadata.topic(wanted.topic or "")
+            state = topic.partition(wanted.index) if topic else None
+            if state is not None:
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=state.leader, leader_epoch=state.leader_epoch
+                )
+        return answer
+
+
+def replica_id(request: FetchRequest) -> int:
+    """The follower that asks, -1 for a consumer; moved into a tagged field by v15 (KIP-903)."""
+    return max(request.replica_id, request.replica_state.replica_id)
+
+
+def _is_follower(partition: Partition, replica_id: int) -> bool:
+    return replica_id in partition.replicas and replica_id != partition.leader_id
+
+
+def topic_name(node: Node, topic_id: UUID | None) -> str | None:
+    topic = node.metadata.topic_by_id(topic_id) if topic_id is not None else None
+    return topic.name if topic is not None else None
+
+
+def _diverged(wanted: CachedPartition, partition: Partition, diverging: tuple[int, int]) -> PartitionData:
+    """Where the reader's log has left ours (KIP-320, KIP-595); to be heard before anything else."""
+    return PartitionData(
+        partition_index=wanted.index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        diverging_epoch=EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _elsewhere(wanted: CachedPartition, partition: Partition, preferred: int) -> PartitionData:
+    """No data: the consumer asks a replica that is nearer to it (KIP-392)."""
+    return PartitionData(
+        partition_index=wanted.index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        preferred_read_replica=preferred,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _without_data(
+    wanted: CachedPartition, error: ErrorCode, aborted: Sequence[AbortedTransaction] | None = None
+) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.index,
+        error_code=error,
+        high_watermark=-1,
+        aborted_transactions=aborted,
+        records=b"",
+    )

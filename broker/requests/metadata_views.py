@@ -1,0 +1,111 @@
+"""The image as one request sees it: through its listener, with its principal's rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.metadata.image import BrokerRegistration, PartitionState, Topic
+
+if TYPE_CHECKING:
+    from broker.node.context import RequestContext
+
+NO_NODE: Final = -1
+NOT_ASKED: Final = -(1 << 31)
+"""The authorized operations for a client that did not ask for them."""
+
+# Bits are AclOperation codes. Kafka's ``AclEntry.supportedOperations`` of each resource.
+_OPERATIONS: Final = {
+    "READ": 3,
+    "WRITE": 4,
+    "CREATE": 5,
+    "DELETE": 6,
+    "ALTER": 7,
+    "DESCRIBE": 8,
+    "CLUSTER_ACTION": 9,
+    "DESCRIBE_CONFIGS": 10,
+    "ALTER_CONFIGS": 11,
+    "IDEMPOTENT_WRITE": 12,
+}
+_SUPPORTED: Final = {
+    "TOPIC": (
+        "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS",
+    ),
+    "CLUSTER": (
+        "CREATE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE",
+    ),
+}  # fmt: skip
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+class Address(NamedTuple):
+    """Where a client of the request's listener reaches a broker."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool
+
+
+NOWHERE: Final = Address(NO_NODE, "", -1, None, False)
+
+
+def address_of(context: RequestContext, node_id: int) -> Address | None:
+    """The address of a broker that is alive; None for one that is not, or not on this listener."""
+    broker = context.node.metadata.brokers.get(node_id)
+    if broker is None or broker.fenced:
+        return None
+    return _address(context, broker)
+
+
+def addresses(context: RequestContext, *, fenced: bool = False) -> Iterator[Address]:
+    """All brokers of the request's listener, by id; the fenced ones too where they were asked for."""
+    brokers = context.node.metadata.brokers
+    for node_id in sorted(brokers):
+        broker = brokers[node_id]
+        address = _address(context, broker) if fenced or not broker.fenced else None
+        if address is not None:
+            yield address
+
+
+def _address(context: RequestContext, broker: BrokerRegistration) -> Address | None:
+    listener = context.listener
+    if broker.node_id == context.node.node_id:
+        host, port = listener.advertised_host, listener.advertised_port
+        return Address(broker.node_id, host, port, broker.rack, broker.fenced)
+    endpoint = broker.endpoint(listener.name)
+    if endpoint is None:
+        return None
+    return Address(broker.node_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+
+
+Live = Mapping[int, Address]
+"""The brokers that are alive and on the request's listener: looked up once for the partitions of an answer."""
+
+
+def live_brokers(context: RequestContext) -> dict[int, Address]:
+    return {address.node_id: address for address in addresses(context)}
+
+
+def leader_and_offline(
+    context: RequestContext, live: Live, topic: Topic, partition: PartitionState
+) -> tuple[int, list[int]]:
+    """(the leader, ``NO_NODE`` if there is none, replicas whose broker is away or whose files cannot be used)."""
+    leader, is_offline_on = partition.leader, context.node.replicas.is_offline_on
+    offline = [
+        node_id
+        for node_id in partition.replicas
+        if node_id not in live or is_offline_on(node_id, topic.name, partition.index)
+    ]
+    # The controller takes the leadership from a replica in a log directory that has failed (KIP-858).
+    return (leader if leader in live and leader not in offline else NO_NODE), offline
+
+
+def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:
+    """What the principal may do with a resource, as a mask of AclOperation codes."""
+    mask = 0
+    for operation in _SUPPORTED[resource_type]:
+        if context.authorize(operation, resource_type, name):
+            mask |= 1 << _OPERATIONS[operation]
+    return mask

@@ -1,1 +1,0 @@
-"""What looks after partitions while nobody asks: flushing, retention, compaction. `events` is what they are told."""

@@ -1,0 +1,347 @@
+"""Write the message classes of every API from kio's: ``python -m protocol.generators.messages``.
+
+In no API does a field change its wire type between versions, fields only come and go (``merge`` asserts
+it), so that one class can hold the union of all versions. The result is checked in; a test regenerates it
+and compares. Nothing else that a broker runs needs kio's classes: importing those of one version takes
+longer than all else that its first request costs (ADR 4).
+
+Names are kio's, except that
+- a time or duration is an ``int`` of milliseconds and its name ends in ``_ms``,
+- where request and response of an API both have a nested class of one name, the response's is called
+  ``Response<name>`` (as ``ResponseCursor`` of describe_topic_partitions).
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, is_dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
+
+from kio.index import load_payload_module
+from kio.schema.index import api_key_map, schema_name_map
+from kio.static.constants import EntityType
+
+from protocol.versions import Side, message_name
+
+SIDES: tuple[Side, ...] = ("request", "response")
+PYTHON_TYPE = {"string": "str", "bytes": "bytes", "bool": "bool", "uuid": "UUID | None", "float64": "float"}
+ZERO: dict[str, object] = {
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "bool": False,
+    "uuid": None,
+    "float64": 0.0,
+}
+# kio turns these into datetime, timedelta and ErrorCode objects, and raises for values that Kafka puts on
+# the wire all the same: a start time of -1, a negative timeout, an error code of a later release. We read
+# and write them as the plain integers that they are.
+PLAIN = {"timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64", "error_code": "int16"}
+IN_MILLISECONDS = ("timedelta_i32", "timedelta_i64", "datetime_i64")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What kio's metadata say about one field."""
+
+    kind: str  # a kafka_type of kio, or "struct"
+    is_array: bool
+    nullable: bool  # the array, if it is one; else the value
+    inner: type | None  # kio's class of the struct
+
+
+def shape_of(field: dataclasses.Field[Any]) -> Shape:
+    """Read the type annotation that kio gave a field: ``X``, ``X | None``, ``tuple[X, ...] (| None)``."""
+    annotation, nullable = _without_none(field.type)
+    is_array = get_origin(annotation) is tuple
+    if is_array:
+        annotation, _ = _without_none(get_args(annotation)[0])
+    if is_dataclass(annotation):
+        assert isinstance(annotation, type)
+        return Shape("struct", is_array, nullable, annotation)
+    kind = field.metadata["kafka_type"]
+    # Kafka has no null uuid (kio reads the zero uuid as None), and a null time is just -1.
+    if not is_array and kind in ("uuid", "datetime_i64"):
+        nullable = False
+    return Shape(kind, is_array, nullable, None)
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if get_origin(annotation) is not UnionType:
+        return annotation, False
+    (rest,) = (part for part in get_args(annotation) if part is not NoneType)
+    return rest, True
+
+
+def field_name(field: dataclasses.Field[Any]) -> str:
+    """kio's name, with its unit when the value is a time or a duration (``max_wait_ms``)."""
+    if field.metadata.get("kafka_type") in IN_MILLISECONDS and not field.name.endswith("_ms"):
+        return field.name + "_ms"
+    return field.name
+
+
+def kio_versions(key: int) -> list[int]:
+    """The versions of an API that kio has, ascending."""
+    return sorted(schema_name_map[api_key_map[key]])
+
+
+def kio_classes(key: int, version: int, side: Side) -> Iterator[Any]:
+    """kio's dataclasses of one version, what is nested before what holds it, the message itself last."""
+    module = load_payload_module(key, version, _entity_type(side))
+    for value in vars(module).values():
+        if isinstance(value, type) and is_dataclass(value) and value.__module__ == module.__name__:
+            yield value
+
+
+def _entity_type(side: Side) -> Literal[EntityType.request, EntityType.response]:
+    return EntityType.request if side == "request" else EntityType.response
+
+
+@dataclass
+class UnionField:
+    """One field over all the versions that have it."""
+
+    name: str
+    kind: str
+    is_array: bool
+    nullable_since: int | None  # once a field may be null, it may be null in all later versions
+    tag: int | None
+    default: object  # as kio has it, or MISSING
+    inner: str | None  # kio's name of the struct
+    versions: list[int]
+
+    @property
+    def nullable(self) -> bool:
+        """In at least one version."""
+        return self.nullable_since is not None
+
+    def merge(self, shape: Shape, wire: dataclasses.Field[Any], version: int) -> None:
+        same = (self.kind, self.is_array, self.tag) == (shape.kind, shape.is_array, wire.metadata.get("tag"))
+        assert same, f"{self.name} changes its type"
+        assert self.versions[-1] == version - 1, f"{self.name} goes and comes back"
+        assert shape.nullable or not self.nullable, f"{self.name} may be null no longer"
+        if shape.nullable and not self.nullable:
+            self.nullable_since = version
+        self.default = wire.default
+        self.versions.append(version)
+
+
+@dataclass
+class UnionClass:
+    name: str
+    fields: dict[str, UnionField] = field(default_factory=dict)
+    shared: bool = False  # an instance is some field's default, so it must not change
+
+
+def collect(key: int, side: Side) -> dict[str, UnionClass]:
+    """The union classes of one side, by kio's name, what is nested before what holds it."""
+    found: dict[str, UnionClass] = {}
+    message = ""
+    for version in kio_versions(key):
+        for wire_class in kio_classes(key, version, side):
+            message = wire_class.__name__
+            union = found.setdefault(message, UnionClass(message))
+            _merge(union, wire_class, version)
+    for union in found.values():
+        for member in union.fields.values():
+            if member.inner and not member.is_array and not member.nullable:
+                found[member.inner].shared = True
+    return {name: found[name] for name in dict.fromkeys(_leaves_first(found, message))}
+
+
+def _merge(union: UnionClass, wire_class: Any, version: int) -> None:
+    """Add a version. New fields go where this version has them, after the field that they follow."""
+    order = list(union.fields)
+    place = 0
+    for wire in dataclasses.fields(wire_class):
+        shape, name = shape_of(wire), field_name(wire)
+        if name in union.fields:
+            union.fields[name].merge(shape, wire, version)
+            place = order.index(name) + 1
+            continue
+        inner = shape.inner.__name__ if shape.inner else None
+        tag = wire.metadata.get("tag")
+        nullable_since = version if shape.nullable else None
+        union.fields[name] = UnionField(
+            name, shape.kind, shape.is_array, nullable_since, tag, wire.default, inner, [version]
+        )
+        order.insert(place, name)
+        place += 1
+    union.fields = {name: union.fields[name] for name in order}
+    own = {field_name(wire) for wire in dataclasses.fields(wire_class)}
+    # What one version writes is the union without what that version lacks: the order must be the same.
+    assert [name for name in order if name in own] == [
+        field_name(wire) for wire in dataclasses.fields(wire_class)
+    ]
+
+
+def _leaves_first(found: dict[str, UnionClass], name: str) -> Iterator[str]:
+    for member in found[name].fields.values():
+        if member.inner:
+            yield from _leaves_first(found, member.inner)
+    yield name
+
+
+def render(key: int) -> str:
+    """The source of one API's module."""
+    api = api_key_map[key]
+    sides = {side: collect(key, side) for side in SIDES}
+    clashing = sides["request"].keys() & sides["response"].keys()
+    for name in clashing:
+        sides["response"][name].name = f"Response{name}"
+    for side, family in sides.items():
+        assert list(family.values())[-1].name == f"{message_name(api)}{side.title()}"
+    classes = [_render_class(union, sides[side], side) for side in SIDES for union in sides[side].values()]
+    body = "\n\n\n".join(classes)
+    versions = kio_versions(key)
+    docstring = (
+        f'"""{api}: API key {key}, versions {versions[0]} to {versions[-1]}, as one class family.\n\n'
+        'Generated by protocol/generators/messages.py from kio: do not edit.\n"""\n'
+    )
+    return f"{docstring}\n{_imports(body)}\n\n{body}\n"
+
+
+def _imports(body: str) -> str:
+    names = [
+        name
+        for name in ("FrozenMessage", "Message", "Records", "set_field")
+        if re.search(rf"\b{name}\b", body)
+    ]
+    lines = ["from __future__ import annotations\n"]
+    if "Sequence[" in body:
+        lines.append("from collections.abc import Sequence")
+    if "UUID" in body:
+        lines.append("from uuid import UUID")
+    if len(lines) > 1:
+        lines[-1] += "\n"
+    lines.append(f"from protocol.messages import {', '.join(names)}\n")
+    return "\n".join(lines)
+
+
+def _render_class(union: UnionClass, family: dict[str, UnionClass], side: Side) -> str:
+    lines = [f"class {union.name}({'FrozenMessage' if union.shared else 'Message'}):"]
+    members = union.fields.values()
+    lines += _table("__slots__", [f'"{member.name}",' for member in members])
+    lines += _table("__fields__", [f"{_declared(member, family)}," for member in members])
+    lines.append("")
+    if union.shared:
+        # Such a class has a __setattr__ that refuses: a type checker sees no assignments.
+        lines += [*(f"    {member.name}: {_annotation(member, family, side)}" for member in members), ""]
+    lines += ["    def __init__(", "        self,", "        *,"]
+    for member in members:
+        declaration = f"{member.name}: {_annotation(member, family, side)} = {_default(member, family)}"
+        lines.append(f"        {declaration},  # {_span(member)}")
+    lines.append("    ) -> None:")
+    for member in members:
+        name = member.name
+        lines.append(
+            f'        set_field(self, "{name}", {name})' if union.shared else f"        self.{name} = {name}"
+        )
+    return "\n".join(lines)
+
+
+def _table(name: str, rows: list[str]) -> list[str]:
+    return [f"    {name} = (", *(f"        {row}" for row in rows), "    )"]
+
+
+def _declared(member: UnionField, family: dict[str, UnionClass]) -> str:
+    """The row of ``__fields__`` (see ``protocol.messages.Declared``)."""
+    kind = family[member.inner].name if member.inner else PLAIN.get(member.kind, member.kind)
+    array = "[]" if member.is_array else ""
+    first, last = member.versions[0], member.versions[-1]
+    return f'("{member.name}", "{array}{kind}", {first}, {last}, {member.nullable_since}, {member.tag})'
+
+
+def _span(member: UnionField) -> str:
+    first, last = member.versions[0], member.versions[-1]
+    span = f"v{first}" if first == last else f"v{first}..v{last}"
+    return span if member.tag is None else f"{span}, tag {member.tag}"
+
+
+def _annotation(member: UnionField, family: dict[str, UnionClass], side: Side) -> str:
+    if member.inner:
+        python_type = family[member.inner].name
+    elif member.kind == "records":
+        # A handler gets them whole; only who answers may have them in pieces.
+        return "Records" if side == "response" else "bytes | memoryview | None"
+    else:
+        python_type = PYTHON_TYPE.get(member.kind, "int")
+    if member.is_array:
+        python_type = f"Sequence[{python_type}]"
+    return f"{python_type} | None" if member.nullable else python_type
+
+
+def _default(member: UnionField, family: dict[str, UnionClass]) -> str:
+    default: Any = member.default
+    if member.is_array:
+        return "None" if default is None else "()"
+    if member.inner and not member.nullable:
+        return _default_struct(default, family[member.inner])
+    if member.kind == "datetime_i64":
+        return "-1" if default is None else "0"
+    if isinstance(default, timedelta):
+        return str(round(default.total_seconds() * 1000))
+    if default is MISSING:
+        default = None if member.nullable else ZERO.get(member.kind, 0)
+    if default == "":
+        return '""'
+    if default is None or isinstance(default, str | bytes | bool | float):
+        return repr(default)
+    return str(int(default))
+
+
+def _default_struct(default: Any, union: UnionClass) -> str:
+    """A struct's fields have the right defaults already: a default of the struct itself repeats them."""
+    if default is not MISSING:
+        for member in union.fields.values():
+            assert _default(member, {}) == str(getattr(default, member.name)), f"default of {union.name}"
+    return f"{union.name}()"
+
+
+def render_index() -> str:
+    """The source of ``protocol.messages.index``."""
+    rows = []
+    for key, api in api_key_map.items():
+        versions = kio_versions(key)
+        assert versions == list(range(versions[0], versions[-1] + 1)), f"{api} leaves out versions"
+        rows.append(
+            f'    {key}: ("{api}", {versions[0]}, {versions[-1]}, {_first_flexible(key, versions)}),\n'
+        )
+    return f"""\"\"\"Every API by its key: the name of its module here, first, last and first flexible version.
+
+Generated by protocol/generators/messages.py from kio: do not edit.
+\"\"\"
+
+from typing import Final
+
+APIS: Final[dict[int, tuple[str, int, int, int | None]]] = {{
+{"".join(rows)}}}
+"""
+
+
+def _first_flexible(key: int, versions: list[int]) -> int | None:
+    flexible = [
+        version
+        for version in versions
+        if any(wire_class.__flexible__ for side in SIDES for wire_class in kio_classes(key, version, side))
+    ]
+    assert flexible == versions[len(versions) - len(flexible) :], (
+        f"{api_key_map[key]} is flexible now and then"
+    )
+    for version in flexible:
+        assert all(each.__flexible__ for side in SIDES for each in kio_classes(key, version, side))
+    return flexible[0] if flexible else None
+
+
+def main() -> None:
+    folder = Path(__file__).parents[1] / "messages"
+    (folder / "index.py").write_text(render_index())
+    for key, api in api_key_map.items():
+        (folder / f"{api}.py").write_text(render(key))
+
+
+if __name__ == "__main__":
+    main()
