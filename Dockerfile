@@ -5,7 +5,7 @@ FROM python:3.11-slim
 COPY requirements/runtime.txt /opt/odradek/requirements/runtime.txt
 RUN pip install --no-cache-dir --require-hashes -r /opt/odradek/requirements/runtime.txt
 
-COPY pyproject.toml README.md LICENSE /opt/odradek/
+COPY pyproject.toml setup.py README.md LICENSE /opt/odradek/
 COPY protocol /opt/odradek/protocol
 COPY storage /opt/odradek/storage
 COPY broker /opt/odradek/broker
