@@ -83,8 +83,8 @@ def doubled(bootstrap_servers):
 @pytest.mark.parametrize(
     "rule",
     [
-        "EndTxn nth=1 -> lose-answer",  # it was committed, and nobody tells
-        "EndTxn nth=2 -> lose-request",  # it was not, and nobody tells
+        "EndTxn nth=1 -> lose-answer",  # the coordinator committed it, and the client does not learn it
+        "EndTxn nth=2 -> lose-request",  # it is not committed, and the client does not learn it
         "TxnOffsetCommit nth=1 -> lose-answer",
         "AddPartitionsToTxn nth=1 -> error CONCURRENT_TRANSACTIONS",
         "Produce topic=doubled nth=2 -> lose-answer",  # sent again, and already there

@@ -1,4 +1,4 @@
-"""Odradek: a Kafka broker to try exactly-once on, with failures that are staged and time that can be moved.
+"""Odradek: a Kafka broker for testing exactly-once semantics, with fault injection and a clock that can be advanced.
 
     import odradek
 

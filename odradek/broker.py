@@ -1,4 +1,4 @@
-"""A broker of your own, for as long as you need it.
+"""A broker process as a Python object.
 
 with Broker(topics=["orders:4"]) as broker:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "payments"})
@@ -23,11 +23,11 @@ from odradek.remote import TOKEN_VARIABLE, Clock, Faults, Nodes, Remote, Timelin
 
 
 class Broker:
-    """A broker in a process of its own, and all that can be done to it.
+    """A broker in its own process, with its faults, clock, trace, transactions and nodes.
 
     ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md);
-    without ``data_dir`` its data goes with it; ``transaction_version`` is 0, 1 or 2 (the default). It starts with ``start``,
-    ``with`` or ``async with``. ``OdradekError`` says what is wrong.
+    without ``data_dir`` the data is deleted with it; ``transaction_version`` is 0, 1 or 2 (the default). ``start``, ``with``
+    or ``async with`` starts it. Its methods raise ``OdradekError``.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Broker:
         return self
 
     def kill(self) -> None:
-        """kill -9 of the whole process; the data stays."""
+        """Kill the whole process with SIGKILL; the data stays."""
         self._forget()
         self.process.kill()
 
     def restart(self) -> Broker:
-        """Start the process again, on the same data and ports; one that runs is ended cleanly first.
+        """Start the process again on the same data and ports; a running process is stopped cleanly first.
 
         Rules, the trace and what time was moved on by are gone with the old process.
         """
@@ -120,27 +120,27 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """For a client: all nodes, whether they run or not."""
+        """The addresses of all nodes, running or not, for a client's ``bootstrap.servers``."""
         return self.process.bootstrap_servers
 
     @property
     def control_url(self) -> str:
-        """For ``odradek`` commands (``--control``), and for programs in any language."""
+        """The URL of the control port, for ``odradek`` commands (``--control``) and programs in any language."""
         return self.process.control_url
 
     @property
     def log(self) -> list[str]:
-        """What the broker wrote, line by line."""
+        """The lines of the broker's log."""
         return self.process.log
 
     @property
     def faults(self) -> Faults:
-        """Failures that are staged."""
+        """The fault rules."""
         return self._control.faults
 
     @property
     def clock(self) -> Clock:
-        """Time, which can be moved on."""
+        """The clock, which can be advanced."""
         return self._control.clock
 
     @property
@@ -150,16 +150,16 @@ class Broker:
 
     @property
     def transactions(self) -> Transactions:
-        """What the coordinators know."""
+        """The transactions of all coordinators."""
         return self._control.transactions
 
     @property
     def nodes(self) -> Nodes:
-        """The nodes of the cluster, to be killed, stopped and started."""
+        """The nodes of the cluster, which can be killed, stopped and started."""
         return self._control.nodes
 
     def timeline(self, transactional_id: str) -> Timeline:
-        """The life of a transactional id across all nodes."""
+        """The timeline of a transactional id across all nodes."""
         return self._control.timeline(transactional_id)
 
     @property

@@ -1,8 +1,8 @@
 """`odradek`: the command line.
 
 This process never loads the broker: `serve` becomes the broker's process, in an interpreter that ignores
-the user's own modules, and passes its options through untouched: help and errors come from the reader. So do
-`export` and `import`. The commands that speak to a running broker (`odradek.commands`) are loaded when they are called.
+the user's own modules. The options pass through unchanged, and that process prints the help and the errors. `export` and
+`import` work in the same way. The commands for a running broker (`odradek.commands`) are loaded when they are called.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ from typing import Any
 
 import click
 
+from odradek._server import Program, command
+
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
-# What is loaded when it is called: where it is, and its line in the list of commands.
+# Commands that are loaded when they are called: the module, and the line in the list of commands.
 _LATE = {
-    "audit": ("odradek.commands.audit", "Ask every rule of exactly once of a broker's files; a page says."),
-    "clock": ("odradek.commands.clock", "Show the broker's time, and move it on."),
-    "fault": ("odradek.commands.fault", "Stage failures: rules that lose, delay, hold, refuse, cut."),
-    "node": ("odradek.commands.node", "Show the nodes of the cluster; kill, stop and start them."),
+    "audit": ("odradek.commands.audit", "Audit a broker's files for violations of exactly-once."),
+    "clock": ("odradek.commands.clock", "Show the broker's clock, and advance it."),
+    "fault": ("odradek.commands.fault", "Inject faults: lose, delay, hold or refuse requests, cut links."),
+    "node": ("odradek.commands.node", "List the nodes of the cluster; kill, stop and start them."),
     "spark": (
         "odradek.commands.spark",
-        "Look at exactly-once sinks, and end what they left open; run the pipeline; fetch Spark's jars.",
+        "Manage exactly-once sinks, run the pipeline, download Spark's jars.",
     ),
-    "trace": ("odradek.commands.trace", "Show the requests that were made, and their answers."),
-    "txn": ("odradek.commands.txn", "Show transactions: what state they are in, and how they got there."),
+    "trace": ("odradek.commands.trace", "Show the requests that clients made, and the responses."),
+    "txn": ("odradek.commands.txn", "List transactions with their states, and show the timeline of one."),
 }
 
 
 class _Commands(click.Group):
-    """The list of commands costs the loading of none: what is loaded late stands in it with its line only."""
+    """The list of commands loads none of them: it holds the line of each."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -52,45 +54,47 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="odradek", message="%(prog)s %(version)s")
 def main() -> None:
-    """A Kafka broker emulator for exactly-once work."""
+    """A Kafka broker emulator for testing exactly-once semantics."""
+
+
+def _exec(program: Program, arguments: tuple[str, ...]) -> None:
+    """Replace this process, so that signals and the exit code are those of the program, also as PID 1."""
+    sys.stdout.flush()
+    os.execv(sys.executable, command(program, *arguments))
 
 
 @main.command(context_settings=_PASS_THROUGH, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def serve(arguments: tuple[str, ...]) -> None:
     """Start a broker (`odradek serve --help` lists the options)."""
-    # The process is replaced, so that signals and the exit code are the broker's own, also as PID 1.
-    sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker", *arguments])
+    _exec("serve", arguments)
 
 
 @main.command(context_settings=_PASS_THROUGH, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def export(arguments: tuple[str, ...]) -> None:
-    """Copy a stopped broker's directory for Apache Kafka to start on (`odradek export --help`)."""
-    sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker.exchange.export", *arguments])
+    """Export a stopped broker's data directory for Apache Kafka."""
+    _exec("export", arguments)
 
 
 @main.command("import", context_settings=_PASS_THROUGH, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def import_(arguments: tuple[str, ...]) -> None:
-    """Take partitions that were copied from another cluster (`odradek import --help`)."""
-    sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-I", "-m", "broker.exchange.importing", *arguments])
+    """Import partition directories that were copied from another cluster."""
+    _exec("import", arguments)
 
 
 @main.command()
 @click.option(
     "--bootstrap",
     metavar="HOST:PORT",
-    help="Whom to ask.  [default: the port that KAFKA_LISTENERS names on this machine, else localhost:9092]",
+    help="Address of the broker.  [default: the port in KAFKA_LISTENERS on this machine, else localhost:9092]",
 )
 @click.option(
-    "--timeout", default=3.0, show_default=True, metavar="SECONDS", help="How long to wait for the answer."
+    "--timeout", default=3.0, show_default=True, metavar="SECONDS", help="How long to wait for the response."
 )
 def health(bootstrap: str | None, timeout: float) -> None:
-    """Ask a broker for its API versions; the exit code is 0 if it answers and 1 if not."""
+    """Send ApiVersions to a broker; exit code 0 if it responds, else 1."""
     from odradek.health import HealthError, ask_api_versions, local_bootstrap
 
     bootstrap = bootstrap or local_bootstrap(os.environ)
@@ -104,7 +108,7 @@ def health(bootstrap: str | None, timeout: float) -> None:
 @main.command(context_settings=_PASS_THROUGH, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def demo(arguments: tuple[str, ...]) -> None:
-    """Move a real data set exactly once while workers and broker are killed (needs odradek[demo])."""
+    """Run the exactly-once demo, which kills its workers and its broker."""
     from odradek.commands.common import end_at_sigterm, needing
 
     with needing("demo", "demo"):

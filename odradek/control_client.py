@@ -1,4 +1,4 @@
-"""The control port's HTTP, from the other side. Nothing but the standard library: users' environments are theirs."""
+"""A client of the control port. It uses the standard library only, so that users' environments stay as they are."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from odradek.deadlines import stretched
 from odradek.errors import ControlRefused, ControlUnreachable, NotFound
 from odradek.printable import printable_lines
 
-TIMEOUT_S: Final = 60.0
-"""To stop a node may take a while."""
-ADVANCE_TIMEOUT_S: Final = 3600.0
-"""All that is due in the time that is passed over happens before the broker answers."""
+TIMEOUT_S: Final = stretched(60.0)
+"""Stopping a node may take long."""
+ADVANCE_TIMEOUT_S: Final = stretched(3600.0)
+"""All timers that fall due fire before the broker responds."""
 _JSON: Final = "application/json"
 
 
@@ -61,13 +62,13 @@ class ControlClient:
         return self._call("DELETE", path, None, None)
 
     def download(self, path: str, query: Mapping[str, object] | None, target: BinaryIO) -> None:
-        """Write what is answered to a file."""
+        """Write the response to a file."""
         with self._answer("GET", _with_query(path, query), None, self._timeout_s) as answer:
             shutil.copyfileobj(answer, target)
 
     @contextmanager
     def lines(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[Iterator[Any]]:
-        """What is answered as JSON lines, one by one as they come; it waits for the next for as long as it takes."""
+        """The JSON lines of the response, one by one as they come, without a timeout between them."""
         with self._answer("GET", _with_query(path, query), None, None) as answer:
             yield self._lines(answer)
 
@@ -126,13 +127,13 @@ class ControlClient:
         try:
             sentence = str(json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
-            sentence = f"{self.url} answered {answer.status} {answer.reason}, which is not how a control port says no"
+            sentence = f"{self.url} answered {answer.status} {answer.reason}, which no control port does"
         # It may name what clients have sent, and ends on a terminal or in a test's report.
         sentence = printable_lines(sentence)
         return (NotFound if answer.status == 404 else ControlRefused)(answer.status, sentence)
 
     def _late(self, method: str, path: str, timeout_s: float | None) -> ControlUnreachable:
-        """Connected, and no answer: the broker is there."""
+        """Connected, without a response in time: the broker runs."""
         more = "; it goes on with what it was asked for" if method != "GET" else ""
         return ControlUnreachable(
             f"the broker at {self.url} has taken {method} {path} and not answered within {timeout_s or 0:g} s: "

@@ -1,10 +1,10 @@
-"""What can go wrong, in sentences. All of it is an ``OdradekError``."""
+"""The exceptions, all of which are ``OdradekError``."""
 
 from __future__ import annotations
 
 
 class OdradekError(Exception):
-    """Something of Odradek's went wrong; the text says what, and what to do."""
+    """An error of Odradek; the text says what is wrong and what to do."""
 
 
 class BrokerFailed(OdradekError):
@@ -12,11 +12,11 @@ class BrokerFailed(OdradekError):
 
 
 class ControlUnreachable(OdradekError):
-    """Nobody answers at the control port, or not as one does."""
+    """The control port does not respond, or not as a control port does."""
 
 
 class ControlRefused(OdradekError):
-    """The control port said no; ``status`` is that of HTTP, the text its sentence."""
+    """The control port refused the call; ``status`` is the HTTP status, the text its error message."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -24,8 +24,8 @@ class ControlRefused(OdradekError):
 
 
 class NotFound(ControlRefused):
-    """There is no such node, rule or transaction (any more)."""
+    """The node, rule or transaction does not exist, or not any more."""
 
 
 class FaultNotHit(OdradekError):
-    """A rule did not have the hits that were waited for; the text says how many it had."""
+    """A rule did not reach the awaited number of hits; the text has its number."""

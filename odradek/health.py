@@ -1,4 +1,4 @@
-"""One ApiVersions request over a plain socket: the smallest question that only a working broker answers."""
+"""One ApiVersions request over a plain socket: the smallest request to which only a working broker responds."""
 
 import re
 import socket
@@ -9,7 +9,7 @@ _ANSWER_BYTES_MAX = 1 << 20
 
 
 class HealthError(Exception):
-    """The broker did not answer, or not as one does."""
+    """The broker did not respond, or not as a broker does."""
 
 
 def local_bootstrap(environ: Mapping[str, str]) -> str:

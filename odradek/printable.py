@@ -1,4 +1,4 @@
-"""Text of clients as a terminal may be given it: what comes from the broker may hold names that anybody sent to it.
+"""Text of clients as a terminal may be given it: what comes from the broker may hold names that any client sent to it.
 
 The broker has the same for its log and its trace: it is another process, and none of its packages are loaded here.
 """

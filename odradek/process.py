@@ -1,11 +1,11 @@
-"""A broker as a process of its own, known by its command line and its log only.
+"""A broker as a process, controlled by its command line and its log only.
 
     with BrokerProcess(Path("work"), topics=["orders:4"]) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         broker.kill()
         broker.restart()
 
-The interpreter is isolated: modules of the user's that happen to be called ``storage`` or ``protocol`` cannot hurt it.
+Its interpreter is isolated: the user's own packages ``broker``, ``protocol`` or ``storage`` are not imported there.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from odradek._server import command
+from odradek.child import Child
+from odradek.deadlines import stretched
 from odradek.errors import BrokerFailed
 
 __all__ = ["BrokerFailed", "BrokerProcess"]
@@ -31,8 +33,8 @@ HOST: Final = "127.0.0.1"
 # Below the range from which the system gives clients their own ports: a client that asks again and again for a
 # broker that is down could otherwise be given just that port, and connect to itself.
 PORTS: Final = range(15_000, 32_000)
-START_TIMEOUT_S: Final = 60.0
-STOP_TIMEOUT_S: Final = 30.0
+START_TIMEOUT_S: Final = stretched(60.0)
+STOP_TIMEOUT_S: Final = stretched(30.0)
 POLL_S: Final = 0.005
 TRACEBACK: Final = "Traceback (most recent call last)"
 
@@ -65,7 +67,7 @@ class BrokerProcess:
             self.arguments += ["--set", f"{name}={value}"]
         self.environment = dict(environment or {})
         self.tracebacks_expected = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._log_begin = 0
         self._said: dict[str, Any] | None = None
         directory.mkdir(parents=True, exist_ok=True)
@@ -78,38 +80,38 @@ class BrokerProcess:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All nodes, by the addresses that clients are told."""
+        """The advertised addresses of all nodes."""
         advertised = self._started()["advertised"]
         return ",".join(str(address).partition("://")[2] for address in advertised)
 
     @property
     def control_url(self) -> str:
-        """Of the control port, which was asked for by ``control=True``."""
+        """The URL of the control port; it needs ``control=True``."""
         return str(self._started()["control"])
 
     def _started(self) -> dict[str, Any]:
-        """What the broker said of itself when it was ready."""
+        """The broker's log line ``started``."""
         if self._said is None:
             raise BrokerFailed("the broker has not been started")
         return self._said
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "the broker was never started"
-        return self._process.pid
+        assert self._child is not None, "the broker was never started"
+        return self._child.pid
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._child is not None and self._child.is_running
 
     @property
     def exit_code(self) -> int | None:
         """Of the last process, negative for a signal; None while it runs."""
-        return None if self._process is None else self._process.poll()
+        return None if self._child is None else self._child.exit_code
 
     @property
     def log(self) -> list[str]:
-        """What all its processes wrote, line by line."""
+        """The log lines of all its processes."""
         return self._text(0).splitlines()
 
     @property
@@ -120,7 +122,7 @@ class BrokerProcess:
     # ---- what its user does
 
     def start(self) -> BrokerProcess:
-        """Start the process and wait until it says that it is ready."""
+        """Start the process and wait until its log says that it is ready."""
         assert not self.is_running, "the broker is running"
         if self.has_control_port and not self._control_port:
             self._control_port = _free_port()
@@ -145,7 +147,7 @@ class BrokerProcess:
         self.wait()
 
     def terminate(self, number: signal.Signals = signal.SIGTERM) -> float:
-        """SIGTERM, and a clean end; how many seconds it took."""
+        """Stop the process cleanly by SIGTERM; returns the seconds that it took."""
         began = time.monotonic()
         self._signal(number)
         code = self.wait()
@@ -155,9 +157,9 @@ class BrokerProcess:
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Wait for the process to end by itself; its exit code, negative for a signal."""
-        assert self._process is not None, "the broker was never started"
+        assert self._child is not None, "the broker was never started"
         try:
-            return self._process.wait(timeout_s)
+            return self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise BrokerFailed(f"still running after {timeout_s} s\n{self._tail()}") from None
 
@@ -193,26 +195,20 @@ class BrokerProcess:
     # ---- how
 
     def _spawn(self, port: int) -> None:
-        command = [sys.executable, "-I", "-m", "broker", "--host", self.host, "--port", str(port)]
-        command += ["--data-dir", str(self.data_dir), "--log-format", "json", *self.arguments]
+        arguments = ["--host", self.host, "--port", str(port), "--data-dir", str(self.data_dir)]
+        arguments += ["--log-format", "json", *self.arguments]
         if self.has_control_port:
             # Chosen once, so that who was told of it finds it again after a restart.
-            command += ["--control-port", str(self._control_port)]
-        # Settings that somebody made for another broker are none of this one's.
+            arguments += ["--control-port", str(self._control_port)]
+        # Settings in the environment are meant for another broker, not for this one.
         inherited = {
             k: v for k, v in os.environ.items() if not k.startswith(("KAFKA_", "ODRADEK_", "CLUSTER_ID"))
         }
-        with self.log_file.open("ab") as log:
-            self._log_begin = log.tell()
-            self._process = subprocess.Popen(
-                command,
-                env={**inherited, **self.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # A Ctrl-C at the terminal is for the user's program: it ends its brokers in its own time.
-                start_new_session=True,
-            )
+        self._log_begin = self.log_file.stat().st_size if self.log_file.exists() else 0
+        # A Ctrl-C at the terminal is for the user's program: it ends its brokers in its own time.
+        self._child = Child(
+            command("serve", *arguments), self.log_file, environment={**inherited, **self.environment}
+        )
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -225,16 +221,15 @@ class BrokerProcess:
             if ended:
                 if "in use by another process" in self._text(self._log_begin):
                     raise _PortTaken(f"port taken\n{self._tail()}")
-                code = self._process.returncode if self._process else None
-                raise BrokerFailed(f"the broker ended with exit code {code}\n{self._tail()}")
+                raise BrokerFailed(f"the broker ended with exit code {self.exit_code}\n{self._tail()}")
             if time.monotonic() > deadline:
                 self.kill()
                 raise BrokerFailed(f"not ready after {START_TIMEOUT_S} s\n{self._tail()}")
             time.sleep(POLL_S)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(number)
+        if self._child is not None:
+            self._child.send_signal(number)
 
     def _text(self, begin: int) -> str:
         if not self.log_file.exists():
@@ -249,7 +244,7 @@ class BrokerProcess:
 
 
 class _PortTaken(BrokerFailed):
-    """Somebody was quicker."""
+    """Another process took the port first."""
 
 
 def _events(text: str) -> Iterator[dict[str, Any]]:

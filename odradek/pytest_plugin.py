@@ -27,7 +27,7 @@ _rules_at_the_end = pytest.StashKey[str]()
 
 @pytest.fixture(scope="session")
 def odradek_options() -> dict[str, Any]:
-    """What the brokers of these fixtures are started with; a conftest.py overrides it.
+    """The arguments of the brokers of these fixtures; a conftest.py overrides it.
 
     It returns the arguments of ``odradek.Broker``: topics, settings, nodes, transaction_version.
     """
@@ -36,7 +36,7 @@ def odradek_options() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def odradek_broker(odradek_options: dict[str, Any]) -> Iterator[Broker]:
-    """One broker for all tests of the session: take names of topics and ids that no other test has."""
+    """One broker for all tests of the session: each test uses topics and ids of its own."""
     from odradek.broker import Broker
 
     with Broker(**odradek_options) as broker:
@@ -45,13 +45,13 @@ def odradek_broker(odradek_options: dict[str, Any]) -> Iterator[Broker]:
 
 @pytest.fixture
 def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> Iterator[Faults]:
-    """The rules of ``odradek_broker``. Those that a test adds go with it; if it fails, its report shows them."""
+    """The rules of ``odradek_broker``. The fixture removes those of a test at its end; a failed test's report shows them."""
     from odradek.errors import ControlUnreachable
     from odradek.remote import Faults
 
     class FaultsOfThisTest(Faults):
         def __init__(self) -> None:
-            """Each call takes the client anew: the broker may have been restarted."""
+            """Each call gets the client again: the broker may have been restarted."""
 
         @property
         def client(self) -> ControlClient:
@@ -90,7 +90,7 @@ def odradek_cluster(odradek_options: dict[str, Any]) -> Iterator[Callable[..., B
 
 @pytest.fixture
 def odradek_clock(odradek_cluster: Callable[..., Broker]) -> Clock:
-    """The time of a broker for this test alone, which is ``odradek_clock.broker``: time that was moved stays moved."""
+    """The clock of a broker for this test alone, ``odradek_clock.broker``: a clock cannot be set back."""
     from odradek.remote import Clock
 
     class ClockOfABroker(Clock):
@@ -103,7 +103,7 @@ def odradek_clock(odradek_cluster: Callable[..., Broker]) -> Clock:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Whoever waits for what a rule holds fails by a time-out, which says nothing of the rule: the report does."""
+    """A client that waits for a held request fails by a timeout, which does not name the rule: the report does."""
     report = yield
     if report.failed and "odradek_faults" in getattr(item, "fixturenames", ()):
         text = _rules_of(item)

@@ -1,4 +1,4 @@
-"""What can be done to a running broker, as Python objects. Each is a thin word for calls of the control port.
+"""The control of a running broker, as Python objects. Their methods are calls of the control port.
 
 remote = connect("http://127.0.0.1:18092")
 with remote.faults.add("EndTxn", transactional_id="payments", nth=2, do="lose-answer") as rule:
@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.control_client import ADVANCE_TIMEOUT_S, ControlClient, in_path
+from odradek.deadlines import stretched
 from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
+
+WAIT_S: Final = stretched(10.0)
 
 CONTROL_VARIABLE: Final = "ODRADEK_CONTROL"
 TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
@@ -40,11 +43,11 @@ MATCH: Final = frozenset(
 )
 WHEN: Final = frozenset(["after", "nth", "every", "times", "p", "seed", "expires_ms"])
 ACTION: Final = frozenset(["do", "code", "delay_ms", "silent", "by", "nodes", "one_way"])
-"""The words of a rule, by where its JSON form has them. They are the broker's; a test compares."""
+"""The words of a rule, by their place in its JSON form. A test compares them with the broker's."""
 
 
 def connect(url: str | None = None, token: str | None = None) -> Remote:
-    """A running broker, by the URL of its control port; without one, the variable ODRADEK_CONTROL says which."""
+    """Connect to a running broker by the URL of its control port; the default is the variable ODRADEK_CONTROL."""
     url = url or os.environ.get(CONTROL_VARIABLE)
     if not url:
         raise ControlUnreachable(
@@ -67,11 +70,11 @@ class Remote:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of the nodes that run."""
+        """The addresses of the running nodes."""
         return str(self.client.get("/v1/cluster")["bootstrap_servers"])
 
     def timeline(self, transactional_id: str) -> Timeline:
-        """The life of a transactional id across all nodes. ``NotFound`` if nobody has heard of it."""
+        """The timeline of a transactional id across all nodes. ``NotFound`` if no running node knows it."""
         return Timeline(**self.client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline"))
 
 
@@ -98,14 +101,14 @@ class Faults:
         return Rule(self.client, self.client.post("/v1/faults", form))
 
     def list(self) -> list[Rule]:
-        """In the order in which they were added."""
+        """All rules, in the order in which they were added."""
         return [Rule(self.client, each) for each in self.client.get("/v1/faults")["faults"]]
 
     def get(self, fault_id: int) -> Rule:
         return Rule(self.client, self.client.get(f"/v1/faults/{in_path(fault_id)}"))
 
     def clear(self) -> int:
-        """Remove all rules; how many there were. What they hold goes on."""
+        """Remove all rules and return their number. The requests and steps that they hold happen."""
         return int(self.client.delete("/v1/faults")["cleared"])
 
     def __iter__(self) -> Iterator[Rule]:
@@ -141,17 +144,17 @@ class Rule:
 
     @property
     def hits(self) -> int:
-        """How often it took hold."""
+        """The number of hits."""
         return int(self._now()["hits"])
 
     @property
     def matches(self) -> int:
-        """How often what it looks for came by."""
+        """The number of matches."""
         return int(self._now()["matches"])
 
     @property
     def held(self) -> list[dict[str, Any]]:
-        """What it holds: at which API or point, on which node and connection, since when."""
+        """The held requests and steps: API or point, node, connection, and the time since when they are held."""
         return list(self._now()["held"])
 
     @property
@@ -160,11 +163,11 @@ class Rule:
         return bool(self._now()["spent"])
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, as the control port gave it last."""
+        """The rule as the control port last returned it."""
         return dict(self._last)
 
-    def wait(self, hits: int = 1, timeout_s: float = 10.0) -> Rule:
-        """Return once it has so many hits; ``FaultNotHit`` if it has not in this time."""
+    def wait(self, hits: int = 1, timeout_s: float = WAIT_S) -> Rule:
+        """Wait until the rule has this number of hits; ``FaultNotHit`` after the timeout."""
         # The broker waits by a clock that may be moved meanwhile; how long it was is for ours to say.
         deadline = time.monotonic() + timeout_s
         while True:
@@ -181,12 +184,12 @@ class Rule:
                 )
 
     def release(self, count: int | None = None) -> int:
-        """Let what it holds go on, the oldest first; how many did."""
+        """Release what the rule holds, the oldest first; returns how many."""
         body = {} if count is None else {"count": count}
         return int(self.client.post(f"/v1/faults/{self.id}/release", body)["released"])
 
     def remove(self) -> None:
-        """Remove it; what it holds goes on. Twice is once."""
+        """Remove the rule; the requests and steps that it holds happen. A second call does nothing."""
         try:
             self._last = self.client.delete(f"/v1/faults/{self.id}")
         except NotFound:
@@ -214,13 +217,13 @@ _WAIT_SLICE_MS: Final = 20_000
 
 
 class Clock:
-    """The broker's time. docs/time.md says what its domains are."""
+    """The broker's clock. docs/time.md describes its domains."""
 
     def __init__(self, client: ControlClient) -> None:
         self.client = client
 
     def advance(self, by: str | int | timedelta, only: str | Iterable[str] = ()) -> None:
-        """Move time on: ``"7d"``, ``"1h30m"``, milliseconds, or a timedelta.
+        """Advance the clock: ``"7d"``, ``"1h30m"``, milliseconds, or a timedelta.
 
         All that falls due on the way has happened when this returns.
         """
@@ -230,7 +233,7 @@ class Clock:
 
     @property
     def now_ms(self) -> int:
-        """What the broker writes into records as the present time."""
+        """The time with which the broker stamps records now."""
         return int(self.show()["now_ms"])
 
     @property
@@ -243,7 +246,7 @@ class Clock:
         return dict(self.show()["ahead_ms"])
 
     def show(self) -> dict[str, Any]:
-        """All of it, as the control port has it."""
+        """The clock as the control port returns it."""
         return dict(self.client.get("/v1/clock"))
 
 
@@ -255,7 +258,7 @@ def _milliseconds(by: int | timedelta) -> int:
 
 
 class Trace:
-    """Every request and its answer. As a context manager it is on inside, and as it was afterwards.
+    """The trace. As a context manager it is on inside the block, and afterwards as it was before.
 
     Filters are api, version, node, connection, client_id, transactional_id, producer_id, outcome.
     """
@@ -275,7 +278,7 @@ class Trace:
         return dict(self.client.get("/v1/trace", {"limit": 1, "bodies": False})["status"])
 
     def entries(self, **filters: object) -> list[dict[str, Any]]:
-        """In the order of arrival; also ``since`` (a number), ``limit``, ``bodies`` and ``values``."""
+        """The recorded exchanges in the order of arrival, by filters, ``since``, ``limit``, ``bodies`` and ``values``."""
         return list(self.client.get("/v1/trace", filters)["exchanges"])
 
     def pcap(self, path: str | Path, **filters: object) -> None:
@@ -285,7 +288,7 @@ class Trace:
 
     @contextmanager
     def follow(self, **filters: object) -> Iterator[Iterator[dict[str, Any]]]:
-        """Each exchange once it is over, until the broker goes::
+        """Each exchange when it is over, until the broker ends::
 
         with broker.trace.follow(api="EndTxn") as exchanges:
             for exchange in exchanges:
@@ -308,7 +311,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id as its coordinator has it."""
+    """One transactional id in the state of its coordinator."""
 
     transactional_id: str
     state: str
@@ -348,7 +351,7 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The life of a transactional id: ``str()`` is for people, ``timeline`` for programs."""
+    """The timeline of a transactional id: ``str()`` is a table, ``timeline`` is for programs."""
 
     timeline: dict[str, Any]
     text: str
@@ -365,7 +368,7 @@ class Timeline:
 
 
 class Nodes(Mapping[int, "Node"]):
-    """The nodes of the cluster by their ids; those that are stopped or killed too."""
+    """The nodes of the cluster by their ids, stopped and killed ones included."""
 
     def __init__(self, client: ControlClient) -> None:
         self.client = client
@@ -380,7 +383,7 @@ class Nodes(Mapping[int, "Node"]):
         return len(self.show())
 
     def show(self) -> list[dict[str, Any]]:
-        """All of them, as the control port has them."""
+        """All nodes as the control port returns them."""
         return list(self.client.get("/v1/cluster")["nodes"])
 
 
@@ -402,15 +405,15 @@ class Node:
         return dict(self.show()["leads"])
 
     def kill(self) -> None:
-        """Its connections are reset and its memory is gone, without one write; others take over."""
+        """Kill the node: it resets its connections and writes nothing more; other nodes take over."""
         self.client.post(f"/v1/nodes/{self.node_id}/kill")
 
     def stop(self) -> None:
-        """It hands over what it leads, and goes."""
+        """Stop the node by a controlled shutdown: other nodes take over its leaderships first."""
         self.client.post(f"/v1/nodes/{self.node_id}/stop")
 
     def start(self) -> None:
-        """It recovers from its files, and follows whoever leads now."""
+        """The node recovers its logs, and follows the current leaders."""
         self.client.post(f"/v1/nodes/{self.node_id}/start")
 
     def show(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The commands that speak to a running broker, each group in a module that is loaded when it is called."""
+"""The commands for a running broker; each group is a module that is loaded when it is called."""

@@ -1,4 +1,4 @@
-"""`odradek audit`: what a broker's files prove, and what they refute. Also what is submitted to Spark."""
+"""`odradek audit`: checks a broker's files for violations of exactly-once. spark-submit runs this module too."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from odradek.spark.audit.progress import Shown
 
 _NAMED_MAX: Final = 10
-"""Findings that are named on the terminal; the page has more, the table all."""
+"""Findings on the terminal; the report shows more, the Parquet table all."""
 
 
 class _Unusable(click.ClickException):
-    """There was no audit: exit code 2, as 1 says that a rule is broken."""
+    """The audit could not run: exit code 2. Exit code 1 means that a rule is broken."""
 
     exit_code = 2
 
@@ -28,14 +28,17 @@ class _Unusable(click.ClickException):
 @click.command(context_settings=HELP_NAMES)
 @click.argument("data_dir", metavar="DATA_DIR")
 @click.option(
-    "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Where page and tables go."
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for the report and the Parquet tables.",
 )
 @click.option(
     "--unique",
     multiple=True,
     metavar="TOPIC=EXPRESSION",
-    help="A business key that no two committed records share, in Spark's SQL over key, value, headers;"
-    " once for each topic.",
+    help="A business key that is unique among the committed records of a topic, as a Spark SQL expression over key, value"
+    " and headers. Repeat the option for further topics.",
 )
 @click.option(
     "--producer-id-expiration-ms",
@@ -43,21 +46,21 @@ class _Unusable(click.ClickException):
     default=86_400_000,
     show_default=True,
     metavar="MS",
-    help="The brokers' producer.id.expiration.ms: who was silent for longer is forgotten.",
+    help="The brokers' producer.id.expiration.ms: brokers forget producers that were idle for longer.",
 )
 @click.option(
     "--deep",
     is_flag=True,
-    help="Decode every record, and hold every entry of the index files against its segment.",
+    help="Also decode every record, and compare every entry of the index files with its segment.",
 )
 def audit(
     data_dir: str, out: Path, unique: tuple[str, ...], producer_id_expiration_ms: int, deep: bool
 ) -> None:
-    """Ask every rule of exactly once of the files in DATA_DIR.
+    """Audit the files in DATA_DIR for violations of exactly-once.
 
-    DATA_DIR is a data directory of Odradek, a log.dir of Apache Kafka, one partition's directory, or several by commas.
-    OUT/report.html is the page, beside it lies a Parquet table for each query.
-    The exit code is 0 if no rule is broken, 1 if one is, and 2 if there was no audit.
+    DATA_DIR is a data directory of Odradek, a log.dir of Apache Kafka, or a partition's directory; separate several with
+    commas. The audit writes OUT/report.html and a Parquet table for each query.
+    The exit code is 0 if no rule is broken, 1 if one is, and 2 if the audit could not run.
     """
     keys = dict(_key(text) for text in unique)
     try:
@@ -91,7 +94,7 @@ def _audit(data_dir: str, out: Path, say: Shown, **options: Any) -> Report:
     from odradek.spark.audit import run, tables
     from odradek.spark.audit.progress import watched
 
-    # Before Spark is started, which takes longer than to look.
+    # A wrong path fails here, before Spark starts, which takes seconds.
     tables.find(data_dir)
     say("starting Spark")
     session = environment.session("odradek audit")
@@ -101,7 +104,7 @@ def _audit(data_dir: str, out: Path, say: Shown, **options: Any) -> Report:
 
 def _say(report: Report, out: Path) -> None:
     if report.live:
-        click.echo("A broker is at work in this directory: this is the view of a moment.")
+        click.echo("A broker is running on this directory: the audit shows one moment.")
     say(report.verdict)
     for finding in report.findings[:_NAMED_MAX]:
         say(printable(f"  {finding.severity}: {finding.kind} in {finding.where}: {finding.detail}"))
@@ -109,4 +112,4 @@ def _say(report: Report, out: Path) -> None:
             say(printable(f"    {finding.command}"))
     if (more := report.violations + report.warnings - _NAMED_MAX) > 0:
         click.echo(f"  and {more:,} more")
-    click.echo(f"The page: {out / 'report.html'}")
+    click.echo(f"Report: {out / 'report.html'}")

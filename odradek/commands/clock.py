@@ -1,4 +1,4 @@
-"""`odradek clock`: the broker's time."""
+"""`odradek clock`: the broker's clock."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from odradek.commands.common import HELP_NAMES, Remote, as_json, say_json, say_t
 
 @click.group(context_settings=HELP_NAMES)
 def clock() -> None:
-    """Show the broker's time, and move it on."""
+    """Show the broker's clock, and advance it."""
 
 
 @clock.command()
 @as_json
 @speaking
 def show(remote: Remote, as_json: bool) -> None:
-    """Show the time as the broker takes it to be."""
+    """Show the broker's time, and how far each domain is ahead of real time."""
     _say(remote.clock.show(), remote, as_json)
 
 
@@ -28,13 +28,13 @@ def show(remote: Remote, as_json: bool) -> None:
     "--only",
     multiple=True,
     metavar="DOMAIN",
-    help="Which kind of time: transactions, ids, retention, groups, producers, connections, …, all; "
-    "several with commas or several times.  [default: transactions and ids]",
+    help="The domains to advance: transactions, ids, retention, groups, producers, connections, …, all. "
+    "Separate several with commas, or repeat the option.  [default: transactions and ids]",
 )
 @as_json
 @speaking
 def advance(remote: Remote, by: str, only: tuple[str, ...], as_json: bool) -> None:
-    """Move time on, such as by 7d, 36h or 1h30m; what falls due on the way happens."""
+    """Advance the clock by a duration such as 7d, 36h or 1h30m; timers that fall due fire in their order."""
     remote.clock.advance(by, [name for each in only for name in each.split(",") if name])
     _say(remote.clock.show(), remote, as_json)
 
@@ -56,7 +56,7 @@ def _next(in_ms: int | None) -> str | None:
 
 
 def _duration(ms: int) -> str:
-    """``7d``, ``1h30m``: nothing that a person would not say."""
+    """``7d``, ``1h30m``: the two largest units."""
     words = []
     for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
         count, ms = divmod(ms, unit_ms)

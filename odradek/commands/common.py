@@ -1,4 +1,4 @@
-"""What the commands share: how they find the broker, how they say no, and tables."""
+"""What the commands share: finding the broker, exit codes, and tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.remote import CONTROL_VARIABLE, TOKEN_VARIABLE, Remote, connect
 
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 UNREACHABLE: Final = 3
-"""Exit code: nobody answered. 1 is a no of the broker's, 2 a wrong command line."""
+"""Exit code: the control port did not respond. 1: the broker refused the call; 2: the command line is wrong."""
 NOT_FOUND: Final = 4
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -28,7 +28,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def needing(
     extra: str, what: str, failure: type[click.ClickException] = click.ClickException
 ) -> Iterator[None]:
-    """A package of somebody else's that is missing becomes a sentence: ``what`` needs it, ``odradek[extra]`` brings it."""
+    """A missing third-party package becomes an error message: ``what`` needs it, ``odradek[extra]`` installs it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -39,12 +39,12 @@ def needing(
 
 
 def end_at_sigterm() -> None:
-    """``kill``, ``docker stop``: the program ends as at its end, with what it has started, and not where it stands."""
+    """After SIGTERM (``kill``, ``docker stop``) the program ends the processes that it started."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 class _Refused(click.ClickException):
-    """The broker said no: exit code 1."""
+    """The broker refused the call: exit code 1."""
 
 
 class _NotFound(click.ClickException):
@@ -62,14 +62,18 @@ def _failure(error: OdradekError) -> click.ClickException:
 
 
 def speaking(function: _F) -> _F:
-    """A command that speaks to a broker: it takes --control and --token, and is called with a ``Remote`` first."""
+    """A command for a running broker: it takes --control and --token; its first argument is a ``Remote``."""
 
     @click.option(
         "--control",
         metavar="URL",
         help=f"The broker's control port.  [default: the variable {CONTROL_VARIABLE}]",
     )
-    @click.option("--token", metavar="TOKEN", help=f"Its token.  [default: the variable {TOKEN_VARIABLE}]")
+    @click.option(
+        "--token",
+        metavar="TOKEN",
+        help=f"The token of the control port.  [default: the variable {TOKEN_VARIABLE}]",
+    )
     @wraps(function)
     def call(control: str | None, token: str | None, **options: Any) -> Any:
         try:
@@ -83,12 +87,12 @@ def speaking(function: _F) -> _F:
 
 
 def _leave_quietly() -> NoReturn:
-    """Who read us has seen enough (``| head``)."""
+    """The reader of our output has closed it (``| head``)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise SystemExit(0)
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="For programs: JSON instead of a table.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
 def say_json(value: object) -> None:

@@ -1,4 +1,4 @@
-"""`odradek fault`: failures that are staged."""
+"""`odradek fault`: fault injection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.remote import Rule
 
 @click.group(context_settings=HELP_NAMES)
 def fault() -> None:
-    """Stage failures: rules that lose, delay, hold, refuse, cut."""
+    """Inject faults: lose, delay, hold or refuse requests, cut links."""
 
 
 @fault.command(context_settings={**HELP_NAMES, "ignore_unknown_options": True})
@@ -18,7 +18,7 @@ def fault() -> None:
 @as_json
 @speaking
 def add(remote: Remote, rule: tuple[str, ...], as_json: bool) -> None:
-    """Add a rule, and print its id.
+    """Add a rule (docs/faults.md), and print its id.
 
     \b
     odradek fault add 'EndTxn transactional_id=payments nth=2 -> lose-answer'
@@ -36,7 +36,7 @@ def add(remote: Remote, rule: tuple[str, ...], as_json: bool) -> None:
 @as_json
 @speaking
 def list_(remote: Remote, as_json: bool) -> None:
-    """List the rules, with what each has hit and holds."""
+    """List the rules with their hits, their matches and the number of requests that they hold."""
     rules = remote.faults.list()
     if as_json:
         say_json([each.as_dict() for each in rules])
@@ -57,7 +57,7 @@ def _row(rule: Rule) -> tuple[object, ...]:
 @as_json
 @speaking
 def show(remote: Remote, rule_id: int, as_json: bool) -> None:
-    """Show one rule, and what it holds."""
+    """Show a rule and the requests and steps that it holds."""
     view = remote.faults.get(rule_id).as_dict()
     if as_json:
         say_json(view)
@@ -71,11 +71,13 @@ def show(remote: Remote, rule_id: int, as_json: bool) -> None:
 
 @fault.command()
 @click.argument("rule_id", type=int, metavar="ID")
-@click.option("--count", type=click.IntRange(1), help="How many, the oldest first.  [default: all]")
+@click.option(
+    "--count", type=click.IntRange(1), help="How many to release, the oldest first.  [default: all]"
+)
 @as_json
 @speaking
 def release(remote: Remote, rule_id: int, count: int | None, as_json: bool) -> None:
-    """Let what a rule holds, or has detached, go on; the rule stays."""
+    """Let the requests and steps that a rule holds or has detached happen; the rule stays."""
     released = remote.faults.get(rule_id).release(count)
     if as_json:
         say_json({"released": released})
@@ -88,7 +90,7 @@ def release(remote: Remote, rule_id: int, count: int | None, as_json: bool) -> N
 @as_json
 @speaking
 def clear(remote: Remote, rule_id: int | None, as_json: bool) -> None:
-    """Remove one rule, or all of them; what they hold goes on."""
+    """Remove a rule, or all rules; the requests and steps that they hold happen."""
     if rule_id is None:
         cleared = remote.faults.clear()
     else:

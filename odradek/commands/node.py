@@ -9,14 +9,14 @@ from odradek.commands.common import HELP_NAMES, Remote, as_json, places, say_jso
 
 @click.group(context_settings=HELP_NAMES)
 def node() -> None:
-    """Show the nodes of the cluster; kill, stop and start them."""
+    """List the nodes of the cluster; kill, stop and start them."""
 
 
 @node.command("list")
 @as_json
 @speaking
 def list_(remote: Remote, as_json: bool) -> None:
-    """List the nodes, with the partitions that each of them leads."""
+    """List the nodes with their states and the partitions that they lead."""
     found = remote.nodes.show()
     if as_json:
         say_json(found)
@@ -38,24 +38,24 @@ def list_(remote: Remote, as_json: bool) -> None:
 @click.argument("node_id", type=int, metavar="ID")
 @speaking
 def kill(remote: Remote, node_id: int) -> None:
-    """Kill a node: its connections are reset, its memory is gone, nothing is written."""
+    """Kill a node as kill -9 does: it resets its connections and writes nothing more."""
     remote.nodes[node_id].kill()
-    click.echo(f"node {node_id} is killed: odradek node start {node_id} brings it back")
+    click.echo(f"node {node_id} is killed: odradek node start {node_id} starts it again")
 
 
 @node.command()
 @click.argument("node_id", type=int, metavar="ID")
 @speaking
 def stop(remote: Remote, node_id: int) -> None:
-    """Stop a node of its own will: it hands over what it leads, and goes."""
+    """Stop a node by a controlled shutdown: other nodes take over its leaderships first."""
     remote.nodes[node_id].stop()
-    click.echo(f"node {node_id} is stopped: odradek node start {node_id} brings it back")
+    click.echo(f"node {node_id} is stopped: odradek node start {node_id} starts it again")
 
 
 @node.command()
 @click.argument("node_id", type=int, metavar="ID")
 @speaking
 def start(remote: Remote, node_id: int) -> None:
-    """Start a node that was stopped or killed: it recovers from its files."""
+    """Start a node that was stopped or killed: it recovers its logs."""
     remote.nodes[node_id].start()
     click.echo(f"node {node_id} is running")

@@ -1,4 +1,4 @@
-"""`odradek spark sink`: where an exactly-once sink stands, and ending what an ended query has left open."""
+"""`odradek spark sink`: the state of an exactly-once sink, and ending the transactions of a stopped query."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from odradek.printable import printable, printable_lines
 if TYPE_CHECKING:
     from odradek.spark.sink import Decision, SinkTransaction
 
-# A decision takes milliseconds: whoever asks need not wait as long as a query does.
+# A decision takes milliseconds: this command need not wait as long as a query does.
 _PATIENCE_MS = "10000"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -42,21 +42,23 @@ class _NotFound(click.ClickException):
 
 @click.group(context_settings=HELP_NAMES)
 def sink() -> None:
-    """Look at an exactly-once sink, and end what an ended query has left open."""
+    """Show an exactly-once sink, and end the transactions that a stopped query left open."""
 
 
 def _of_a_sink(function: _F) -> _F:
     """A command about the sink NAME of a cluster; it is called with the options that the query has."""
 
     @click.argument("name")
-    @click.option("--bootstrap", metavar="HOST:PORT", required=True, help="The Kafka that it writes to.")
+    @click.option(
+        "--bootstrap", metavar="HOST:PORT", required=True, help="The Kafka cluster that the sink writes to."
+    )
     @click.option(
         "--option",
         "-o",
         "more",
         metavar="NAME=VALUE",
         multiple=True,
-        help="Another option of the query's: kafka.security.protocol=SSL, decisionTopic=...",
+        help="A further option of the query: kafka.security.protocol=SSL, decisionTopic=...",
     )
     @as_json
     @wraps(function)
@@ -82,7 +84,7 @@ def _of_a_sink(function: _F) -> _F:
 @sink.command()
 @_of_a_sink
 def status(options: dict[str, str], as_json: bool) -> None:
-    """Show the last decision of the sink NAME, the partitions of a batch that is committed in part, and what is open."""
+    """Show the last decision of the sink NAME, its partially committed batch if there is one, and its open transactions."""
     from odradek.spark.sink import status as status_of
 
     found = status_of(options)
@@ -111,9 +113,9 @@ def status(options: dict[str, str], as_json: bool) -> None:
 @sink.command()
 @_of_a_sink
 def resolve(options: dict[str, str], as_json: bool) -> None:
-    """End what an ended query has left open: commit what is decided, abort the rest.
+    """End the transactions that a stopped query left open: commit those of a decided batch, abort the others.
 
-    A query that still runs under this NAME is stopped by it; started again, it writes its batch once more.
+    If a query still runs under this NAME, resolve fences it; when you start the query again, it writes its batch again.
     """
     from odradek.spark.sink import resolve as resolve_it
 

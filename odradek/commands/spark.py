@@ -1,4 +1,4 @@
-"""`odradek spark`: what Spark needs, and the pipeline that shows what it can have."""
+"""`odradek spark`: the connector's jars, exactly-once sinks, and the demonstration pipeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.errors import OdradekError
 
 @click.group(context_settings=HELP_NAMES)
 def spark() -> None:
-    """Spark beside the broker: fetch its jars, look at its sinks, run the pipeline."""
+    """Manage exactly-once sinks, run the pipeline, download Spark's jars."""
 
 
 spark.add_command(sink)
@@ -23,7 +23,7 @@ spark.add_command(sink)
 
 @spark.command()
 def jars() -> None:
-    """Fetch the jars of Spark's Kafka connector, once, and say where they are (for --jars)."""
+    """Download the jars of Spark's Kafka connector once, and print their paths (for --jars)."""
     from odradek.spark.environment import connector_jars
 
     try:
@@ -32,28 +32,34 @@ def jars() -> None:
         raise click.ClickException(str(error)) from None
 
 
-@spark.command(short_help="Flights in, hourly delays out, exactly once, while everything is killed.")
-@click.option("--flights", type=click.IntRange(min=1), metavar="N", help="Only the first N of 336,776.")
+@spark.command(
+    short_help="Run a streaming job exactly once while driver, workers, producer and broker are killed."
+)
+@click.option(
+    "--flights", type=click.IntRange(min=1), metavar="N", help="Process only the first N of 336,776 flights."
+)
 @click.option(
     "--bootstrap",
     metavar="HOST:PORT",
-    help="A Kafka that runs; else a broker of our own, which is killed too.",
+    help="A running Kafka.  [default: a broker that the demo starts, and kills too]",
 )
 @click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Its segment files, for the audit.  [default: those of our own broker]",
+    help="The segment files of that Kafka, for the audit.  [default: those of the demo's broker]",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the audit's page and tables go.  [default: nowhere]",
+    help="Keep the audit's report and tables here.  [default: they are deleted]",
 )
-@click.option("--seed", type=int, help="What the kills are drawn from.  [default: chance]")
+@click.option("--seed", type=int, help="Seed of the moments of the kills.  [default: a random one]")
 @click.option("--driver-kills", type=click.IntRange(min=0), default=2, show_default=True)
 @click.option("--worker-kills", type=click.IntRange(min=0), default=2, show_default=True)
 @click.option("--producer-kills", type=click.IntRange(min=0), default=2, show_default=True)
-@click.option("--broker-kills", type=click.IntRange(min=0), default=2, show_default=True, help="Of our own.")
+@click.option(
+    "--broker-kills", type=click.IntRange(min=0), default=2, show_default=True, help="Of the demo's broker."
+)
 @click.option(
     "--per-batch",
     type=click.IntRange(min=8),
@@ -64,9 +70,9 @@ def jars() -> None:
 @click.option(
     "--stock-sink",
     is_flag=True,
-    help="Spark's own Kafka sink instead: what it doubles, if it is hit writing, is shown.",
+    help="Write with Spark's own Kafka sink instead, and report the rows that it duplicates when it is killed.",
 )
-@click.option("--keep", is_flag=True, help="Leave all files where they are.")
+@click.option("--keep", is_flag=True, help="Do not delete the files at the end.")
 def demo(
     flights: int | None,
     bootstrap: str | None,
@@ -78,11 +84,11 @@ def demo(
     keep: bool,
     **kills: int,
 ) -> None:
-    """Delays per airport and hour of all flights that left New York in 2013, exactly once.
+    """Compute the delays per airport and hour of all flights that left New York in 2013, exactly once.
 
-    A transactional producer, a Structured Streaming job, kill -9 of both, of Spark's workers and of the broker. The
-    result is compared with what plain Python computes, and the broker's files are audited. Exit code 1: something is
-    wrong; 2: it came to no end. Needs Java and odradek[audit,demo].
+    The demo runs a transactional producer and a Structured Streaming job, and kills both, Spark's workers and the broker
+    with SIGKILL. It compares the result with one computed in plain Python, and audits the broker's files. The exit code is
+    1 if the result or the files are wrong, and 2 if the demo did not finish. Needs Java and odradek[audit,demo].
     """
     with needing("audit,demo", "demo"):
         from odradek.spark.pipeline.main import new_directory, run

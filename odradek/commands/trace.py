@@ -1,4 +1,4 @@
-"""`odradek trace`: every request and its answer."""
+"""`odradek trace`: every request and its response."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from odradek.commands.common import HELP_NAMES, Remote, say, say_json, speaking
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _FILTERS = (
-    ("--api", "EndTxn, Produce, …"),
-    ("--node", "Asked of this node."),
-    ("--connection", "On this connection of a node."),
-    ("--client-id", "By this client."),
-    ("--transactional-id", "About this transaction."),
-    ("--producer-id", "Of this producer."),
-    ("--outcome", "answered, unanswered, answer_lost, connection_gone, held or in_progress."),
+    ("--api", "Only requests of this API: EndTxn, Produce, …"),
+    ("--node", "Only requests to this node."),
+    ("--connection", "Only requests on the connection of this number."),
+    ("--client-id", "Only requests with this client id."),
+    ("--transactional-id", "Only requests about this transactional id."),
+    ("--producer-id", "Only requests about this producer id."),
+    (
+        "--outcome",
+        "Only requests with this outcome: answered, unanswered, answer_lost, connection_gone, held or in_progress.",
+    ),
 )
 
 
@@ -30,14 +33,21 @@ def _filters(function: _F) -> _F:
 
 
 @click.command(context_settings=HELP_NAMES)
-@click.option("--start", "order", flag_value="start", help="Write down every call from now on.")
-@click.option("--stop", "order", flag_value="stop", help="Write down no further call.")
-@click.option("--follow", "-f", is_flag=True, help="One line per exchange as it ends; Ctrl-C ends it.")
+@click.option("--start", "order", flag_value="start", help="Start recording requests.")
+@click.option("--stop", "order", flag_value="stop", help="Stop recording requests.")
 @click.option(
-    "--pcap", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a capture file."
+    "--follow", "-f", is_flag=True, help="Print each request with its response as it ends, until Ctrl-C."
 )
-@click.option("--limit", type=click.IntRange(1, 10_000), help="The newest so many.  [default: 1000]")
-@click.option("--json", "as_json", is_flag=True, help="JSON lines, with all that was said.")
+@click.option(
+    "--pcap",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the trace as a capture file for Wireshark.",
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), help="Show at most the newest N.  [default: 1000]")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON lines with the complete requests and responses."
+)
 @_filters
 @speaking
 def trace(
@@ -49,7 +59,7 @@ def trace(
     as_json: bool,
     **filters: str | None,
 ) -> None:
-    """Show the requests that were made, and their answers.
+    """Show the requests that clients made, and the responses.
 
     --follow starts the trace if it is off, and stops it again at the end.
     """

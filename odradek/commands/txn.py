@@ -11,14 +11,14 @@ from odradek.commands.common import HELP_NAMES, Remote, as_json, say, say_json, 
 
 @click.group(context_settings=HELP_NAMES)
 def txn() -> None:
-    """Show transactions: what state they are in, and how they got there."""
+    """List transactions with their states, and show the timeline of one."""
 
 
 @txn.command("list")
 @as_json
 @speaking
 def list_(remote: Remote, as_json: bool) -> None:
-    """List every transactional id that a coordinator knows."""
+    """List the transactional ids of all coordinators with their states and partitions."""
     found = remote.transactions.list()
     if as_json:
         say_json([asdict(each) for each in found])
@@ -41,7 +41,7 @@ def list_(remote: Remote, as_json: bool) -> None:
 @as_json
 @speaking
 def timeline(remote: Remote, transactional_id: str, as_json: bool) -> None:
-    """Show a transaction's life across all nodes: each state, partition, batch and marker."""
+    """Show the timeline of a transactional id across all nodes: each state, partition, batch and marker."""
     found = remote.timeline(transactional_id)
     if as_json:
         say_json(found.timeline)

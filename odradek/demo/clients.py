@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
+from odradek.deadlines import stretched
 from odradek.demo.worker import GROUP, PATIENCE
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = stretched(60.0)
 STATE_TOPIC = "__transaction_state"
 # Of a record of the transaction log: version i16, producer id i64, epoch i16, timeout i32, then the status.
 STATUS_AT = 16
@@ -72,7 +73,7 @@ def _consumer(bootstrap: str, isolation_level: str, group: str) -> Consumer:
 
 
 def committed_rows(bootstrap: str, topic: str, partitions: int) -> int:
-    """How many source records the group has committed; 0 while nobody can say."""
+    """How many source records the group has committed; 0 while no coordinator responds."""
     watcher = _consumer(bootstrap, "read_uncommitted", GROUP)
     try:
         places = [TopicPartition(topic, partition) for partition in range(partitions)]

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import threading
-from dataclasses import dataclass
 from pathlib import Path
+
+from odradek.child import Child
 
 INSIDE = "begin"
 
 
-@dataclass(slots=True)
-class _Hand:
-    process: subprocess.Popen[str]
-    last_word: str = ""
+class _Worker:
+    def __init__(self, command: list[str], log: Path) -> None:
+        self.last_word = ""
+        self.child = Child(command, log, hears=self._hear)
 
-    def listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.last_word = line.split(" ")[0]
+    def _hear(self, line: str) -> None:
+        self.last_word = line.split(" ")[0]
 
 
 class Crew:
@@ -29,43 +26,28 @@ class Crew:
         self._source = source
         self._sink = sink
         self._directory = directory
-        self._hands: dict[int, _Hand] = {}
+        self._workers: dict[int, _Worker] = {}
 
     def start(self, number: int, bootstrap: str) -> None:
         command = [sys.executable, "-I", "-m", "odradek.demo.worker", bootstrap, str(number)]
-        with (self._directory / f"worker-{number}.log").open("a") as complaints:
-            process = subprocess.Popen(
-                [*command, self._source, self._sink],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-                text=True,
-                start_new_session=True,
-            )
-        hand = self._hands[number] = _Hand(process)
-        threading.Thread(target=hand.listen, daemon=True).start()
+        log = self._directory / f"worker-{number}.log"
+        self._workers[number] = _Worker([*command, self._source, self._sink], log)
 
     def dead(self) -> list[int]:
         """Workers that have ended, by a kill or by giving up."""
-        return [number for number, hand in self._hands.items() if hand.process.poll() is not None]
+        return [number for number, worker in self._workers.items() if not worker.child.is_running]
 
     def kill(self, number: int) -> bool:
         """kill -9; whether the last that was heard of the worker is that it had begun a transaction."""
-        hand = self._hands[number]
-        hand.process.kill()
-        hand.process.wait()
-        return hand.last_word == INSIDE
+        worker = self._workers[number]
+        worker.child.kill()
+        return worker.last_word == INSIDE
 
     def complaints(self, number: int) -> str:
         """The last line that a worker wrote to its error output."""
-        lines = (self._directory / f"worker-{number}.log").read_text().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return self._workers[number].child.complaint()
 
     def close(self) -> None:
-        for hand in self._hands.values():
-            hand.process.kill()
-            hand.process.wait()
-            for pipe in (hand.process.stdin, hand.process.stdout):
-                if pipe is not None:
-                    pipe.close()
-        self._hands.clear()
+        for worker in self._workers.values():
+            worker.child.kill()
+        self._workers.clear()

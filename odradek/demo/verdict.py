@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Rows that are missing, there more than once, there with other content, or nobody's."""
+    """Rows that are missing, there more than once, there with other content, or not expected at all."""
 
     lost: int
     doubled: int

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
+from odradek.deadlines import stretched
 from odradek.demo.flights import process
 
 GROUP = "flights"
@@ -25,7 +26,7 @@ PATIENCE = {
     "log_level": 2,
 }
 BATCH = 2500
-TIMEOUT_S = 30.0
+TIMEOUT_S = stretched(30.0)
 
 
 def say(word: str, number: int = 0) -> None:
@@ -133,7 +134,7 @@ class Worker:
 
 
 def _end_with_parent() -> None:
-    """Nobody is there any more whom it works for: its standard input ends, however the other did."""
+    """End when the parent is gone: standard input ends, however the parent ended."""
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os._exit(1)

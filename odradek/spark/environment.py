@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 from odradek.spark import jars
 from odradek.spark.jars import JarsMissing
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["JarsMissing", "JavaMissing", "cache_directory", "connector_jars", "java", "register", "session"]
 
 JAVA_VERSION_MIN: Final = 17  # Spark 4 runs on nothing older
-JAVA_VERSION_TIMEOUT_S: Final = 30.0
+JAVA_VERSION_TIMEOUT_S: Final = stretched(30.0)
 # Overrides the folder for what is fetched once: $XDG_CACHE_HOME/odradek, else ~/.cache/odradek.
 CACHE_VARIABLE: Final = "ODRADEK_CACHE"
 # As many tasks at a time as there are cores, and three more attempts for a task that failed, as on a cluster.
@@ -118,7 +119,7 @@ def session(
 ) -> SparkSession:
     """A session in which ``kafka``, ``odradek.exactly_once`` and ``odradek.segments`` are known formats.
 
-    One that runs is taken as it is. Where somebody else says which cluster it is (spark-submit, SPARK_REMOTE),
+    One that runs is taken as it is. Where the environment names the cluster (spark-submit, SPARK_REMOTE),
     ``master`` is not used. ``conf`` goes before what is set here. ``JavaMissing`` and ``JarsMissing`` say what to do.
     """
     from pyspark.sql import SparkSession

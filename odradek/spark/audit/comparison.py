@@ -1,7 +1,7 @@
 """Copies of a partition in several log directories: the same batches, up to the smaller end.
 
 Two logs that have a batch of the same leader epoch at the same offset are alike up to there (Kafka's replication, as
-Raft's). A copy that was its leader's when that died may end in batches that nobody acknowledged: an older leader epoch than
+Raft's). A copy that was its leader's when that died may end in unacknowledged batches: an older leader epoch than
 the others have at that offset, and above its own high watermark. It is cut off when the copy follows again, so it is
 a warning here.
 """

@@ -1,6 +1,6 @@
 """Holes in the offsets, offsets that two batches claim, and damage.
 
-A log is written without holes; only a cleaner makes some. Where a log begins is nobody's fault: retention and
+A log is written without holes; only a cleaner makes some. Where a log begins is no finding: retention and
 DeleteRecords move its start.
 """
 

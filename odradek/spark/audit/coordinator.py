@@ -15,7 +15,8 @@ from odradek.spark.audit.findings import finding
 from odradek.spark.audit.heads import TRANSACTION_STATE, milliseconds, replica_of
 
 # TransactionState.java, validPreviousStates; in Kafka 4.3 with transaction version 2 an abort may follow a state at rest.
-_BEFORE: Final = {
+# The audit judges the coordinator, so this is a copy of its table; a test compares them.
+VALID_PREDECESSORS: Final = {
     "Empty": ("Empty", "CompleteCommit", "CompleteAbort"),
     "Ongoing": ("Ongoing", "Empty", "CompleteCommit", "CompleteAbort"),
     "PrepareCommit": ("Ongoing",),
@@ -69,7 +70,7 @@ def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
 
 def _is_legal(state: Column, before: Column) -> Column:
     legal = F.lit(False)
-    for name, earlier in _BEFORE.items():
+    for name, earlier in VALID_PREDECESSORS.items():
         legal = legal | ((state == name) & before.isin(*earlier))
     return legal
 

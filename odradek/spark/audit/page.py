@@ -111,7 +111,7 @@ def _not_asked(report: Report) -> list[str]:
 
 
 def _open_first(report: Report) -> list[Any]:
-    """Transactions without an end; those that nobody will end come first."""
+    """Transactions without an end; hanging ones come first."""
     order = ("hanging", "blamed", "unknown", "ending", "open")
     rows = report.tables["open_transactions"]
     return sorted(rows, key=lambda row: (order.index(row["status"]), -(row["held_bytes"] or 0)))

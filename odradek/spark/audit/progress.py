@@ -73,7 +73,7 @@ Shown = Bars | Lines
 
 @contextmanager
 def shown(console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> Iterator[Shown]:
-    """What is told each step, and shows it on stderr."""
+    """Gets each step, and shows it on stderr."""
     console = console or Console(stderr=True)
     if not console.is_terminal:
         yield Lines(console, clock)

@@ -1,4 +1,4 @@
-"""Transactions without an end: open ones, what they hold back, and hanging ones that nobody will end."""
+"""Transactions without an end: open ones, what they hold back, and hanging ones that no coordinator will end."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
 _HERE: Final = Path(__file__).parent
@@ -29,7 +30,7 @@ _HERE: Final = Path(__file__).parent
 TOKEN_PROVIDER_FALLBACK: Final = "4.0.0"
 # Names an ivysettings.xml for machines that reach Maven Central through a mirror only.
 SETTINGS_VARIABLE: Final = "ODRADEK_IVY_SETTINGS"
-_FETCH_TIMEOUT_S: Final = 600.0
+_FETCH_TIMEOUT_S: Final = stretched(600.0)
 # Written last: a folder without it is a fetch that was cut off.
 _COMPLETE: Final = "complete"
 
@@ -94,7 +95,7 @@ def _fetch(java: Path, ivy: Path, spark: str, scala: str, folder: Path) -> None:
 
 
 def _retrieve(java: Path, ivy: Path, versions: dict[str, str], work: Path) -> str:
-    """Runs Ivy with a cache of its own, so that nobody's half-filled one is in the way; its output."""
+    """Runs Ivy with a cache of its own, so that the user's half-filled one is not in the way; its output."""
     settings = os.environ.get(SETTINGS_VARIABLE) or str(_HERE / "ivysettings.xml")
     command = [str(java), "-Xmx256m", *(f"-D{name}={version}" for name, version in versions.items())]
     command += ["-cp", str(ivy), "org.apache.ivy.Main", "-settings", settings, "-cache", str(work / "ivy")]

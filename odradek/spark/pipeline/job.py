@@ -29,6 +29,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from odradek.deadlines import stretched
 from odradek.spark.pipeline.departures import CLOSING, WATERMARK_DELAY
 from odradek.spark.pipeline.expected import LATE_MINUTES
 
@@ -42,7 +43,7 @@ FLIGHT = "row LONG, scheduled TIMESTAMP, origin STRING, delay_minutes INT"
 POLL_S = 0.1
 JVM_KILLED = 137
 """Exit code of a driver whose JVM was killed, as shells say it."""
-JVM_END_S = 5.0
+JVM_END_S = stretched(5.0)
 
 
 def flights(spark: SparkSession, bootstrap: str, topic: str, partitions: int, per_batch: int) -> DataFrame:
@@ -95,7 +96,7 @@ def delays(told: DataFrame) -> DataFrame:
     )
     hour = f.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("hour")
     rows = hourly.select("origin", hour, *hourly.columns[2:])
-    # Nobody left, nobody was late: such an hour says so, by null.
+    # No flight left, so there is no delay: such an hour has null.
     value = f.to_json(f.struct(*rows.columns), {"ignoreNullFields": "false"})
     return rows.select(f.concat_ws(" ", "origin", "hour").alias("key"), value.alias("value"))
 

@@ -67,7 +67,7 @@ def draw(
 ) -> Plan:
     """A plan for a run of about so many micro-batches and transactions of the producer's.
 
-    ``ahead``: so many of the transactions are made before the job begins, and for those nobody is killed.
+    ``ahead``: so many of the transactions are made before the job begins, and nothing is killed before their end.
     ``has_points``: the sink is ours, and knows the points.
     """
     ahead = min(ahead, transactions // 3)

@@ -1,7 +1,7 @@
 """The producer: the flights go into the topic in transactions, some of which are aborted and said again.
 
 A program of its own, with nothing but confluent-kafka, as a user would write it. Where it stands in its file is the
-offset of a group, committed in the same transaction as the flights: whoever is killed and started again goes on exactly
+offset of a group, committed in the same transaction as the flights: a restarted producer goes on exactly
 there. What it does it says on its standard output, a word and a number a line; how far it may go it is told on its
 standard input, so that there is still something to do when the job is killed.
 """

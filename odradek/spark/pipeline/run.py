@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from odradek.deadlines import stretched
 from odradek.demo import flights
 from odradek.demo.doomed import restart_doomed
 from odradek.errors import OdradekError
 from odradek.process import BrokerFailed, BrokerProcess
+from odradek.spark import processes
 from odradek.spark.pipeline import clients, expected
 from odradek.spark.pipeline.job import EXACTLY_ONCE, JVM_KILLED
 from odradek.spark.pipeline.plan import BROKER_POINTS, SINK_POINTS, Kills, Plan, draw
-from odradek.spark.pipeline.programs import Program, kill_process, spark_workers
+from odradek.spark.pipeline.programs import Program
 from odradek.spark.pipeline.proof import audited
 from odradek.spark.pipeline.show import Show
 from odradek.spark.pipeline.verdict import Outcome, compare, sees_planted_errors
@@ -53,7 +55,7 @@ class Settings:
     out: Path | None = None
     kills: Kills = field(default_factory=Kills)
     sink_format: str = EXACTLY_ONCE
-    timeout_s: float = 600.0
+    timeout_s: float = stretched(600.0)
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ class Pipeline:
         self.plan = self._plan()
         self.broker = None if settings.bootstrap else self._own_broker()
         self.bootstrap = settings.bootstrap or ""
-        # Somebody's Kafka may have topics of these names, and offsets and decisions of an earlier run.
+        # A Kafka of the user's may have topics of these names, and offsets and decisions of an earlier run.
         run = f"-{settings.seed:06d}" if settings.bootstrap else ""
         self.source, self.sink = SOURCE + run, SINK + run
         self.producer: Program | None = None
@@ -291,9 +293,11 @@ class Pipeline:
             self.toll.driver.append(f"after flight {self.heard.read:,}")
             self.show.say(f"driver killed {self.toll.driver[-1]}, with its workers; restarting")
             return
-        if self.plan.worker and share >= self.plan.worker[0] and (pids := spark_workers(self.job.pid)):
+        if not self.plan.worker or share < self.plan.worker[0]:
+            return
+        if pids := processes.python_workers(self.job.pid):
             self.plan.worker.pop(0)
-            kill_process(self.chance.choice(pids))
+            processes.kill(self.chance.choice(pids))
             self.toll.worker += 1
             self.show.say(f"a worker killed after flight {self.heard.read:,}")
 

@@ -70,7 +70,7 @@ class Show:
         self._console.print(table)
         verdict, audit = outcome.verdict, outcome.report
         if audit is None:
-            self._console.print("no audit: nobody said where the segment files are (--data-dir)", style="dim")
+            self._console.print("no audit: --data-dir does not name the segment files", style="dim")
         else:
             self._console.print(
                 escape(printable(audit.verdict)), style="red" if audit.violations else "green"

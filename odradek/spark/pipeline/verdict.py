@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Rows that are missing, there more than once, there with other content, or nobody's."""
+    """Rows that are missing, there more than once, there with other content, or not expected at all."""
 
     missing: int
     doubled: int

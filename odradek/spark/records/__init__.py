@@ -1,1 +1,1 @@
-"""Record batches and Arrow columns, each from the other, compiled; pure, no files, no sockets."""
+"""Record batches and Arrow columns, each from the other, compiled: no sockets, no loop."""

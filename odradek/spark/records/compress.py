@@ -30,7 +30,7 @@ Buffer = Any
 
 
 def compress(codec: str, data: Buffer) -> bytes:
-    """``data`` (any buffer) in one of ``CODECS``, at the level that Kafka takes when nobody says one."""
+    """``data`` (any buffer) in one of ``CODECS``, at Kafka's default level."""
     return _COMPRESS[codec](memoryview(data))
 
 

@@ -1,4 +1,4 @@
-"""Rows of Arrow columns into transactional record batches of format 2, compiled; pure.
+"""Rows of Arrow columns into transactional record batches of format 2, compiled: no sockets.
 
 The format is that of KIP-98 (Kafka's DefaultRecordBatch.java and DefaultRecord.java).
 """

@@ -123,7 +123,7 @@ def _names(path: str) -> list[str]:
 
 
 def chosen(found: Iterable[Partition], topics: Iterable[str] | None) -> list[Partition]:
-    """Those of the named topics; without names all but Kafka's internal ones, which somebody has to ask for."""
+    """Those of the named topics; without names all but Kafka's internal ones, which must be named."""
     if topics is None:
         return [one for one in found if one.asked_for or one.topic not in INTERNAL_TOPICS]
     wanted = frozenset(topics)

@@ -113,7 +113,7 @@ class Reading:
                 continue
             following = self._following(data, found)
             if following is None and not final:
-                # Nobody knows yet whether the last batch or the next one has a wrong offset: it comes again.
+                # It is not known yet whether the last batch or the next one has a wrong offset: it comes again.
                 if len(table) == 1:
                     wanted = 2 * wanted
                     continue

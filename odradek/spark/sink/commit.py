@@ -199,7 +199,7 @@ def _check_topics_again(cluster: Coordination, topics: Mapping[str, bytes], batc
 
 
 def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
-    """All at once; one by one, as it were, when somebody wants to die in between."""
+    """All at once; one by one while a kill point is armed, so that a test can kill the driver between two of them."""
     if not armed():
         return [("", transactions)]
     half = max(1, len(transactions) // 2)
@@ -267,7 +267,7 @@ def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
 
 
 def _rule_out(store: Store, plan: Plan) -> Record | None:
-    """The record, when it cannot change any more under this plan; None if somebody newer has it."""
+    """The record, when it cannot change any more under this plan; None if a newer driver has it."""
     try:
         # Nothing is open if the last transaction of this driver was committed: the plan's or the decision.
         with contextlib.suppress(InvalidTransaction):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from odradek.errors import OdradekError
 from odradek.spark.sink.names import Label, own_id, pool_id
-from odradek.spark.wire import Partition, ProducerId
+from odradek.spark.wire.producer import Partition, ProducerId
 
 # Kafka's default of offset.metadata.max.bytes.
 CHUNK_LENGTH_MAX = 4096
@@ -74,7 +74,7 @@ class Answer(NamedTuple):
 @dataclass(frozen=True)
 class Decided:
     """The transactions of a decided batch: all of them, or, while a later batch is planned, those that could not be
-    committed (the record then says so until somebody decides what is to be done)."""
+    committed (the record then says so until the user decides what is to be done)."""
 
     run: int
     plan: int
@@ -345,7 +345,7 @@ def to_chunks(record: Record, chunks_max: int = CHUNKS_MAX) -> list[str]:
 def from_chunks(offsets: Sequence[tuple[int, str]]) -> Record | None:
     """The record from (offset, metadata) in the order of ``to_chunks``; None if the first has none.
 
-    ``UnreadableRecord`` if chunks are missing or of different records, or if they are somebody else's."""
+    ``UnreadableRecord`` if chunks are missing or of different records, or if another program wrote them."""
     if not offsets or offsets[0][0] < 0:
         return None
     first = offsets[0][1]

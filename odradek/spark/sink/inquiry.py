@@ -83,7 +83,7 @@ class SinkTransaction:
 class Status:
     """Where a sink stands. ``decision``: as ``progress`` has it; None while ``deciding``, or if no batch was ever planned.
 
-    ``deciding``: a transaction of a driver is open, and until it ends nobody can read the record. ``half_committed``: the
+    ``deciding``: a transaction of a driver is open, and until it ends the record cannot be read. ``half_committed``: the
     transactions of the last decided batch that are not committed: readers see the batch without them. ``others``: open
     transactions that belong to no decision: of a batch that is being written, or of a query that has ended. Readers with
     ``read_committed`` see nothing behind what is open."""

@@ -1,4 +1,4 @@
-"""What a query's sink does, batch by batch, for whoever runs the query."""
+"""What a query's sink does, batch by batch, for the program that runs the query."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ExactlyOnceListener(StreamingQueryListener):
         return any(each in progress.sink.description for each in (FORMAT, _PYTHON_SINK))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing was done, so nothing is told."""
+        """Nothing was done, so there is nothing to report."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         if event.exception is not None:

@@ -19,7 +19,7 @@ class Label(NamedTuple):
 
 
 def driver_id(name: str) -> str:
-    """Whoever owns it may decide."""
+    """The driver that owns it may decide."""
     return f"{name}-driver"
 
 
@@ -34,8 +34,8 @@ def ticket_id(name: str, run: int, task: int) -> str:
 
 
 def own_id(name: str, run: int, plan: int, label: Label) -> str:
-    """Initialised by the attempt itself, and never by anybody else: each plan has a number of its own, and is used by one
-    driver. So nobody can fence it by mistake, however late he wakes up."""
+    """Initialised by the attempt itself only: each plan has a number of its own, and is used by one
+    driver. So no late attempt can fence it by mistake."""
     more = f".{label.renewals}" if label.renewals else ""
     return f"{name}-{run}-{label.task}-{plan}.{label.attempt_id}{more}"
 

@@ -13,9 +13,9 @@ from odradek.spark.sink.names import NAME_LENGTH_MAX, from_checkpoint
 from odradek.spark.sink.plan import Settings
 from odradek.spark.wire import ClientSettings
 
-# Every cluster has it as soon as anybody asks for a group, and nobody deletes it with the data. See README.md.
+# Every cluster has it once a client has looked up a group, and it is not deleted with the data. See README.md.
 DECISION_TOPIC = "__consumer_offsets"
-# The broker's transaction.max.timeout.ms unless somebody has changed it.
+# The default of the broker's transaction.max.timeout.ms.
 TRANSACTION_TIMEOUT_MS = 900_000
 _TIMEOUT = "kafka.transaction.timeout.ms"
 # What this sink decides by itself, and the values that say the same: any other would be taken for heard.

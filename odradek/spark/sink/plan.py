@@ -75,8 +75,8 @@ def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
         if not uncertain:
             reached("plan.pooled")
             return plan
-        # A lost request may still be under way, and would fence a task in the middle of its work. Nobody will use these
-        # names: the next plan finds this one unfinished.
+        # A lost request may still be under way, and would fence a task in the middle of its work. No task will use
+        # these names: the next plan finds this one unfinished.
         log.warning("the epochs of %s are uncertain: other ids are taken", ", ".join(sorted(uncertain)))
     raise OutcomeUnknown(
         f"The cluster lost answers to InitProducerId of {settings.name} {PLANS_MAX} times: the query can be started again "
@@ -164,14 +164,14 @@ def _pool(
         return {}, ()
     given = cluster.init_producer_ids([*ids.values(), *tickets.values()], settings.transaction_timeout_ms)
     places = {task: Place(given[ids[task]], given[tickets[task]]) for task in record.ages}
-    # An uncertain ticket is only one that nobody draws.
+    # An uncertain ticket is only one that no task draws.
     return places, given.uncertain & set(ids.values())
 
 
 def _reend(cluster: Coordination, name: str, found: Record | None) -> Decided | None:
     """Commit the transactions of a decided batch once more: harmless where it was done. What is left cannot be committed.
 
-    While the record says ``DECIDED`` nobody has begun anything new under these ids, so a refusal means that the transaction
+    While the record says ``DECIDED`` no task has begun anything new under these ids, so a refusal means that the transaction
     was aborted (its timeout passed), or that its id has expired since; who knows whether Spark has heard that all were
     committed can tell the two apart, and that is the task, by its batch."""
     if found is None or found.decided is None or found.phase is Phase.PLANNING:
@@ -226,7 +226,7 @@ def _sweep(
 
 
 def _dead(name: str, record: Record, left: Iterable[str]) -> list[str]:
-    """Those of the ids that no task of this plan or a later one uses, whoever asks and however late."""
+    """Those of the ids that no task of this plan or a later one uses, however late it runs."""
     names = []
     for transactional_id in left:
         parsed = read_task_id(name, transactional_id)
@@ -257,7 +257,7 @@ def _listed(cluster: Coordination, name: str) -> list[str] | None:
 
 
 def sweep(cluster: Coordination, settings: Settings, *names: Iterable[str]) -> None:
-    """Abort whatever is open under these ids and fence whoever has them. What fails is left to its timeout."""
+    """Abort what is open under these ids and fence their producers. What fails is left to its timeout."""
     ids = sorted({each for some in names for each in some})
     if not ids:
         return

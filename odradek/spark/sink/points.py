@@ -2,7 +2,7 @@
 
 ``ODRADEK_SINK_KILL="decision.written:batch=3:nth=2=driver"`` in the environment of the Python processes (Spark hands its
 own down to them) kills with SIGKILL at the second time that batch 3 comes to ``decision.written``. Several, by commas.
-While planning, nobody knows the batch: ``batch`` means nothing for ``plan.*``, ``nth`` does. Without the variable a step
+While planning, the batch is not known: ``batch`` means nothing for ``plan.*``, ``nth`` does. Without the variable a step
 costs one comparison.
 """
 
@@ -93,7 +93,7 @@ watcher: Callable[[str, int | None], None] | None = None
 
 
 def armed() -> bool:
-    """Somebody wants to kill: steps that are taken at once are then taken one by one."""
+    """Whether a kill point is armed: steps that are taken at once are then taken one by one."""
     return bool(_kills) or watcher is not None
 
 
@@ -111,7 +111,7 @@ def _count(kill: Kill) -> int:
 
     A file is the counter: each process appends one byte, and where it then stands is its number."""
     key = zlib.crc32(repr(kill).encode())
-    path = Path(tempfile.gettempdir()) / f"odradek-sink-kill-{java_above() or 0}-{key:08x}"
+    path = Path(tempfile.gettempdir()) / f"odradek-sink-kill-{_jvm_above() or 0}-{key:08x}"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, b".")
@@ -120,26 +120,17 @@ def _count(kill: Kill) -> int:
         os.close(descriptor)
 
 
+def _jvm_above() -> int | None:
+    # Only a process that a variable has armed pays for the import.
+    from odradek.spark.processes import jvm_above
+
+    return jvm_above()
+
+
 def _die(target: str, point: str) -> None:
     of_the_driver = not point.startswith("task.")
-    java = java_above()
-    if target in ("driver", "both") and java is not None:
-        os.kill(java, signal.SIGKILL)
+    jvm = _jvm_above()
+    if target in ("driver", "both") and jvm is not None:
+        os.kill(jvm, signal.SIGKILL)
     if target in ("worker", "both") or of_the_driver:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def java_above() -> int | None:
-    """The process id of the nearest ancestor that is a JVM; None if there is none (or no /proc)."""
-    process = os.getppid()
-    while process > 1:
-        try:
-            status = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
-        except OSError:
-            return None
-        # "pid (name) state parent …": the name may contain spaces and parentheses.
-        name = status[status.index("(") + 1 : status.rindex(")")]
-        if name == "java":
-            return process
-        process = int(status[status.rindex(")") + 2 :].split()[1])
-    return None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FORMAT = "odradek.exactly_once"
-# Whoever writes outside of a streaming query; a query of Spark's has a UUID.
+# The query id of batch writes; a streaming query has a UUID.
 BATCH_WRITES = "batch"
 
 

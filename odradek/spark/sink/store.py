@@ -94,7 +94,7 @@ class Store:
         driver.
 
         A broker that has lost its partitions and does not know it yet answers OffsetFetch from its memory. Such a broker can
-        acknowledge no commit: so a commit comes first, to a place of its own that nobody reads."""
+        acknowledge no commit: so a commit comes first, to a partition that is never read."""
         if self._count > BARRIER:
             self.cluster.commit_offsets(
                 driver_id(self.name), driver, self.name, {(self.topic, BARRIER): (0, "")}

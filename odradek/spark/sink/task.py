@@ -148,7 +148,7 @@ def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[s
     at the stage, of speculation), some of them long given up, and a Python worker does not learn which it is. So they draw:
     each InitProducerId of the ticket's id returns the next epoch, and exactly one attempt gets the one after the driver's.
     It has the pool's id to itself, does not initialise it, and when it wakes up late it has an old epoch, and no way to a
-    new one. Any other attempt initialises an id that nobody else has."""
+    new one. Any other attempt initialises an id of its own."""
     settings = plan.settings
     place = plan.pool.get(label.task)
     if place is not None and _draws(cluster, plan, label.task, place):
@@ -166,7 +166,7 @@ def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[s
 def _draws(cluster: Coordination, plan: Plan, task: int, place: Place) -> bool:
     ticket = ticket_id(plan.settings.name, plan.run, task)
     given = cluster.init_producer_ids([ticket], plan.settings.transaction_timeout_ms)
-    # An answer that was lost has drawn for nobody: the next one is not the first.
+    # A ticket whose response was lost counts as drawn: the next attempt is not the first.
     return given[ticket] == place.ticket._replace(epoch=place.ticket.epoch + 1)
 
 

@@ -7,18 +7,19 @@ run_driver([sys.executable, "job.py", ...])             # the same job, once mor
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from odradek.child import Child
+from odradek.deadlines import stretched
 from odradek.errors import OdradekError
+from odradek.spark import processes
 from odradek.spark.sink.points import POINTS, VARIABLE
 
-TIMEOUT_S: Final = 180.0
+TIMEOUT_S: Final = stretched(180.0)
 _TAIL_LINES: Final = 40
 # As of the fixture's session: the optimizing compiler costs a driver of a few seconds more than it gains.
 SHORT_LIVED: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -40,15 +41,8 @@ class Driver:
         # The sink counts in it how often a step was come to: for this driver alone.
         self._directory = tempfile.TemporaryDirectory(prefix="odradek-driver-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "log"
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [os.fspath(each) for each in command],
-                env={**os.environ, **SHORT_LIVED, "TMPDIR": self._directory.name, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        inherited = {**os.environ, **SHORT_LIVED, "TMPDIR": self._directory.name}
+        self.process = Child(command, self._log, environment={**inherited, **environment})
 
     @property
     def output(self) -> str:
@@ -64,10 +58,9 @@ class Driver:
 
     def kill(self) -> None:
         """kill -9 of the driver and of all that it has started: what the end of a machine is."""
-        for process in [self.process.pid, *self._session()]:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        self.process.wait()
+        for each in processes.of_session(self.process.pid):
+            processes.kill(each)
+        self.process.kill()
 
     def times_at_step(self) -> int:
         """How often the step was come to for which a kill is ordered."""
@@ -76,16 +69,6 @@ class Driver:
 
     def tail(self) -> str:
         return "\n".join(self.output.splitlines()[-_TAIL_LINES:])
-
-    def _session(self) -> list[int]:
-        """Spark's Python workers have a process group of their own, but are of the same session."""
-        listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout
-        found = []
-        for each in map(int, listed.split()):
-            with suppress(ProcessLookupError, PermissionError):
-                if os.getsid(each) == self.process.pid:
-                    found.append(each)
-        return found
 
     def __enter__(self) -> Driver:
         return self

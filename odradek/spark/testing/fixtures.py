@@ -78,7 +78,7 @@ def kafka_broker(kafka_options: dict[str, Any]) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(kafka_broker: Broker, request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """Kafka for this test: the broker is everybody's, the names that ``kafka.topic()`` gives are its own."""
+    """Kafka for this test: all tests share the broker; the names that ``kafka.topic()`` returns belong to this test."""
     from odradek.spark.testing.kafka import Kafka
 
     mine = Kafka(kafka_broker.bootstrap_servers, kafka_broker, prefix=request.node.name)

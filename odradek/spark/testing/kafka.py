@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from odradek.broker import Broker
 
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = stretched(30.0)
 _POLL_S: Final = 0.1
 # What goes wrong is raised; the clients' log would tell of brokers that were killed on purpose.
 _QUIET: Final = {"log_level": 2}
@@ -114,7 +115,7 @@ class Kafka:
         return Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", **_QUIET, **settings})
 
     def name(self) -> str:
-        """A name that nobody has: of a topic that is not there, a query, a transactional id."""
+        """A name that was not used yet: for a topic, a query or a transactional id."""
         return next(self._names)
 
     def topic(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from odradek.deadlines import stretched
 from odradek.spark.testing.kafka import NotInTime
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = stretched(60.0)
 
 
 def process_all(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> None:

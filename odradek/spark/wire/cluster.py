@@ -42,7 +42,7 @@ class Cluster:
     def init_producer_ids(
         self, transactional_ids: Sequence[str], transaction_timeout_ms: int
     ) -> InitializedProducers:
-        """A new epoch for each id, all at once. Whoever had the id before is fenced, and what it left open is aborted
+        """A new epoch for each id, all at once. The earlier producer of an id is fenced, and what it left open is aborted
         before this returns (CONCURRENT_TRANSACTIONS is waited through). The first error is raised."""
         exchanges = {
             each: transactions.init_producer_id(each, transaction_timeout_ms) for each in transactional_ids
@@ -59,7 +59,7 @@ class Cluster:
         self, transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]
     ) -> None:
         """AddPartitionsToTxn. Also a question: with partitions that are in the transaction it changes nothing, and raises
-        ``Fenced`` if somebody newer owns the id or the transaction was aborted by its timeout."""
+        ``Fenced`` if a newer epoch owns the id or the transaction was aborted by its timeout."""
         exchange = transactions.add_partitions(transactional_id, producer, partitions)
         self._exchanges.run([exchange])
         exchange.value()
@@ -96,8 +96,8 @@ class Cluster:
     ) -> dict[str, WireError | None]:
         """EndTxn for each (transactional id, producer), all at once; by id None, or what went wrong with it.
 
-        ``Retriable`` means that nobody knows: it may have ended, or may still end.
-        Ending a second time in the same way succeeds as long as nobody has begun a new transaction of that id."""
+        ``Retriable`` means that the outcome is unknown: it may have ended, or may still end.
+        Ending a second time in the same way succeeds as long as no new transaction of that id has begun."""
         exchanges = {
             transactional_id: transactions.end_transaction(transactional_id, producer, commit)
             for transactional_id, producer in open_ones

@@ -32,7 +32,7 @@ _SOFTWARE_VERSION = "0.1.0"
 
 
 def dial(settings: ClientSettings, tls: ssl.SSLContext | None, host: str, port: int) -> Connection:
-    """A connection that is ready for requests. ``ConnectionLost`` if nobody is there, ``Authentication`` if TLS or SASL
+    """A connection that is ready for requests. ``ConnectionLost`` if no broker listens, ``Authentication`` if TLS or SASL
     fail, ``UnsupportedVersion`` for brokers that are too old, ``MalformedAnswer`` for what cannot be read."""
     address = f"{host}:{port}"
     deadline = time.monotonic() + settings.socket_connection_setup_timeout_ms / 1000

@@ -40,7 +40,7 @@ class TimedOut(Retriable):
 
 
 class Fenced(WireError):
-    """Somebody newer owns the transactional id, or its transaction was aborted (PRODUCER_FENCED, INVALID_PRODUCER_EPOCH)."""
+    """A newer epoch owns the transactional id, or its transaction was aborted (PRODUCER_FENCED, INVALID_PRODUCER_EPOCH)."""
 
 
 class InvalidTransaction(WireError):

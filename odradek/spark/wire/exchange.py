@@ -1,4 +1,4 @@
-"""Calls that are repeated until they are answered: many at once, each to whoever is responsible for it."""
+"""Calls that are repeated until they are answered: many at once, each to the broker that is responsible for it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Exchange:
         self.uncertain = False
         self.call: Call | None = None
         self.attempts = 0
-        self.failure = (REQUEST_TIMED_OUT, "nobody answered")
+        self.failure = (REQUEST_TIMED_OUT, "no broker responded")
         self.due = 0.0
 
     def value(self) -> Any:

@@ -77,11 +77,11 @@ class Metadata:
         return leader if leader != _NO_LEADER and self._network.knows(leader) else None
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """One attempt to learn who leads. ``Retriable`` if nobody answered; what is not known yet stays as it was."""
+        """One attempt to learn who leads. ``Retriable`` if no broker responded; what is not known yet stays as it was."""
         self._ask(sorted(topics))
 
     def nodes(self) -> list[int]:
-        """The node ids of all brokers; one attempt to learn them. ``Retriable`` if nobody answered."""
+        """The node ids of all brokers; one attempt to learn them. ``Retriable`` if no broker responded."""
         return [broker.node_id for broker in self._ask([]).brokers]
 
     def _ask(self, topics: list[str], *, creating: bool = True) -> Any:

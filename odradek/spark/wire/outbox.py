@@ -1,4 +1,4 @@
-"""The batches of one partition on their way: in order, each until it is acknowledged; pure.
+"""The batches of one partition on their way: in order, each until it is acknowledged. Knows no socket.
 
 What a broker remembers of a producer is its last five batches of a partition (ProducerStateEntry.java), and it takes a
 batch only after the one before. So at most five batches from the first unacknowledged one are on their way, and after a

@@ -15,7 +15,7 @@ _FORGONE = "hypothesis"
 
 @contextlib.contextmanager
 def _forgoing() -> Iterator[None]:
-    """Imports of hypothesis fail, which kio provides for; nobody else's are touched."""
+    """Imports of hypothesis fail, which kio provides for; no other imports are touched."""
     if _FORGONE in sys.modules:
         yield
         return

@@ -62,7 +62,7 @@ class ClientSettings:
     def from_options(cls, options: Mapping[str, str]) -> ClientSettings:
         """Settings from options of a data source. ``BadSettings`` if one cannot be understood.
 
-        Options without ``kafka.`` are somebody else's; an unknown one with it is ignored, with a warning."""
+        Options without ``kafka.`` are not the client's; an unknown one with it is ignored, with a warning."""
         given = {
             name.lower().removeprefix(PREFIX): value
             for name, value in options.items()

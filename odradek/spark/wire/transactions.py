@@ -68,8 +68,7 @@ def add_partitions(transactional_id: str, producer: ProducerId, partitions: Iter
             for topic in answer.results_by_topic_v3_and_below
             for each in topic.results_by_partition
         }
-        raise_for(codes.values())
-        _complete(topics, codes)
+        _all_done(topics, codes)
 
     subject = f"adding {names(topics)} to the transaction of {transactional_id!r}"
     return Exchange(ADD_PARTITIONS_TO_TXN, subject, (TRANSACTION, transactional_id), body, read)
@@ -175,8 +174,7 @@ def commit_offsets(
             for topic in answer.topics
             for each in topic.partitions
         }
-        raise_for(codes.values())
-        _complete(topics, codes)
+        _all_done(topics, codes)
 
     subject = f"the offsets of group {group!r} in the transaction of {transactional_id!r}"
     return Exchange(TXN_OFFSET_COMMIT, subject, (GROUP, group), body, read)
@@ -229,6 +227,12 @@ def describe(transactional_id: str) -> Exchange:
 def _accepted(answer: Any, version: int) -> None:
     """Reads an answer that has an error code and nothing else."""
     raise_for([answer.error_code])
+
+
+def _all_done(asked: Mapping[str, list[int]], codes: Mapping[Partition, int]) -> None:
+    """Raises unless each partition that was asked for has an error code, and that is 0."""
+    raise_for(codes.values())
+    _complete(asked, codes)
 
 
 def _complete(asked: Mapping[str, list[int]], answered: Container[Partition]) -> None:

@@ -1,4 +1,4 @@
-"""One open transaction that is written to, and that somebody else ends."""
+"""One open transaction that this process writes to and another process ends."""
 
 from __future__ import annotations
 

@@ -1,0 +1,33 @@
+"""How long something may take before it counts as hung: generous, and stretched on machines that are slow or busy.
+
+    ODRADEK_DEADLINE_FACTOR=4 pytest        # each deadline four times as long
+
+A deadline catches what hangs; it says nothing of how fast something is.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from odradek.errors import OdradekError
+
+VARIABLE: Final = "ODRADEK_DEADLINE_FACTOR"
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise OdradekError(f"{VARIABLE}={text!r}: a number above 0 is needed")
+    return factor
+
+
+FACTOR: Final = _factor(os.environ.get(VARIABLE, "1"))
+
+
+def stretched(seconds: float) -> float:
+    """This deadline on this machine, in seconds."""
+    return seconds * FACTOR

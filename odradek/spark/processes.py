@@ -1,0 +1,55 @@
+"""The processes that a Spark driver consists of: the program, its JVM, and the Python workers below that."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import psutil
+
+JVM: Final = "java"
+WORKER: Final = "pyspark.daemon"
+
+
+def kill(pid: int) -> None:
+    """kill -9 of a process that may be gone by now."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def of_session(leader: int) -> list[int]:
+    """The processes of the session that ``leader`` made. Spark's Python workers have a process group of their own, and
+    stay in the session."""
+    found = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader:
+                found.append(pid)
+    return found
+
+
+def python_workers(driver: int) -> list[int]:
+    """The processes that run Python for Spark below the process ``driver``. Not their parent, which forks them."""
+    parents: dict[int, int] = {}
+    for each in _below(driver):
+        with suppress(psutil.Error):
+            if WORKER in " ".join(each.cmdline()):
+                parents[each.pid] = each.ppid()
+    return [pid for pid, parent in parents.items() if parent in parents]
+
+
+def _below(pid: int) -> Sequence[psutil.Process]:
+    below: Sequence[psutil.Process] = ()
+    with suppress(psutil.NoSuchProcess):
+        below = psutil.Process(pid).children(recursive=True)
+    return below
+
+
+def jvm_above() -> int | None:
+    """The nearest ancestor of this process that is a JVM; None if there is none."""
+    with suppress(psutil.Error):
+        return next((each.pid for each in psutil.Process().parents() if each.name() == JVM), None)
+    return None
