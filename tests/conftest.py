@@ -5,11 +5,42 @@ import shutil
 from pathlib import Path
 
 import pytest
+import structlog
+from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.support.broker", "tests.support.one_worker", "odradek.spark.testing.fixtures"]
+from tests.support.children import reset_signals
+from tests.support.deadlines import TEST_S
+
+pytest_plugins = [
+    "tests.support.tiers",
+    "tests.support.broker",
+    "tests.support.one_worker",
+    "odradek.spark.testing.fixtures",
+]
 
 # What is fetched for Spark lies in the checkout, as all else that tests fetch.
 os.environ["ODRADEK_CACHE"] = str(Path(__file__).resolve().parents[1] / ".cache")
+
+# pytest-timeout's, before a test's own mark; what it ends has hung.
+os.environ["PYTEST_TIMEOUT"] = str(TEST_S)
+
+# Hypothesis would fail an example that takes 200 ms, and a test whose data take a second to be drawn.
+settings.register_profile("odradek", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("odradek")
+
+reset_signals()
+
+# Where this worker keeps the bytecode of tests; what tests start, in a directory that is new each time, keeps its own.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("PYTHONPYCACHEPREFIX", None)
+
+# Its default, where rich is installed, shows the variables of each frame of a traceback, however large they are.
+structlog.configure(
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 TSHARK = shutil.which("tshark")
 

@@ -4,13 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.deadlines import HANG_S
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def test_every_number_is_squared_once(start_broker):
     broker = start_broker(topics=["numbers:4", "squares:4"])
     command = [sys.executable, str(EXAMPLES / "exactly_once.py"), broker.bootstrap]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert result.stdout == "sum of squares: 328350, expected 328350\n", result.stderr
 
 

@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -18,22 +19,45 @@ GENERATED = ("protocol/messages/",)
 # The places that look at the real time, so that all others can be given it.
 CLOCKS = {
     "broker/clock/clock.py": "the clock that everything else is given",
-    "broker/upkeep/pace.py": "rests in its thread, so that the loop has its turns",
-    "broker/loop_lag.py": "measures the loop itself",
+    "broker/replicas/maintenance/cleaner_throttler.py": "rests in its thread, so that the loop has its turns",
+    "broker/loop/lag.py": "measures the loop itself",
     "broker/cluster/cluster.py": "says how long the start took",
 }
-# Tests that deal with other processes have to live in their time.
-REAL_TIME_TESTS = (
-    "tests/chaos/",
-    "tests/clients/",
-    "tests/differential/",
-    "tests/scenarios/",
-    "tests/simulation/",
-    "tests/spark/",
-    "tests/odradek/",
-    "tests/support/",
-    "tests/test_packaging.py",
-)
+# The one place where tests look at the clock, and those that let a moment go by: each asks again after it, or lives in
+# virtual time, or it is the plan of what it does.
+TEST_CLOCK = "tests/support/deadlines.py"
+TESTS_THAT_SLEEP = {
+    "tests/chaos/": "a run goes on for a while, and its actors rest",
+    "tests/differential/": "asks again; and lets a long poll begin, which another request is to end",
+    "tests/odradek/test_broker.py": "a task that shows that the loop goes on",
+    "tests/scenarios/loop_workers.py": "a worker that stands still until it is killed",
+    "tests/scenarios/test_few_descriptors.py": "some rounds of flushes, whose failures would show in the log",
+    "tests/scenarios/test_kill_storm.py": "kills come at any time",
+    "tests/simulation/": "virtual time",
+    "tests/spark/matrix/company.py": "asks again",
+    "tests/spark/sink/test_sink_source.py": "asks again",
+    "tests/support/": "asks again",
+    "tests/test_packaging.py": "asks again",
+}
+# Those that write records with the date of the day.
+DATED_TESTS = ("tests/chaos/", "tests/clients/", "tests/differential/", "tests/scenarios/", "tests/support/")
+# What waits, with how long it does: as the only argument, as the second one, or by name.
+WAITS = {
+    "wait": 0,
+    "wait_for": 1,
+    "join": 0,
+    "settimeout": 0,
+    "timeout": 0,
+    "flush": 0,
+    "result": 0,
+    "init_transactions": 0,
+    "commit_transaction": 0,
+    "abort_transaction": 0,
+}
+WAITS_BY_NAME = ("timeout", "within_s", "request_timeout", "operation_timeout")
+# Where the same names are fields of Kafka's requests, or methods that take a count.
+NOT_WAITS = ("tests/differential/stories/", "tests/broker/apis/", "tests/broker/trace/test_timeline.py")
+COUNTING = ("kafka", "rule")
 TIME_CALLS = {
     ("time", "time"),
     ("time", "time_ns"),
@@ -47,6 +71,17 @@ TIME_CALLS = {
     ("datetime", "utcnow"),
 }
 CHANCE_BELONGS_OUTSIDE = ("protocol/", "storage/", "broker/transactions/", "broker/groups/")
+# A sentence names its actor: the client, the leader, the coordinator, the rule.
+WITHOUT_ACTOR = re.compile(
+    r"(?<![^\W_])(nobody|somebody|anybody|whoever|who[ _]asks)(?![^\W_])", re.IGNORECASE
+)
+# Recordings of Apache Kafka and of mutants, and the stories whose requests are recorded.
+RECORDED = ("tests/differential/recorded/", "tests/differential/stories/", "tests/mutants/results.json")
+TEXTS = {".py", ".md", ".j2", ".sh", ".go", ".js", ".toml"}
+# A file of Markdown in prose, code or a link; but not the last part of a path that code puts together (`ROOT / "a.md"`).
+MARKDOWN = re.compile(r"(?<!/ \")(?<![\w./*-])[\w./*-]*\w\.md\b")
+# Names that code builds or tests match, not references.
+NO_REFERENCES = {"*.md", "docs/**/*.md", "docs/*.md", "**/*.md"}
 
 
 def name_of(path: Path) -> str:
@@ -113,12 +148,79 @@ def test_the_product_says_things_through_its_log():
 def test_time_is_an_argument():
     looks = [
         f"{name_of(path)}:{line} {owner}.{method}"
-        for path in sources("protocol", "storage", "broker", "tests")
-        if name_of(path) not in CLOCKS and not name_of(path).startswith(REAL_TIME_TESTS)
+        for path in sources("protocol", "storage", "broker")
+        if name_of(path) not in CLOCKS
         for line, owner, method, call in calls(path)
         if (owner, method) in TIME_CALLS and not is_yield_to_the_loop(call)
     ]
     assert looks == []
+
+
+def is_free_in_tests(name: str, method: str) -> bool:
+    """A date is data; how much time has gone is for `Deadline` and `Stopwatch` to say."""
+    if method in ("time", "time_ns", "now"):
+        return name.startswith(DATED_TESTS)
+    return method == "sleep" and name.startswith(tuple(TESTS_THAT_SLEEP))
+
+
+def test_no_test_decides_by_wall_clock():
+    looks = [
+        f"{name_of(path)}:{line} {owner}.{method}"
+        for path in sources("tests")
+        if name_of(path) != TEST_CLOCK
+        for line, owner, method, call in calls(path)
+        if (owner, method) in TIME_CALLS
+        and not is_yield_to_the_loop(call)
+        and not is_free_in_tests(name_of(path), method)
+    ]
+    assert looks == []
+
+
+def is_seconds(node: ast.expr) -> bool:
+    """Larger numbers are the milliseconds of a request's own field."""
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float) and 0 < node.value < 1000
+
+
+def waits_for_seconds(call: ast.Call) -> bool:
+    """A wait whose end is written there as a number: `process.wait(60)`, `run(..., timeout=60)`."""
+    owner, method = call.func, ""
+    if isinstance(call.func, ast.Attribute):
+        owner, method = call.func.value, call.func.attr
+    at = WAITS.get(method)
+    by_place = at is not None and len(call.args) == at + 1 and is_seconds(call.args[at])
+    by_name = any(each.arg in WAITS_BY_NAME and is_seconds(each.value) for each in call.keywords)
+    return (by_place or by_name) and not (isinstance(owner, ast.Name) and owner.id in COUNTING)
+
+
+def test_a_deadline_has_a_name():
+    """Those of tests/support/deadlines.py, which one variable stretches."""
+    numbers = [
+        f"{name_of(path)}:{node.lineno} {ast.unparse(node)[:60]}"
+        for path in sources("tests")
+        if not name_of(path).startswith(NOT_WAITS)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and waits_for_seconds(node)
+    ]
+    assert numbers == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("process.wait(60)", True),
+        ("asyncio.wait_for(answer, 5.0)", True),
+        ("subprocess.run(command, timeout=120)", True),
+        ("pytest.mark.timeout(900)", True),
+        ("process.wait(HANG_S)", False),
+        ("pytest.mark.timeout(0)", False),
+        ("kafka.wait_for(topic, 3)", False),
+    ],
+)
+def test_a_deadline_without_a_name_is_seen(code: str, found: bool):
+    (statement,) = ast.parse(code).body
+    assert isinstance(statement, ast.Expr)
+    assert isinstance(statement.value, ast.Call)
+    assert waits_for_seconds(statement.value) is found
 
 
 def test_chance_is_an_argument_of_the_cores():
@@ -142,6 +244,135 @@ def test_nothing_is_left_for_later_in_a_comment(word: str):
         if re.search(rf"\b{word}\b", line)
     ]
     assert left == []
+
+
+def texts() -> list[Path]:
+    """Every text that is part of the project, read from the folders that a clone has."""
+    folders = (*PRODUCT, "tests", "benchmarks", "examples", "docs", "docker")
+    nested = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    found = [*nested, *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile", ROOT / "Dockerfile"]
+    return [path for path in found if path.suffix in TEXTS and not is_foreign(path)]
+
+
+def is_foreign(path: Path) -> bool:
+    """What programs leave beside our files, what they wrote, and what was recorded."""
+    name = name_of(path)
+    left = {"node_modules", "__pycache__"} & set(path.parts)
+    return bool(left) or name.startswith((*GENERATED, *RECORDED))
+
+
+def lines_without_actor(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if WITHOUT_ACTOR.search(line)]
+
+
+def test_a_sentence_names_its_actor():
+    found = [
+        f"{name_of(path)}: {line}"
+        for path in texts()
+        if path != Path(__file__)
+        for line in lines_without_actor(path.read_text("utf-8", "replace"))
+    ]
+    assert found == []
+
+
+def test_a_sentence_without_an_actor_is_found():
+    assert lines_without_actor("The leader appends.\n# Whoever waits is told.") == [
+        "# Whoever waits is told."
+    ]
+
+
+def replaced() -> list[tuple[str, str]]:
+    """The identifiers that docs/glossary.md says were replaced, each with the folder below which it is forbidden."""
+    page = (ROOT / "docs" / "glossary.md").read_text("utf-8").partition("## Replaced identifiers")[2]
+    return re.findall(r"^\| `(\w+)` \| `[^|]*` \| `([^|`]+)` \|$", page, re.MULTILINE)
+
+
+def identifiers(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every name that the code of a module makes or uses, with its line."""
+    for node in ast.walk(module):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.lineno, node.name
+            case ast.arg() | ast.keyword():
+                yield node.lineno, node.arg or ""
+            case ast.Name():
+                yield node.lineno, node.id
+            case ast.Attribute():
+                yield node.lineno, node.attr
+            case ast.alias():
+                yield from ((node.lineno, part) for part in f"{node.name}.{node.asname}".split("."))
+            case ast.ImportFrom():
+                yield from ((node.lineno, part) for part in (node.module or "").split("."))
+
+
+def uses(module: ast.Module, name: str, words: list[tuple[str, str]]) -> list[str]:
+    """The uses of replaced identifiers in the module of this file name."""
+    forbidden = {word for word, where in words if where == "*" or name.startswith(where.rstrip("/") + "/")}
+    found = [(line, each) for line, each in identifiers(module) if each in forbidden]
+    return [f"{name}:{line}: {each}" for line, each in found] + [
+        f"{name}: {part}" for part in Path(name).with_suffix("").parts if part in forbidden
+    ]
+
+
+def test_no_identifier_is_used_that_the_glossary_has_replaced():
+    words = replaced()
+    assert words
+    assert [use for path in sources(*PRODUCT) for use in uses(tree(path), name_of(path), words)] == []
+
+
+def test_an_identifier_that_the_glossary_has_replaced_is_found():
+    words = [("Home", "*"), ("told", "broker/trace")]
+    planted = ast.parse("from broker.home import Home as H\ndef f(told): return told")
+    found = ["broker/trace/told.py:1: Home", "broker/trace/told.py:2: told", "broker/trace/told.py:2: told"]
+    assert sorted(uses(planted, "broker/trace/told.py", words)) == sorted(
+        [*found, "broker/trace/told.py: told"]
+    )
+    assert uses(planted, "broker/groups/told.py", words) == ["broker/groups/told.py:1: Home"]
+
+
+def dangling(text: str, folder: Path) -> list[str]:
+    """References to Markdown files that are neither in the file's own folder nor below the root."""
+    names = [name for name in MARKDOWN.findall(text) if name not in NO_REFERENCES]
+    return [name for name in names if not any((base / name).is_file() for base in (folder, ROOT))]
+
+
+def test_every_reference_to_a_document_leads_to_a_file():
+    found = [
+        f"{name_of(path)}: {name}"
+        for path in texts()
+        if path != Path(__file__)
+        for name in dangling(path.read_text("utf-8", "replace"), path.parent)
+    ]
+    assert found == []
+
+
+def missing_paths(text: str) -> list[str]:
+    """Paths of ours in back-ticks, such as `broker/api.py`, that do not exist; patterns are passed over."""
+    tops = "|".join((*PRODUCT, "tests", "benchmarks", "examples", "docs"))
+    named = re.findall(rf"`((?:{tops})/[\w./-]+)`", text)
+    return [name for name in named if not (ROOT / name).exists()]
+
+
+def test_every_path_in_a_document_exists():
+    found = [
+        f"{name_of(path)}: {name}"
+        for path in texts()
+        if path.suffix == ".md" and path.name != "CHANGELOG.md"
+        for name in missing_paths(path.read_text("utf-8"))
+    ]
+    assert found == []
+
+
+def test_a_path_that_does_not_exist_is_found():
+    assert missing_paths("`storage/log.py`, `broker/nowhere.py`, `broker/apis/<name>.py`") == [
+        "broker/nowhere.py"
+    ]
+
+
+def test_a_reference_that_leads_nowhere_is_found(tmp_path: Path):
+    (tmp_path / "page.md").touch()
+    text = "see page.md, docs/faults.md, and (storage.md §4) or [it](../nowhere.md#part)"
+    assert dangling(text, tmp_path) == ["storage.md", "../nowhere.md"]
 
 
 def test_no_machine_s_own_paths_are_written_down():
@@ -207,3 +438,30 @@ def test_the_settings_page_is_current():
     from broker.config.docs import document
 
     assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == document()
+
+
+def _contracts() -> list[dict[str, object]]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        found: list[dict[str, object]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+        return found
+
+
+def test_what_calls_itself_pure_is_held_to_it():
+    """The purity contract follows indirect imports, and names its modules: a module that says so belongs to it."""
+    named: set[str] = set()
+    for contract in _contracts():
+        if contract["type"] == "forbidden" and "asyncio" in cast(list[str], contract["forbidden_modules"]):
+            named.update(cast(list[str], contract["source_modules"]))
+    unheld = []
+    for path in sources(*PRODUCT):
+        said = ast.get_docstring(tree(path)) or ""
+        module = name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        is_held = any(module == each or module.startswith(f"{each}.") for each in named)
+        if re.search(r"\bpure\b", said, re.IGNORECASE) and not is_held and "pure parts" not in said:
+            unheld.append(module)
+    assert unheld == []
+
+
+def test_the_walls_have_no_door():
+    """No contract leaves an import out."""
+    assert [each["name"] for each in _contracts() if "ignore_imports" in each] == []

@@ -12,8 +12,8 @@ import pytest
 from google_crc32c import value as crc32c
 
 from broker.apis.produce import produce
-from broker.append_queues import AppendQueues
-from broker.slices import Slices
+from broker.loop.slices import Slices
+from broker.replicas.append_queues import AppendQueues
 from protocol.batch import RecordBatch, build_batch
 from protocol.compression import ZSTD, compress
 from protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,24 +14,19 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.api import NO_RESPONSE, Api, CloseConnection, Handler, Parked
-from broker.clock import Domain, Unmoved
+from broker.clock import Domain
 from broker.clock.virtual import VirtualClock
-from broker.connection import (
-    BACKLOG_BYTES_MAX,
-    LANDING_BYTES,
-    REQUESTS_PER_TURN,
-    Connection,
-)
-from broker.context import RequestContext
-from broker.frame_buffers import FRAME_BUFFER_START_BYTES
-from broker.hooks import Hooks
-from broker.life import NodeLife
+from broker.injection.points import FaultInjection
+from broker.loop.life import NodeLife
+from broker.loop.slices import Slices
+from broker.net.connection import BACKLOG_BYTES_MAX, REQUESTS_PER_TURN, Connection
+from broker.net.connections import IDLE_TICKS, LANDING_BYTES, ConnectionQuotas, Connections
+from broker.net.frame_buffers import FRAME_BUFFER_START_BYTES
+from broker.net.routes import Routes
 from broker.node import Listener, Node
-from broker.routes import Routes
-from broker.server import IDLE_TICKS, Connections, Limits
-from broker.slices import Slices
-from broker.unsent import UNSENT, WRITE_BUFFER_HIGH_BYTES, UnsentResponses
+from broker.node.context import RequestContext
+from broker.requests.api import NO_RESPONSE, Api, CloseConnection, DelayedResponse, Handler
+from broker.resources.unsent import UNSENT, WRITE_BUFFER_HIGH_BYTES, ResponseBudget
 from protocol.codec import client_codec
 from protocol.frame import request_header, response_body_offset
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -50,6 +45,7 @@ from protocol.messages.produce import (
     TopicProduceData,
 )
 from protocol.source import ELEMENTS_AT_ONCE
+from tests.support.clock import FakeClock
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, HEARTBEAT, API_VERSIONS = 0, 1, 3, 10, 12, 18
 VERSIONS = {
@@ -61,40 +57,7 @@ VERSIONS = {
     API_VERSIONS: range(5),
 }
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092)
-NODE = cast(Node, SimpleNamespace(hooks=Hooks(), life=NodeLife()))
-
-
-class FakeClock(Unmoved):
-    """Time that stands still until ``advance``."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-        self._timers: list[FakeTimer] = []
-
-    def now_ms(self, domain: Domain | None = None) -> int:
-        return int(self._now)
-
-    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> FakeTimer:
-        timer = FakeTimer(self._now + delay_ms, callback)
-        self._timers.append(timer)
-        return timer
-
-    def advance(self, ms: float) -> None:
-        end = self._now + ms
-        while due := [timer for timer in self._timers if timer.at <= end and not timer.cancelled]:
-            timer = min(due, key=lambda each: each.at)
-            self._timers.remove(timer)
-            self._now = timer.at
-            timer.callback()
-        self._now = end
-
-
-class FakeTimer:
-    def __init__(self, at: float, callback: Callable[[], object]) -> None:
-        self.at, self.callback, self.cancelled = at, callback, False
-
-    def cancel(self) -> None:
-        self.cancelled = True
+NODE = cast(Node, SimpleNamespace(injection=FaultInjection(), life=NodeLife()))
 
 
 class FakeTransport(asyncio.Transport):
@@ -154,7 +117,7 @@ class Broker:
     def __init__(
         self,
         handlers: dict[int, Handler],
-        limits: Limits | None = None,
+        limits: ConnectionQuotas | None = None,
         virtual: VirtualClock | None = None,
     ) -> None:
         served = {
@@ -164,7 +127,11 @@ class Broker:
         self.clock = FakeClock()
         NODE.slices = Slices()
         self.connections = Connections(
-            NODE, Routes(served), limits or Limits(), virtual or self.clock, asyncio.get_running_loop()
+            NODE,
+            Routes(served),
+            limits or ConnectionQuotas(),
+            virtual or self.clock,
+            asyncio.get_running_loop(),
         )
         self.connections.watch_idleness()
 
@@ -458,13 +425,13 @@ async def test_answers_keep_the_order_of_several_waiting_requests() -> None:
 
 
 class Patient:
-    """A request that waits, and can do without (`broker.api.Parked`)."""
+    """A request that waits, and can do without (`broker.requests.api.DelayedResponse`)."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self.hurried = 0
 
-    def hurry(self) -> None:
+    def complete_early(self) -> None:
         self.hurried += 1
         self.future.set_result(FetchResponse())
 
@@ -474,9 +441,9 @@ def fetch(correlation_id: int) -> bytes:
 
 
 def fetching(patient: list[Patient]) -> Broker:
-    def park(message: FetchRequest, context: RequestContext) -> Parked:
+    def park(message: FetchRequest, context: RequestContext) -> DelayedResponse:
         patient.append(Patient())
-        return Parked(patient[-1])
+        return DelayedResponse(patient[-1])
 
     return Broker({FETCH: park, HEARTBEAT: pong})
 
@@ -503,7 +470,7 @@ async def test_a_parked_fetch_does_not_give_way_to_a_fetch() -> None:
     peer.send(fetch(1) + fetch(2))
     await turns()
     assert (peer.answered(), len(patient), patient[0].hurried) == ([], 1, 0)
-    patient[0].hurry()
+    patient[0].complete_early()
     await turns()
     assert (peer.answered(), len(patient), patient[1].hurried) == ([1], 2, 0)
 
@@ -656,14 +623,14 @@ def fetch_of(size: int, correlation_id: int) -> bytes:
 
 
 @pytest.fixture
-def budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnsentResponses]:
+def budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[ResponseBudget]:
     """That of the process, of 1 MB; at the end nothing may be charged to it any more."""
     monkeypatch.setattr(UNSENT, "limit_bytes", 1_000_000)
     yield UNSENT
     assert UNSENT.bytes == 0
 
 
-async def test_a_slow_reader_costs_only_itself(budget: UnsentResponses) -> None:
+async def test_a_slow_reader_costs_only_itself(budget: ResponseBudget) -> None:
     broker = Broker({FETCH: as_many_bytes, HEARTBEAT: pong})
     slow, other = broker.connect(), broker.connect()
     slow.transport.is_full = True
@@ -676,7 +643,7 @@ async def test_a_slow_reader_costs_only_itself(budget: UnsentResponses) -> None:
     assert slow.transport.reading
 
 
-async def test_a_reader_that_is_a_little_behind_is_served(budget: UnsentResponses) -> None:
+async def test_a_reader_that_is_a_little_behind_is_served(budget: ResponseBudget) -> None:
     slow = Broker({FETCH: as_many_bytes}).connect()
     slow.transport.is_full = True
     slow.send(b"".join(fetch_of(WRITE_BUFFER_HIGH_BYTES // 4, number) for number in range(1, 6)))
@@ -685,7 +652,7 @@ async def test_a_reader_that_is_a_little_behind_is_served(budget: UnsentResponse
     assert slow.answered() == [1, 2, 3, 4, 5]
 
 
-async def test_when_the_budget_is_used_up_who_has_not_taken_all_waits(budget: UnsentResponses) -> None:
+async def test_when_the_budget_is_used_up_who_has_not_taken_all_waits(budget: ResponseBudget) -> None:
     broker = Broker({FETCH: as_many_bytes, HEARTBEAT: pong})
     large, small, quick = broker.connect(), broker.connect(), broker.connect()
     large.transport.is_full = small.transport.is_full = True
@@ -698,7 +665,7 @@ async def test_when_the_budget_is_used_up_who_has_not_taken_all_waits(budget: Un
     large.lose()
 
 
-async def test_what_a_gone_client_has_not_taken_is_given_back(budget: UnsentResponses) -> None:
+async def test_what_a_gone_client_has_not_taken_is_given_back(budget: ResponseBudget) -> None:
     slow = Broker({FETCH: as_many_bytes}).connect()
     slow.transport.is_full = True
     slow.send(fetch_of(2_000_000, 1))
@@ -707,7 +674,7 @@ async def test_what_a_gone_client_has_not_taken_is_given_back(budget: UnsentResp
     slow.lose()
 
 
-async def test_the_answer_of_a_waiting_request_reaches_a_slow_reader_too(budget: UnsentResponses) -> None:
+async def test_the_answer_of_a_waiting_request_reaches_a_slow_reader_too(budget: ResponseBudget) -> None:
     parking = Parking()
     peer = Broker({HEARTBEAT: parking, FETCH: as_many_bytes}).connect()
     peer.send(heartbeat(1) + fetch_of(WRITE_BUFFER_HIGH_BYTES, 2) + heartbeat(3))
@@ -730,7 +697,7 @@ async def test_a_flood_of_small_requests_takes_turns() -> None:
 
 
 async def test_limits_refuse_who_comes_last() -> None:
-    broker = Broker({HEARTBEAT: pong}, Limits(connections_per_ip_max=2))
+    broker = Broker({HEARTBEAT: pong}, ConnectionQuotas(connections_per_ip_max=2))
     first, second = broker.connect(), broker.connect()
     with structlog.testing.capture_logs() as lines:
         third = broker.connect()
@@ -743,14 +710,16 @@ async def test_limits_refuse_who_comes_last() -> None:
 
 async def test_silence_ends_a_connection_but_not_one_that_waits() -> None:
     parking = Parking()
-    broker = Broker({HEARTBEAT: parking, METADATA: lambda *_: MetadataResponse()}, Limits(idle_ms_max=12_000))
+    broker = Broker(
+        {HEARTBEAT: parking, METADATA: lambda *_: MetadataResponse()}, ConnectionQuotas(idle_ms_max=12_000)
+    )
     idle, waiting, talking = broker.connect(), broker.connect(), broker.connect()
     waiting.send(heartbeat(1))
     for second in range(12):
         assert not idle.transport.closing
         broker.clock.advance(1_000)
         talking.send(request(METADATA, 9, MetadataRequest(), second))
-    broker.clock.advance(2 * 12_000 / IDLE_TICKS)
+    broker.clock.advance(2 * 12_000 // IDLE_TICKS)
     assert idle.transport.closing
     assert not talking.transport.closing
     broker.clock.advance(60_000)
@@ -766,7 +735,7 @@ async def test_silence_ends_a_connection_but_not_one_that_waits() -> None:
 async def test_time_that_is_moved_on_ends_silent_connections_and_no_other() -> None:
     """Rounds in which no connection is idle for too long are passed over, and count all the same."""
     virtual = VirtualClock(FakeClock())
-    broker = Broker({METADATA: lambda *_: MetadataResponse()}, Limits(idle_ms_max=12_000), virtual)
+    broker = Broker({METADATA: lambda *_: MetadataResponse()}, ConnectionQuotas(idle_ms_max=12_000), virtual)
     silent, talking = broker.connect(), broker.connect()
     await virtual.advance(11_000, [Domain.CONNECTIONS])
     assert not silent.transport.closing
@@ -778,7 +747,7 @@ async def test_time_that_is_moved_on_ends_silent_connections_and_no_other() -> N
 
 
 async def test_a_peer_that_never_takes_its_last_answers_is_cut_off() -> None:
-    broker = Broker({HEARTBEAT: pong}, Limits(idle_ms_max=1_000))
+    broker = Broker({HEARTBEAT: pong}, ConnectionQuotas(idle_ms_max=1_000))
     peer = broker.connect()
     broker.clock.advance(1_060)
     assert (peer.transport.closing, peer.transport.aborted) == (True, False)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from broker import crash
-from broker.crash import Countdown, UnknownCrashPoint, crash_point, on_passage, parse_crash_points
+from broker.injection import crash
+from broker.injection.crash import Countdown, UnknownCrashPoint, crash_point, on_passage, parse_crash_points
 from storage.files import AppendFile
+from tests.support.deadlines import HANG_S
 
 
 def test_every_point_is_somewhere_in_the_broker() -> None:
-    sources = "".join(path.read_text("utf-8") for path in Path(crash.__file__).parent.rglob("*.py"))
+    sources = "".join(path.read_text("utf-8") for path in Path(crash.__file__).parents[1].rglob("*.py"))
     passed = set(re.findall(r'crash_point(?:\(|, )"([^"]+)"', sources))
     assert passed == crash.CRASH_POINTS
 
@@ -82,7 +83,7 @@ def test_a_test_sees_every_passage_and_may_raise_instead_of_dying() -> None:
 def test_an_armed_process_dies_by_sigkill_and_runs_nothing_more() -> None:
     program = """
 import atexit, sys
-from broker.crash import arm, crash_point
+from broker.injection.crash import arm, crash_point
 atexit.register(print, "atexit")
 arm("file.write:2")
 try:
@@ -93,7 +94,7 @@ finally:
     print("finally", flush=True)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "one\n")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.transactions.state import State
+from broker.transactions.state import TransactionState
 from protocol.errors import ErrorCode
 from storage.directory import CLEAN_MARK
 from tests.support.world import CONSUMER_OFFSETS, NODE_ID, TRANSACTION_STATE, World
@@ -117,7 +117,7 @@ def test_a_lost_decision_leaves_a_transaction_that_ends(world: World) -> None:
     assert line["transactional_ids"] == [FIRST]
     found = world.memory(FIRST)
     assert found is not None
-    assert found.state is State.COMPLETE_COMMIT
+    assert found.state is TransactionState.COMPLETE_COMMIT
 
 
 def test_many_damaged_states_are_counted(world: World) -> None:
@@ -142,7 +142,7 @@ def commit(world: World, transactional_id: str, offset: int, *, group: str, comm
 
 def committed_offset(world: World, group: str) -> int | None:
     index = world.node.groups.partition_for(group)
-    found = world.node.groups._shards[index].memory.offsets.find(group, TOPIC, 0, require_stable=True)
+    found = world.node.groups._runtime._shards[index].state.offsets.find(group, TOPIC, 0, require_stable=True)
     assert found.error is ErrorCode.none
     return None if found.committed is None else found.committed.offset
 

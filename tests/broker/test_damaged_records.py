@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.damaged_records import LINES_MAX, DamagedRecords, names_in
+from broker.coordinator_runtime.damaged_records import LINES_MAX, DamagedRecords, names_in
 from protocol.records.group_log import OffsetCommitKey
 from protocol.records.transaction_log import TransactionLogKey
 from storage.salvage import Damaged

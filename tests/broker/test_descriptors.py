@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.descriptors import CONTROL_CONNECTIONS_MAX, OPEN_FILES_MAX, OTHERS, ClientSlots, shares
+from broker.resources.descriptors import CONTROL_CONNECTIONS_MAX, OPEN_FILES_MAX, OTHERS, ClientSlots, shares
 from storage.descriptors import SPARE_DESCRIPTORS
 
 
@@ -21,7 +21,7 @@ def test_files_that_are_set_leave_the_rest_to_clients() -> None:
     assert shares(1024, 100).clients > shares(1024, 500).clients
 
 
-def test_however_few_there_are_somebody_is_served() -> None:
+def test_however_few_there_are_some_client_is_served() -> None:
     assert shares(16).clients > 0
 
 

@@ -20,10 +20,10 @@ from broker.apis.describe_topic_partitions import describe_topic_partitions
 from broker.apis.find_coordinator import find_coordinator
 from broker.apis.metadata import metadata
 from broker.cluster import Cluster, StartError
-from broker.context import RequestContext
+from broker.node.context import RequestContext
 from broker.options import parse
-from broker.partition import Partition
-from broker.replicas import Replicas
+from broker.replicas.manager import ReplicaManager
+from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -42,7 +42,7 @@ Lines = list[Any]
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(_: Replicas, work: Callable[[], object]) -> Future[object]:
+    def at_once(_: ReplicaManager, work: Callable[[], object]) -> Future[object]:
         future: Future[object] = Future()
         try:
             future.set_result(work())
@@ -50,7 +50,7 @@ def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
             future.set_exception(error)
         return future
 
-    monkeypatch.setattr(Replicas, "in_background", at_once)
+    monkeypatch.setattr(ReplicaManager, "in_background", at_once)
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_disk_that_turns_read_only(world: World, disk: Disk, lines: Lines):
     assert write(world, "broken") == ErrorCode.none
 
 
-def test_a_snapshot_that_cannot_be_written_is_tried_again_and_nobody_has_to_know(
+def test_a_snapshot_that_cannot_be_written_is_tried_again_and_no_client_notices(
     world: World, disk: Disk, lines: Lines
 ):
     roll_next(world.partition("broken"))
@@ -321,7 +321,7 @@ def test_a_checkpoint_that_makes_no_sense_is_taken_for_empty(
 
 
 def replaced_by_directory(path: Path) -> None:
-    """What nobody may read: permissions do not stop root."""
+    """An unreadable file: permissions do not stop root."""
     path.rename(path.with_name("aside"))
     path.mkdir()
 

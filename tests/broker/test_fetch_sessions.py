@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.fetch_sessions import (
+from broker.node.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
     SESSION_EPOCH_MAX,
     SESSION_IDLE_MS_MAX,
-    FetchSessions,
+    CachedPartition,
+    FetchSessionCache,
     Opened,
-    Wanted,
 )
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset, PartitionData
@@ -23,16 +23,18 @@ from protocol.messages.fetch import EpochEndOffset, PartitionData
 TOPIC_ID = uuid.UUID(int=7)
 
 
-def sessions(slots: int = 10, ids: Iterable[int] = ()) -> FetchSessions:
+def sessions(slots: int = 10, ids: Iterable[int] = ()) -> FetchSessionCache:
     numbers = iter(ids or range(100, 10_000))
-    return FetchSessions(slots, lambda: next(numbers))
+    return FetchSessionCache(slots, lambda: next(numbers))
 
 
-def want(index: int = 0, offset: int = 0, topic: str = "t", topic_id: uuid.UUID | None = None) -> Wanted:
-    return Wanted(topic, topic_id, index, offset, max_bytes=1000)
+def want(
+    index: int = 0, offset: int = 0, topic: str = "t", topic_id: uuid.UUID | None = None
+) -> CachedPartition:
+    return CachedPartition(topic, topic_id, index, offset, max_bytes=1000)
 
 
-def asked(*wanted: Wanted):
+def asked(*wanted: CachedPartition):
     return {each.key: each for each in wanted}
 
 
@@ -44,7 +46,12 @@ def data(index: int = 0, high_watermark: int = 5, **more) -> PartitionData:
 
 
 def begin(
-    cache: FetchSessions, *wanted: Wanted, now_ms: int = 0, follower: bool = False, ids: bool = False, **told
+    cache: FetchSessionCache,
+    *wanted: CachedPartition,
+    now_ms: int = 0,
+    follower: bool = False,
+    ids: bool = False,
+    **told,
 ):
     """A full Fetch; returns the id of the session it got."""
     opened = cache.open(
@@ -60,7 +67,13 @@ def begin(
 
 
 def go_on(
-    cache: FetchSessions, session_id: int, epoch: int, *wanted: Wanted, forgotten=(), now_ms=0, ids=False
+    cache: FetchSessionCache,
+    session_id: int,
+    epoch: int,
+    *wanted: CachedPartition,
+    forgotten=(),
+    now_ms=0,
+    ids=False,
 ):
     return cache.open(session_id, epoch, asked(*wanted), forgotten, uses_topic_ids=ids, now_ms=now_ms)
 
@@ -219,7 +232,7 @@ def test_no_slots_means_no_sessions():
 YOUNG, OLD = 0, SESSION_IDLE_MS_MAX + 1
 
 
-def full_cache(*, size: int, follower: bool, used_for_ms: int) -> FetchSessions:
+def full_cache(*, size: int, follower: bool, used_for_ms: int) -> FetchSessionCache:
     """One slot, taken by a session that was made at 0 and used until ``used_for_ms``."""
     cache = sessions(slots=1, ids=[1, 2])
     assert begin(cache, *(want(index) for index in range(size)), follower=follower) == 1

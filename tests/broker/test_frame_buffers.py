@@ -1,6 +1,6 @@
 """Buffers for big frames: used again, and never under the eyes of a reader."""
 
-from broker.frame_buffers import FRAME_BUFFER_START_BYTES, LARGEST_SMALL_BYTES, SPARES_MAX, FrameBuffers
+from broker.net.frame_buffers import FRAME_BUFFER_START_BYTES, LARGEST_SMALL_BYTES, SPARES_MAX, FrameBuffers
 
 BIG = LARGEST_SMALL_BYTES + 1
 

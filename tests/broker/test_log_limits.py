@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from broker.log_limits import BURST_LINES, KINDS_MAX, RateLimit
+from broker.logging.limits import BURST_LINES, KINDS_MAX, RateLimit
 
 
 class Limited:

@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.health import HealthError, ask_api_versions
 from odradek.process import _free_port
+from tests.support.deadlines import HANG_S
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 60
 
 
 @contextlib.contextmanager
@@ -72,11 +72,11 @@ def test_a_log_that_cannot_be_written_reaches_neither_clients_nor_the_end(
             wait_until_it_answers(f"127.0.0.1:{port}", process)
             admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
             # The broker says "topic not created" of the first one.
-            made = admin.create_topics([NewTopic("t", 1, 5), NewTopic("u", 1, 1)], request_timeout=DEADLINE_S)
+            made = admin.create_topics([NewTopic("t", 1, 5), NewTopic("u", 1, 1)], request_timeout=HANG_S)
             assert "INVALID_REPLICATION_FACTOR" in str(made["t"].exception())
             assert made["u"].result() is None
             process.send_signal(number)
-            _, errors = process.communicate(timeout=DEADLINE_S)
+            _, errors = process.communicate(timeout=HANG_S)
         finally:
             process.kill()
             process.wait()

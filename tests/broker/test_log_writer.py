@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.log_writer import Descriptor, LogWriter
-
-LONG_S = 30
+from broker.logging.writer import Descriptor, LogWriter
+from tests.support.deadlines import HANG_S
 
 
 class Sink:
@@ -26,7 +25,7 @@ class Sink:
 
     def __call__(self, data: bytes) -> int:
         self.begun.set()
-        self.open.wait(LONG_S)
+        self.open.wait(HANG_S)
         if self.broken:
             return 0
         self.written += data
@@ -44,7 +43,7 @@ def test_lines_leave_in_their_order() -> None:
         while writer._lines > 9_000:
             pass  # the bound is the next test's
         writer.put(b"%d\n" % number)
-    assert writer.close(LONG_S)
+    assert writer.close(HANG_S)
     assert sink.written == b"".join(b"%d\n" % number for number in range(20_000))
 
 
@@ -54,7 +53,7 @@ def blocked(**bounds: int) -> tuple[Sink, LogWriter]:
     sink.open.clear()
     writer = LogWriter(sink, say, **bounds)
     writer.put(b"first\n")
-    assert sink.begun.wait(LONG_S)
+    assert sink.begun.wait(HANG_S)
     return sink, writer
 
 
@@ -64,7 +63,7 @@ def test_a_pipe_that_nothing_is_read_from_holds_up_no_caller_and_the_end_only_fo
         writer.put(b"x\n")
     assert not writer.close(timeout_s=0.01)
     sink.open.set()
-    assert writer.close(LONG_S)
+    assert writer.close(HANG_S)
 
 
 def test_lines_that_do_not_fit_are_counted_where_they_are_missing() -> None:
@@ -72,7 +71,7 @@ def test_lines_that_do_not_fit_are_counted_where_they_are_missing() -> None:
     for number in range(2, 10):
         writer.put(b"%d\n" % number)
     sink.open.set()
-    assert writer.close(LONG_S)
+    assert writer.close(HANG_S)
     assert sink.written == b"first\n2\n3\nlog lines dropped {'lines': 6}\n"
 
 
@@ -82,7 +81,7 @@ def test_the_queue_is_bounded_in_bytes_too() -> None:
     writer.put(b"y" * 2_000 + b"\n")
     writer.put(b"2\n")
     sink.open.set()
-    assert writer.close(LONG_S)
+    assert writer.close(HANG_S)
     assert sink.written == b"first\n" + b"x" * 990 + b"\nlog lines dropped {'lines': 1}\n2\n"
 
 
@@ -93,12 +92,12 @@ def test_lines_that_cannot_be_written_are_counted_as_soon_as_one_can() -> None:
     for number in range(5):
         sink.begun.clear()
         writer.put(b"%d\n" % number)
-        assert sink.begun.wait(LONG_S)
+        assert sink.begun.wait(HANG_S)
     sink.open.clear()
     writer.put(b"after\n")
     sink.broken = False
     sink.open.set()
-    assert writer.close(LONG_S)
+    assert writer.close(HANG_S)
     assert sink.written == b"log lines dropped {'lines': 5}\nafter\n"
 
 
@@ -112,7 +111,7 @@ def test_what_a_rate_limit_has_left_out_is_said_though_no_line_follows() -> None
 
     writer = LogWriter(sink, say, take)
     writer.say_suppressed_later()
-    assert writer.close(LONG_S)
+    assert writer.close(HANG_S)
     assert sink.written == b"suppressed {'lines': 7}\n"
 
 
@@ -150,7 +149,7 @@ def test_a_descriptor_that_does_not_block_is_waited_for(pipe: tuple[int, int]) -
     thread = threading.Thread(target=read)
     thread.start()
     assert Descriptor(writer)(data) == len(data)
-    thread.join(LONG_S)
+    thread.join(HANG_S)
     assert taken == data
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from broker.logging import VALUE_CHARACTERS_MAX, close, configure, get_logger, get_unfiltered_logger
+from broker.logging import close, configure, get_logger, get_unfiltered_logger
+from broker.logging.configuration import VALUE_CHARACTERS_MAX
 
 
 class Terminal(io.StringIO):

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 import structlog
 
-from broker.loop_lag import INTERVAL_S, LoopLag
+from broker.loop.lag import INTERVAL_S, LoopLag
 
 
 class FakeLoop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import signal
 import socket
@@ -14,26 +15,19 @@ from pathlib import Path
 
 import pytest
 
+from odradek._server import command
 from odradek.health import ask_api_versions
 from tests.support.broker import Broker, BrokerFailed, StartBroker
+from tests.support.clients import eventually
+from tests.support.deadlines import HANG_S
 
 ROOT = Path(__file__).parents[2]
-STOP_S_MAX = 10.0  # a second is the promise, on a machine that has the time; this finds what hangs
 
 
 def run(arguments: Sequence[str], tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A start that is expected to fail."""
-    command = [
-        sys.executable,
-        "-m",
-        "broker",
-        "--port",
-        "0",
-        "--data-dir",
-        str(tmp_path / "data"),
-        *arguments,
-    ]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    start = [sys.executable, "-m", "broker", "--port", "0", "--data-dir", str(tmp_path / "data"), *arguments]
+    return subprocess.run(start, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG_S)
 
 
 def test_it_says_once_that_it_is_ready_in_the_words_that_tools_wait_for(broker: Broker) -> None:
@@ -57,10 +51,10 @@ def test_ready_lines_are_printed_whatever_the_log_level(start_broker: StartBroke
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly_and_soon(broker: Broker, number: signal.Signals) -> None:
+def test_a_signal_ends_it_cleanly(broker: Broker, number: signal.Signals) -> None:
     with socket.create_connection((broker.host, broker.port)) as client:
         client.sendall(struct.pack(">i", 100) + b"half a frame")
-        assert broker.terminate(number) < STOP_S_MAX
+        broker.terminate(number)
     assert (broker.data_dir / ".kafka_cleanshutdown").exists()
     assert broker.events[-1]["event"] == "stopped"
 
@@ -80,8 +74,8 @@ def test_a_restart_keeps_cluster_and_port(start_broker: StartBroker) -> None:
 
 def test_port_0_is_chosen_and_told(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
-        command = [sys.executable, "-m", "broker", "--port", "0", "--log-format", "json"]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, env={"TMPDIR": str(tmp_path)})
+        start = [sys.executable, "-m", "broker", "--port", "0", "--log-format", "json"]
+        process = subprocess.Popen(start, cwd=ROOT, stdout=log, env={"TMPDIR": str(tmp_path)})
         try:
             found = None
             while found is None and process.poll() is None:
@@ -90,22 +84,26 @@ def test_port_0_is_chosen_and_told(tmp_path: Path) -> None:
                 )
             assert found is not None
             assert ask_api_versions(f"127.0.0.1:{found[1]}") > 0
-            # Nobody asked for a directory: it was a temporary one, and goes with the process.
+            # Without --data-dir the directory was a temporary one, and goes with the process.
             assert len(list(tmp_path.glob("odradek-*"))) == 1
         finally:
             process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(HANG_S) == 0
     assert list(tmp_path.glob("odradek-*")) == []
 
 
-def test_isolated_from_the_directory_it_is_started_in(tmp_path: Path) -> None:
-    for name in ("storage", "protocol", "asyncio"):
+def test_its_process_imports_none_of_the_users_packages(tmp_path: Path) -> None:
+    for name in ("broker", "storage", "protocol", "asyncio"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
-    program = (
-        f"import sys, runpy; sys.path.append({str(ROOT)!r}); runpy.run_module('broker', run_name='__main__')"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command("serve", "--help"),
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
     )
-    command = [sys.executable, "-I", "-c", program, "--help"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
@@ -130,13 +128,13 @@ def test_a_taken_control_port_is_one_line_and_an_exit_code(tmp_path: Path) -> No
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_whoever_waits_at_the_control_port_does_not_hold_up_the_end(start_broker: StartBroker) -> None:
+def test_a_call_that_waits_at_the_control_port_does_not_delay_the_stop(start_broker: StartBroker) -> None:
     broker = start_broker(control=True)
     host, port = broker.control_url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as follower:
         follower.sendall(b"GET /v1/trace/follow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert follower.recv(100).startswith(b"HTTP/1.1 200")
-        assert broker.terminate() < STOP_S_MAX
+        broker.terminate()
 
 
 def test_without_a_control_port_nothing_of_it_is_loaded(tmp_path: Path) -> None:
@@ -147,13 +145,13 @@ def test_without_a_control_port_nothing_of_it_is_loaded(tmp_path: Path) -> None:
         "def stopped():\n    event = asyncio.Event(); event.set(); return event\n"
         f"program.main(['--port', '0', '--data-dir', {str(tmp_path)!r}])\n"
         "assert 'broker.cluster' in sys.modules\n"
-        "print('loaded', *({'aiohttp', 'msgspec', 'broker.control', 'broker.faults.engine'} & {*sys.modules}))"
+        "loaded = {'aiohttp', 'msgspec', 'broker.control', 'broker.faults.engine'} & {*sys.modules}\n"
+        "print(*loaded, file=sys.stderr)"  # the log, on the other stream, leaves by a thread
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True
     )
-    # The log leaves by a thread: its last line may stand behind what the program prints.
-    assert [line for line in done.stdout.splitlines() if line.startswith("loaded")] == ["loaded"]
+    assert done.stderr == "\n"
     assert (tmp_path / "meta.properties").exists()  # it did run
 
 
@@ -202,11 +200,12 @@ def test_a_crash_point_kills_and_a_restart_heals(start_broker: StartBroker) -> N
     assert ask_api_versions(broker.bootstrap) > 0
 
 
-def test_garbage_leaves_one_line_and_everybody_else_alone(broker: Broker) -> None:
+def test_garbage_leaves_one_line_and_harms_no_other_client(broker: Broker) -> None:
     before = len(broker.log)
     with socket.create_connection((broker.host, broker.port)) as client:
-        client.settimeout(10)
+        client.settimeout(HANG_S)
         client.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert client.recv(1) == b""
     assert ask_api_versions(broker.bootstrap) > 0
+    eventually(lambda: len(broker.log) > before)
     assert len(broker.log) == before + 1

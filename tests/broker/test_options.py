@@ -6,7 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from broker.options import ControlPort, Settings, command, parse
+from broker.config.settings import ControlPort, Settings
+from broker.options import command, parse
 from storage.config import ConfigError
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from broker.patterns import (
+from broker.requests.patterns import (
     PATTERN_CHARACTERS_MAX,
     PATTERNS_KEPT,
     UNICODE_CLASSES_MAX,

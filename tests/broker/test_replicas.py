@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.upkeep import idle_producers
-from broker.upkeep.idle_producers import IdleProducers
+from broker.replicas.maintenance import idle_producers
+from broker.replicas.maintenance.idle_producers import IdleProducers
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage.directory import RECOVERY_POINTS
@@ -35,7 +35,7 @@ def start(world: World) -> None:
     world._open()
 
 
-async def test_a_stop_changes_nothing_in_folders_that_nobody_has_written_to(tmp_path: Path) -> None:
+async def test_a_stop_changes_nothing_in_folders_without_writes(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     with disk.in_use():
         world = World(tmp_path)

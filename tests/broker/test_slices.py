@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from broker.slices import APART_AT_ONCE, Slices
+from broker.loop.slices import APART_AT_ONCE, Slices
+from tests.support.deadlines import HANG_S
 
 
 async def turns(count: int = 50) -> None:
@@ -84,7 +85,7 @@ async def test_jobs_that_hold_much_memory_have_a_bound():
 
         def work():
             running.append(number)
-            gate.wait(30)
+            gate.wait(HANG_S)
 
         yield work
         yield None
@@ -109,7 +110,7 @@ async def test_small_jobs_do_not_wait_for_those_beside_the_loop(count):
     slices, outcomes, gate = Slices(), [], threading.Event()
 
     def large():
-        yield lambda: gate.wait(30)
+        yield lambda: gate.wait(HANG_S)
 
     for _ in range(APART_AT_ONCE + count):
         slices.start(large(), outcomes.append)

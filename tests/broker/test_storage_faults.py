@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.partition import Partition
+from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage import files
 from storage.files import StorageError
 from storage.segment import Segment
+from tests.support.deadlines import HANG_S
 from tests.support.world import World
 
 
@@ -76,7 +77,7 @@ async def test_a_failed_fsync_acknowledges_nothing(tmp_path: Path, monkeypatch: 
         assert result.error is ErrorCode.none
         assert partition.high_watermark == 0
         partition.on_committed(result.last_offset + 1, answered.set_result)
-        assert await asyncio.wait_for(answered, 10) is ErrorCode.kafka_storage_error
+        assert await asyncio.wait_for(answered, HANG_S) is ErrorCode.kafka_storage_error
         assert partition.high_watermark == 0
         monkeypatch.undo()
 
@@ -88,7 +89,7 @@ async def test_what_is_on_the_disk_is_acknowledged_though_more_has_come_meanwhil
     begun = iter(turns)
 
     def waits(self: Segment) -> None:
-        assert next(begun).wait(60)
+        assert next(begun).wait(HANG_S)
 
     with opened(tmp_path) as world:
         world.create("synced", 1, **{"flush.messages": "1"})
@@ -100,11 +101,11 @@ async def test_what_is_on_the_disk_is_acknowledged_though_more_has_come_meanwhil
             result = partition.append(a_batch(), required_acks=-1)
             partition.on_committed(result.last_offset + 1, future.set_result)
         turns[0].set()
-        assert await asyncio.wait_for(answered[0], 10) is ErrorCode.none
+        assert await asyncio.wait_for(answered[0], HANG_S) is ErrorCode.none
         assert (partition.high_watermark, partition.log_end_offset) == (1, 2)
         assert not answered[1].done()
         turns[1].set()
-        assert await asyncio.wait_for(answered[1], 10) is ErrorCode.none
+        assert await asyncio.wait_for(answered[1], HANG_S) is ErrorCode.none
 
 
 async def test_a_sealed_segment_that_cannot_be_synced_takes_the_partition_offline(
@@ -122,7 +123,7 @@ async def test_a_sealed_segment_that_cannot_be_synced_takes_the_partition_offlin
 
         monkeypatch.setattr(Segment, "sync", fails)
         partition.log.roll(world.clock.now_ms())
-        await asyncio.wait_for(gone, 10)
+        await asyncio.wait_for(gone, HANG_S)
         assert partition.offline is not None
         assert partition.log.flushed_offset == 0
         monkeypatch.undo()

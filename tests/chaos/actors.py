@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from random import Random
 
+from odradek.deadlines import stretched
 from tests.chaos.checks import Moved
 from tests.chaos.history import History, Place, Send, Transaction
 
@@ -19,7 +20,7 @@ RECORDS_PER_TRANSACTION = (1, 6)
 ABORTS = 0.25
 PAUSE_S = (0.0, 0.06)
 """Between transactions."""
-CALL_S = 10.0
+CALL_S = stretched(10.0)
 """For one call of a client, which it may be told to repeat."""
 
 

@@ -34,8 +34,10 @@ with warnings.catch_warnings():
 T = TypeVar("T")
 FAILURES = (KafkaError, asyncio.TimeoutError, AssertionError, asyncio.CancelledError)
 """An assertion is how its state machine says that it can go on no more; a cancellation is of one of its own tasks, for
-nobody cancels an actor."""
+no code cancels an actor."""
 BATCH = 20
+GOODBYE_S = 2.0
+"""A client that is stopped in the middle of something is left to itself after that."""
 REST_S = 0.02
 
 
@@ -84,7 +86,7 @@ class _Producer:
         self._producer = None
         if producer is not None:
             with contextlib.suppress(*FAILURES):
-                await asyncio.wait_for(producer.stop(), 2)
+                await asyncio.wait_for(producer.stop(), GOODBYE_S)
 
 
 def _rest(stage: Stage, chance: Random) -> Awaitable[None]:
@@ -228,7 +230,7 @@ def _consumer(stage: Stage, who: str, *, group: str | None, committed_only: bool
 async def _stop(consumer: AIOKafkaConsumer | None) -> None:
     if consumer is not None:
         with contextlib.suppress(*FAILURES):
-            await asyncio.wait_for(consumer.stop(), 2)
+            await asyncio.wait_for(consumer.stop(), GOODBYE_S)
 
 
 async def reader(stage: Stage, who: str, topics: list[str], *, committed_only: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,8 +24,12 @@ from tests.chaos.actors import (
 from tests.chaos.checks import Moved
 from tests.chaos.history import Outcome, Place, Seen, Send, Transaction, View
 from tests.support.clients import FINDS_COORDINATORS, PATIENCE
+from tests.support.deadlines import Deadline
 
 BATCH = 20
+ROUND_S = 0.5
+GOODBYE_S = 1.0
+"""A producer that is closed in the middle of something is left to itself after that."""
 
 
 class GivenUp(Exception):
@@ -112,7 +115,7 @@ class _Transactional:
         if self._producer is not None:
             with contextlib.suppress(*FAILURES):
                 self._producer.purge()
-                self._producer.flush(1)
+                self._producer.flush(GOODBYE_S)
         self._producer = None
 
 
@@ -184,11 +187,11 @@ def acknowledged(stage: Stage, who: str) -> None:
                 for send in sends:
                     _produce(producer, send)
                 producer.poll(0)
-            while producer.flush(0.5) and not stage.given_up.is_set():
+            while producer.flush(ROUND_S) and not stage.given_up.is_set():
                 pass
         with contextlib.suppress(*FAILURES):
             producer.purge()
-            producer.flush(1)
+            producer.flush(GOODBYE_S)
 
 
 def _produce(producer: Producer, send: Send) -> None:
@@ -302,8 +305,8 @@ class _Worker:
         """Partitions are given back before it is closed: librdkafka 2.16 may lose the request to give them back when it is
         closing already, and waits for it for ever, with the interpreter's lock in its hand."""
         self.consumer.unsubscribe()
-        deadline = time.monotonic() + CALL_S
-        while self.consumer.assignment() and time.monotonic() < deadline:
+        deadline = Deadline(CALL_S)
+        while self.consumer.assignment() and not deadline.is_over:
             self.consumer.poll(0.05)
         self.consumer.close()
 

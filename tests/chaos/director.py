@@ -8,16 +8,18 @@ from collections import defaultdict
 from typing import Any
 
 from odradek import Broker
+from odradek.deadlines import stretched
 from odradek.errors import ControlRefused
 from tests.chaos.actors import Stage
 from tests.chaos.history import Place
 from tests.chaos.plan import NODES, Plan, Step
 from tests.chaos.storm import Storm, move
+from tests.support.deadlines import Deadline, Stopwatch
 
 COUNTER = "* p=0 -> delay 0ms"
 """A rule that takes hold of nothing, and counts everything."""
 POLL_S = 0.02
-PATIENCE_S = 4.0
+PATIENCE_S = stretched(4.0)
 """So long the end of a trouble waits for its requests: what stands still asks for nothing."""
 
 STEPS_MIN = 8
@@ -48,19 +50,19 @@ class Director:
 
     def direct(self, seconds: float) -> None:
         """Return when the time is over; on a machine that is slow not before a few things went wrong."""
-        over = time.monotonic() + seconds
-        last = time.monotonic()
-        while self._steps and (time.monotonic() < over or self.done < STEPS_MIN):
-            step, now = self._steps[0], time.monotonic()
-            stuck = step.do in ("unrule", "start") and now - last > PATIENCE_S
+        run = Deadline(seconds)
+        since_the_last = Stopwatch()
+        while self._steps and (not run.is_over or self.done < STEPS_MIN):
+            step = self._steps[0]
+            stuck = step.do in ("unrule", "start") and since_the_last.has_run_s(PATIENCE_S)
             if stuck or self.requests() >= step.at + self._behind:
                 self._carry_out(self._steps.pop(0))
                 self._behind = max(self._behind, self.requests() - step.at)
                 self.done += 1
-                last = time.monotonic()
+                since_the_last = Stopwatch()
             else:
                 time.sleep(POLL_S)
-        time.sleep(max(0.0, over - time.monotonic()))
+        time.sleep(run.left_s)
 
     def end(self) -> None:
         """Everything that was done to the broker is undone."""

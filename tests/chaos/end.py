@@ -13,21 +13,20 @@ from storage.directory import DELETION
 from tests.chaos.actors import CALL_S, JOBS, PARTITIONS
 from tests.chaos.history import End, Place, Seen
 from tests.support.clients import PATIENCE
+from tests.support.deadlines import Deadline
 
 PLACES = [Place(topic, partition) for topic, count in PARTITIONS.items() for partition in range(count)]
 INTERNAL = ("__consumer_offsets", "__transaction_state")
-READ_S = 20.0
-SETTLE_S = 20.0
 POLL_S = 0.05
 
 
 def settled(bootstrap: str) -> list[str]:
     """Wait until all replicas are in sync and nothing is open; what is not so in time."""
     admin = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap})
-    deadline = time.monotonic() + SETTLE_S
+    deadline = Deadline()
     while True:
         found = [*_out_of_sync(admin), *_open(admin)]
-        if not found or time.monotonic() > deadline:
+        if not found or deadline.is_over:
             return found
         time.sleep(POLL_S)
 
@@ -49,7 +48,7 @@ def _open(admin: AdminClient) -> Iterator[str]:
 
 
 def stable_and_high(admin: AdminClient) -> dict[Place, tuple[int, int]]:
-    """Of every partition there is; -1 where nobody answers."""
+    """Of every partition; -1 where no leader responds."""
     topics = admin.list_topics(timeout=CALL_S).topics
     asked = {
         TopicPartition(name, partition): OffsetSpec.latest()
@@ -97,10 +96,10 @@ def _read(bootstrap: str, isolation_level: str) -> dict[Place, list[Seen]]:
     records: dict[Place, list[Seen]] = {place: [] for place in PLACES}
     unread = set(PLACES)
     consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in PLACES])
-    deadline = time.monotonic() + READ_S
+    deadline = Deadline()
     try:
         while unread:
-            assert time.monotonic() < deadline, f"not read to their ends: {sorted(unread)}"
+            deadline.check(f"read to their ends: {sorted(unread)}")
             for message in consumer.consume(1000, 0.1):
                 place = Place(message.topic(), message.partition())
                 error = message.error()

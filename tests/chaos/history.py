@@ -86,7 +86,7 @@ class End:
 
 
 def to_json(history: History, end: End | None) -> str:
-    """For people, and for whoever looks for what went wrong."""
+    """For people who look for what went wrong."""
     return json.dumps(
         {
             "transactions": [

@@ -28,6 +28,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 
 from odradek import Broker
 from tests.chaos.confluent_actors import FAILURES
+from tests.support.deadlines import HANG_S, Deadline
 
 RESULTS = Path(__file__).with_name("kill_storm.jsonl")
 TOPIC, PARTITIONS = "numbers", 3
@@ -37,8 +38,6 @@ UP_S = (0.2, 1.5)
 """So long the broker runs between two kills."""
 QUEUED_MAX = 500
 """Records that a producer has sent and not yet seen acknowledged."""
-FLUSH_S = 60.0
-READ_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class Numbers:
         self._ending.set()
         self._thread.join()
         with self._noting_what_is_fatal():
-            self._producer.flush(FLUSH_S)
+            self._producer.flush(HANG_S)
 
 
 def verdict(
@@ -135,10 +134,10 @@ def read(bootstrap: str) -> dict[int, list[str]]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "late", "enable.partition.eof": True})
     consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
     seen: dict[int, list[str]] = {partition: [] for partition in range(PARTITIONS)}
-    unread, deadline = set(seen), time.monotonic() + READ_S
+    unread, deadline = set(seen), Deadline()
     try:
         while unread:
-            assert time.monotonic() < deadline, f"not read to their ends: {sorted(unread)}"
+            deadline.check(f"read to their ends: {sorted(unread)}")
             for message in consumer.consume(1000, 0.2):
                 error, partition = message.error(), message.partition()
                 assert partition is not None

@@ -229,7 +229,7 @@ def _replica_paused(chance: Random, at: int, end: int) -> list[Step]:
 
 
 def _lost_ahead_of_all(chance: Random, at: int, end: int) -> list[Step]:
-    """A node dies with what nobody has copied: none of it may have been acknowledged, or read."""
+    """A node dies with records that no follower has: none of it may have been acknowledged, or read."""
     node = chance.choice(NODES)
     paused = [f"pause node={other}" for other in NODES if other != node]
     dies = min(at + chance.randint(20, 80), end - 1)

@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +25,7 @@ from tests.chaos.checks import complaints
 from tests.chaos.director import Director
 from tests.chaos.history import History, to_json
 from tests.chaos.plan import Plan
+from tests.support.deadlines import HANG_S, Deadline
 
 NODES = 3
 SETTINGS = {
@@ -35,9 +35,9 @@ SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
 }
-FINISH_S = 30.0
+FINISH_S = HANG_S
 """So long clients may take to end what they have begun, when nothing goes wrong any more."""
-GIVE_UP_S = 25.0
+GIVE_UP_S = HANG_S
 EXCHANGES_KEPT = 10_000
 
 
@@ -94,9 +94,9 @@ class Company:
         return [*self.deaths, *late]
 
     def _join(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(deadline.left_s)
 
 
 def _stack(thread: threading.Thread) -> str:

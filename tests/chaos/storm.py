@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 
+from odradek.deadlines import stretched
 from protocol.codec import client_codec
 from protocol.frame import request_header, response_body_offset
 from protocol.messages.alter_partition_reassignments import (
@@ -30,7 +31,7 @@ GUST_CONNECTS = 30
 """At once, and again: the loop of the node always finds some in its backlog."""
 KEPT_MAX = 400
 """Connections that are held open at each node."""
-ANSWER_S = 5.0
+ANSWER_S = stretched(5.0)
 LINGER_NOT = struct.pack("ii", 1, 0)
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from odradek import Broker
 from tests.chaos.kill_storm import PARTITIONS, TOPIC, Numbers, verdict
-
-WAIT_S = 60.0
+from tests.support.deadlines import HANG_S
 
 
 @pytest.mark.parametrize(
@@ -29,7 +28,7 @@ def test_a_fatal_error_of_a_producer_is_seen() -> None:
     with Broker(1, {TOPIC: PARTITIONS}) as broker:
         broker.faults.add("Produce times=1 -> error OUT_OF_ORDER_SEQUENCE_NUMBER")
         producer = Numbers(broker.bootstrap_servers, "a")
-        producer._thread.join(WAIT_S)
+        producer._thread.join(HANG_S)
         producer.end()
     (error,) = producer.fatal
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in error

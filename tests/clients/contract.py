@@ -17,6 +17,7 @@ import pytest
 from protocol.hashing import partition_of_key
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import ConfluentProducer, batches_of, committed_offset, topics, values
+from tests.support.deadlines import HANG_S
 from tests.support.foreign import Program
 from tests.support.relay import Relay
 
@@ -157,7 +158,7 @@ class Contract:
         broker = start_broker(topics=["orders:1", "done:1"], environment={"ODRADEK_CRASH_POINTS": point})
         self.fill(broker)
         with program.start("loop", broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS) as loop:
-            assert broker.wait(60) == -signal.SIGKILL
+            assert broker.wait(HANG_S) == -signal.SIGKILL
             broker.restart(environment={})
             assert loop.finish()[-1]["done"] >= LOOP_RECORDS
         self.check_loop(broker)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import aiokafka, batches_of, tidy
+from tests.support.deadlines import HANG_S
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ async def test_a_group_goes_on_where_it_was(start_broker: StartBroker):
         for expected in (b"a", b"b"):
             await producer.send_and_wait("orders", expected)
             async with consumer(broker, enable_auto_commit=False) as reading:
-                record = await asyncio.wait_for(reading.getone(), 10)
+                record = await asyncio.wait_for(reading.getone(), HANG_S)
                 assert record.value == expected
                 await reading.commit()
 
@@ -61,7 +62,7 @@ async def test_two_members_share_the_partitions_and_one_takes_over(start_broker:
     broker = start_broker(topics=["orders:4"])
 
     async def settled(*expected: tuple[aiokafka.AIOKafkaConsumer, int]) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(HANG_S):
             while any(len(each.assignment()) != count for each, count in expected):
                 await asyncio.gather(*(each.getmany(timeout_ms=20) for each, _ in expected))
 
@@ -86,5 +87,5 @@ async def test_a_transaction_as_a_context(start_broker: StartBroker, end: str):
         async with producer.transaction():
             await producer.send_and_wait("orders", b"two")
     async with consumer(broker, isolation_level="read_committed") as reading:
-        record = await asyncio.wait_for(reading.getone(), 10)
+        record = await asyncio.wait_for(reading.getone(), HANG_S)
         assert record.value == (b"one" if end == "commit" else b"two")

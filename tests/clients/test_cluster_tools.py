@@ -89,7 +89,7 @@ def test_an_unclean_leader_is_elected_by_hand_and_what_only_the_other_had_is_los
     producer.send("orders", ["on one"])
     kill(cluster, 2)
     start(cluster, 3)
-    eventually(lambda: leader(cluster) == -1, "nobody leads")
+    eventually(lambda: leader(cluster) == -1, "there is no leader")
     said = run(cluster, ELECTION, "--election-type", "UNCLEAN", "--topic", "orders", "--partition", 0)
     assert "Successfully completed leader election (UNCLEAN) for partitions orders-0" in said
     assert (leader(cluster), in_sync(cluster)) == (3, {3})
@@ -126,7 +126,7 @@ def test_a_partition_moves_with_all_that_it_holds(cluster: InProcess, tmp_path: 
 def test_a_move_that_does_not_end_is_shown_and_given_up(cluster: InProcess, tmp_path: Path):
     """The new replica stands still, so it is never in sync."""
     create(cluster, "orders", "1:2")
-    cluster.call(lambda: cluster.cluster.hooks.links.pause(3, "orders", 0))
+    cluster.call(lambda: cluster.cluster.injection.links.pause(3, "orders", 0))
     ConfluentProducer(cluster.bootstrap).send("orders", ["before"])
     move = plan(tmp_path, 1, 3)
     run(cluster, REASSIGNMENT, *move, "--execute")

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from protocol.batch import batches
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import PATIENCE, eventually
+from tests.support.deadlines import HANG_S
 from tests.support.javaprog import java_clients
 
 TOPIC = "kept"
@@ -35,7 +36,7 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, **PATIENCE})
         for future in admin.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIGS)]).values():
-            future.result(60)
+            future.result(HANG_S)
         left = write(broker, 0)
         compact(broker, 1)
         left |= write(broker, 100)
@@ -83,7 +84,7 @@ def send(producer: Producer, key: str, value: str | None, hour: int) -> None:
         timestamp=LATER_MS + hour * 3_600_000,
         on_delivery=lambda error, _: failures.append(error) if error else None,
     )
-    assert producer.flush(60) == 0
+    assert producer.flush(HANG_S) == 0
     assert failures == []
 
 

@@ -142,7 +142,7 @@ def test_groups_are_listed_described_altered_and_deleted(
 ):
     done(admin.create_topics([NewTopic("orders", 1, 1)]))
     ConfluentProducer(broker.bootstrap).send("orders", ["a", "b", "c"])
-    consumer = new_consumer(broker, client_id="somebody")
+    consumer = new_consumer(broker, client_id="observer")
     consumer.subscribe(["orders"])
     eventually(lambda: assignments(consumer) == [{0}], "assigned")
     consumer.commit(offsets=[TopicPartition("orders", 0, 2)], asynchronous=False)
@@ -152,7 +152,7 @@ def test_groups_are_listed_described_altered_and_deleted(
     described = done(admin.describe_consumer_groups(["readers"]))
     assert described.state.name == "STABLE"
     (member,) = described.members
-    assert member.client_id == "somebody"
+    assert member.client_id == "observer"
     assert [place.partition for place in member.assignment.topic_partitions] == [0]
     asked = [ConsumerGroupTopicPartitions("readers")]
     (place,) = done(admin.list_consumer_group_offsets(asked)).topic_partitions

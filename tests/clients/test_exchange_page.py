@@ -15,6 +15,7 @@ import pytest
 from tests.clients.test_kafka_directories import Written
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import values
+from tests.support.deadlines import HANG_S
 from tests.support.dump import dump
 
 PAGE = Path(__file__).parents[2] / "docs" / "exchange.md"
@@ -29,7 +30,7 @@ def commands() -> list[list[str]]:
 def odradek(arguments: list[str], home: Path) -> str:
     start = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
     command = [sys.executable, "-c", start, *arguments]
-    done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -63,5 +64,5 @@ def test_every_command_does_what_the_page_says(tmp_path: Path, start_broker: Sta
             case "bin/kafka-dump-log.sh", [*flags, "--files", file]:
                 assert "endTxnMarker: COMMIT" in dump([tmp_path / file], *flags)
             case _:
-                raise AssertionError(f"nobody knows how to test {program} {arguments}")
+                raise AssertionError(f"there is no test for {program} {arguments}")
     assert [program for program, _ in ran].count("odradek") == 4

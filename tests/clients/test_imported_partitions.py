@@ -5,18 +5,20 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from broker.exchange.importing import main
+from odradek._server import command
 from tests.clients.test_kafka_directories import Written
 from tests.differential import batches
 from tests.support import content
+from tests.support.batches import stored
 from tests.support.broker import StartBroker
 from tests.support.clients import values
 from tests.support.content import Asked
+from tests.support.deadlines import HANG_S
 
 EPOCH = 12
 HANGING = 12
@@ -24,16 +26,10 @@ HANGING = 12
 
 
 def import_(data_dir: Path, *folders: Path) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-I",
-        "-m",
-        "broker.exchange.importing",
-        "--data-dir",
-        str(data_dir),
-        *map(str, folders),
-    ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    arguments = ("--data-dir", str(data_dir), *map(str, folders))
+    return subprocess.run(
+        command("import", *arguments), capture_output=True, text=True, timeout=HANG_S, check=False
+    )
 
 
 @pytest.fixture
@@ -49,10 +45,9 @@ def hanging(written: Written, tmp_path: Path) -> Path:
     folder = tmp_path / "copied" / "flow-0"
     shutil.copytree(written.data / "flow-0", folder)
     log = folder / f"{0:020d}.log"
-    data, position = bytearray(log.read_bytes()), 0
-    while position < len(data):
-        struct.pack_into(">i", data, position + 12, EPOCH)  # the CRC does not cover it
-        position += 12 + struct.unpack_from(">i", data, position + 8)[0]
+    data = bytearray(log.read_bytes())
+    for each in stored(bytes(data)):
+        struct.pack_into(">i", data, each.position + 12, EPOCH)  # the CRC does not cover it
     log.write_bytes(data)
     (folder / "leader-epoch-checkpoint").write_text(f"0\n1\n{EPOCH} 0\n")
     return folder

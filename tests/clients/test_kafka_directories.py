@@ -12,7 +12,6 @@ import json
 import re
 import struct
 import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -27,6 +26,7 @@ import broker.metadata.log as log_module
 from broker.metadata.files import LOG_DIRECTORY
 from broker.metadata.image import Image
 from broker.metadata.replay import replay
+from odradek._server import command
 from protocol import batch as wire
 from protocol.records import producer_snapshot
 from tests.broker.metadata.world import open_cluster
@@ -36,6 +36,7 @@ from tests.support import content, raw
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import ConfluentProducer, eventually, values
 from tests.support.content import Asked, Filled
+from tests.support.deadlines import HANG_S
 from tests.support.kafka_oracle import Oracle, started, write_settings
 
 CRC_AT, TIMESTAMPS_AT = 17, 27
@@ -130,7 +131,7 @@ def test_clients_see_all_that_they_saw_before(written: Written, broker: Broker):
     broker.terminate()
     image = metadata_of(written.data)
     features.pop("kraft.version", None)  # of the quorum: it stands in a control record
-    assert image.features == features, "levels that we do not have are kept for whoever has them"
+    assert image.features == features, "levels that we do not have are kept for a broker that has them"
     assert [key[0] for key in image.kept].count("quota") == 1
 
 
@@ -233,17 +234,10 @@ def test_life_goes_on_and_survives_restarts(written: Written, broker: Broker):
 def kafka_on_export(source: Path, target: Path) -> Iterator[Oracle]:
     """Export as a user would, and start Kafka with the settings that came with it."""
     ports = ("--port", str(raw.free_port()), "--controller-port", str(raw.free_port()))
-    command = [
-        sys.executable,
-        "-I",
-        "-m",
-        "broker.exchange.export",
-        "--data-dir",
-        str(source),
-        str(target),
-        *ports,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    arguments = ("--data-dir", str(source), str(target), *ports)
+    done = subprocess.run(
+        command("export", *arguments), capture_output=True, text=True, timeout=HANG_S, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     [settings] = re.findall(r"bin/kafka-server-start.sh (\S+)", done.stdout)
     with started(Path(settings)) as oracle:

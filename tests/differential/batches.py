@@ -9,6 +9,8 @@ from typing import Any
 import cramjam
 import google_crc32c
 
+from tests.support.batches import CHECKED_AT, Batch, whole_batches
+
 CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 
@@ -207,41 +209,35 @@ def read_batches(data: bytes) -> list[Mapping[str, Any]]:
     """Every batch of a Fetch answer field by field; a cut last batch is `partial`."""
     out: list[Mapping[str, Any]] = []
     at = 0
-    while at < len(data):
-        if len(data) - at < 12 or len(data) - at < 12 + struct.unpack_from(">i", data, at + 8)[0]:
-            out.append({"partial": len(data) - at})
-            break
-        size = 12 + struct.unpack_from(">i", data, at + 8)[0]
-        out.append(_read_batch(data[at : at + size]))
-        at += size
+    for each in whole_batches(data):
+        out.append(_fields(each, data[at + CHECKED_AT : at + each.size]))
+        at += each.size
+    if at < len(data):
+        out.append({"partial": len(data) - at})
     return out
 
 
-def _read_batch(data: bytes) -> Mapping[str, Any]:
-    base, _, leader_epoch, magic, crc = struct.unpack_from(">qiibI", data)
-    attributes, last_delta, base_ts, max_ts, pid, epoch, seq, count = struct.unpack_from(
-        ">hiqqqhii", data, 21
-    )
-    codec = attributes & 7
+def _fields(batch: Batch, checked: bytes) -> Mapping[str, Any]:
+    codec = batch.attributes & 7
     try:
-        records: Any = _records(decompress(codec, data[61:]), count)
+        records: Any = _records(decompress(codec, batch.records), batch.record_count)
     except Exception as error:
         records = f"unreadable: {type(error).__name__}"
-    if attributes & 0x20 and isinstance(records, list):
-        records = [data[61:].hex()]
+    if batch.is_control and isinstance(records, list):
+        records = [batch.records.hex()]
     return {
-        "base_offset": base,
-        "size": "compressed" if codec else len(data),
-        "leader_epoch": leader_epoch,
-        "magic": magic,
-        "crc": "right" if crc == google_crc32c.value(data[21:]) else "wrong",
-        "attributes": attributes,
-        "last_delta": last_delta,
-        "base_timestamp": base_ts,
-        "max_timestamp": max_ts,
-        "producer_id": pid,
-        "epoch": epoch,
-        "sequence": seq,
-        "count": count,
+        "base_offset": batch.base_offset,
+        "size": "compressed" if codec else batch.size,
+        "leader_epoch": batch.leader_epoch,
+        "magic": batch.magic,
+        "crc": "right" if batch.crc == google_crc32c.value(checked) else "wrong",
+        "attributes": batch.attributes,
+        "last_delta": batch.last_offset_delta,
+        "base_timestamp": batch.base_timestamp_ms,
+        "max_timestamp": batch.max_timestamp_ms,
+        "producer_id": batch.producer_id,
+        "epoch": batch.producer_epoch,
+        "sequence": batch.base_sequence,
+        "count": batch.record_count,
         "records": records,
     }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 
 from tests.differential import runner
+from tests.support.deadlines import Stopwatch
 from tests.support.kafka_oracle import kafka
 
 
@@ -17,10 +17,10 @@ def main(wanted: list[str]) -> None:
         with kafka(setting["properties"], transaction_version=setting["feature"]) as oracle:
             runner.warm_up(oracle.host, oracle.port)
             for entry in chosen:
-                began = time.monotonic()
+                watch = Stopwatch()
                 transcript = runner.run(entry, oracle.host, oracle.port)
                 runner.save(entry.area, runner.load(entry.area) | {entry.name: transcript})
-                print(f"{entry.id}: {len(transcript)} exchanges, {time.monotonic() - began:.1f} s")
+                print(f"{entry.id}: {len(transcript)} exchanges, {watch.run_s:.1f} s")
                 for exchange in transcript:
                     if exchange["ask"] == "ended early":
                         print("   ended early:", exchange["answer"])

@@ -23,10 +23,12 @@ from typing import Any
 from tests.differential import batches
 from tests.differential.normal import MINUTE, Normal
 from tests.support import raw
+from tests.support.deadlines import HANG_S, Deadline
 
 Body = dict[str, Any]
-RETRY_SECONDS = 20
-WAIT = 20.0
+WAIT = HANG_S
+LONG_POLL_MS = round(HANG_S * 2_000)
+"""Longer than an answer is waited for: a fetch that is answered was not answered by its time."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class Story:
         **body: Any,
     ) -> Body:
         """One exchange; while the answer holds a code of `retry` it is asked again, and only the last one counts."""
-        codes, deadline = set(retry), time.monotonic() + RETRY_SECONDS
+        codes, deadline = set(retry), Deadline()
         while True:
             try:
                 pending = self.send(api, version, **body)
@@ -169,7 +171,7 @@ class Story:
                     note = f" ({body['note']})" if body.get("note") else ""
                     self.put(f"{api} v{version}{note}", outcome)
                 raise Unanswered(f"{api} v{version}: {outcome}") from error
-            if not codes & set(raw.error_codes(answer)) or time.monotonic() > deadline:
+            if not codes & set(raw.error_codes(answer)) or deadline.is_over:
                 break
             time.sleep(0.02)
         if not quiet:
@@ -270,8 +272,8 @@ class Story:
 
     def settle(self, transactional_id: str) -> None:
         """Waits until the end of a transaction is complete, where the broker can be asked (DescribeTransactions)."""
-        deadline = time.monotonic() + RETRY_SECONDS
-        while self._can_describe() and time.monotonic() < deadline:
+        deadline = Deadline()
+        while self._can_describe() and not deadline.is_over:
             answer = self.quiet("describe_transactions", 0, on="settle", transactional_ids=[transactional_id])
             if not answer["transaction_states"][0]["transaction_state"].startswith("Prepare"):
                 break

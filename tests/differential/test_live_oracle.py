@@ -8,10 +8,11 @@ import pytest
 
 from tests.differential import listed, runner
 from tests.differential.ours import ours
+from tests.support.deadlines import LONG_TEST_S
 from tests.support.kafka_oracle import kafka
 
 # What Kafka has answered is recorded, and compared with ours by test_recorded.py each time.
-pytestmark = [pytest.mark.java, pytest.mark.more, pytest.mark.timeout(540)]
+pytestmark = [pytest.mark.java, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
 # The clock is real on both sides: a machine that stalls in the middle of a story may spoil it.
 ATTEMPTS = 3
 

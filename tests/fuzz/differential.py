@@ -67,7 +67,7 @@ class Player:
     def run(self) -> None:
         story = self._story
         story.quiet("init_producer_id", 4, transactional_id=None, transaction_timeout=60_000)
-        # The first id of a broker is 0, and 0 is also what stands in an answer where there is none: it is nobody's.
+        # The first id of a broker is 0, and 0 is also what a response has where there is no id: it belongs to no producer.
         self._topic = story.topic(2)
         self._producers = [Identity(story.name(f"tx{number}")) for number in range(IDS)] + [Identity(None)]
         for each in self._producers:
@@ -245,7 +245,7 @@ class Player:
             self._ask("describe_producers", 0, topics=topics)
         else:
             names = [each.name for each in self._producers if each.name is not None]
-            self._ask("describe_transactions", 0, transactional_ids=[*names, self._story.name("nobody")])
+            self._ask("describe_transactions", 0, transactional_ids=[*names, self._story.name("unknown")])
 
     def _delete_records(self) -> None:
         partitions = [{"partition_index": 0, "offset": self._draw(1, 2, -1, 1 << 30)}]

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import structlog
 
-from broker.api import discover
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
 from broker.options import parse
+from broker.requests.api import discover
 from tests.fuzz.requests import Frame, Requests, World
 from tests.simulation.loop import SimClock, SimLoop
 from tests.support import raw

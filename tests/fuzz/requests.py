@@ -44,7 +44,7 @@ class World:
             "topic": [*topics, "unknown", "", "__consumer_offsets", "a b", "x" * 250, "é\u202e\x1b"],
             "group": ["group-1", "group-2", "", "g" * 300],
             "transactional": ["txn-1", "txn-2", "", "\x00"],
-            "member": ["", "member-1", "nobody"],
+            "member": ["", "member-1", "unknown"],
             "instance": ["instance-1", ""],
             "host": ["localhost", ""],
             "pattern": ["txn-.*", "(", ""],

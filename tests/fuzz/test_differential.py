@@ -7,11 +7,12 @@ import pytest
 from tests.differential import runner
 from tests.differential.ours import Ours
 from tests.fuzz.differential import compare, entry, fuzz
+from tests.support.deadlines import LONG_TEST_S
 
 
 @pytest.mark.more
 @pytest.mark.java
-@pytest.mark.timeout(540)
+@pytest.mark.timeout(LONG_TEST_S)
 def test_ours_answers_as_kafka_and_writes_the_same_internal_topics():
     found: list[str] = []
     fuzz([1, 2], lambda seed, differences, exchanges: found.extend(differences))

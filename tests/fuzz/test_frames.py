@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from broker.api import APIS, discover
+from broker.requests.api import APIS, discover
 from protocol.codec import request_codec
 from tests.fuzz.frames import Failure, fuzz, raw_name
 from tests.fuzz.requests import Requests, World

@@ -35,6 +35,9 @@ LAYERS: Final = ("tests", "simulation")
 SIMULATION_GOAL: Final = 3 / 4
 """So many of the mutants the simulation must kill alone."""
 
+LONGER: Final = {"ODRADEK_LOG_EXAMPLES": "300"}
+"""More random logs than a change waits for."""
+
 Results = dict[str, dict[str, Any]]
 
 
@@ -45,7 +48,9 @@ def _run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=root,
-        env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(root)},
+        env=os.environ
+        | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(root)}
+        | LONGER,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

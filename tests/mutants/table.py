@@ -32,14 +32,14 @@ class Mutant:
 PRODUCERS: Final = "storage/producers.py"
 LOG: Final = "storage/log.py"
 RECOVERY: Final = "storage/recovery.py"
-LEADING: Final = "broker/replication/leading.py"
-FOLLOWING: Final = "broker/replication/following.py"
-PARTITION: Final = "broker/partition/partition.py"
-READING: Final = "broker/partition/reading.py"
+LEADING: Final = "broker/replicas/replication/leading.py"
+FOLLOWING: Final = "broker/replicas/replication/replica_fetcher.py"
+PARTITION: Final = "broker/replicas/partition/partition.py"
+READING: Final = "broker/replicas/partition/reading.py"
 TXN_STATE: Final = "broker/transactions/state.py"
 COORDINATOR: Final = "broker/transactions/coordinator.py"
+ENDING: Final = "broker/transactions/ending.py"
 MARKERS: Final = "broker/transactions/markers.py"
-HOME: Final = "broker/transactions/home.py"
 OFFSETS: Final = "broker/groups/offsets.py"
 CLASSIC: Final = "broker/groups/classic.py"
 SHARD: Final = "broker/groups/shard.py"
@@ -115,8 +115,8 @@ IDEMPOTENCE: Final = (
         PRODUCERS,
         "        if entry is not None and batch.producer_epoch < entry.epoch:\n"
         "            return _stale_epoch(batch, entry)\n"
-        "        if origin is Origin.CLIENT and",
-        "        if origin is Origin.CLIENT and",
+        "        if origin is AppendOrigin.CLIENT and",
+        "        if origin is AppendOrigin.CLIENT and",
         (
             PRODUCERS,
             "            if entry is not None and batch.producer_epoch < entry.epoch:\n"
@@ -220,7 +220,7 @@ REPLICATION: Final = (
         "acks-all-answered-before-the-high-watermark",
         "acks=all is answered once the batch is below the high watermark",
         (*_PARTITION, "tests/broker/apis/test_produce.py"),
-        "broker/producing.py",
+        "broker/requests/producing.py",
         "        if self._request.acks == ACKS_ALL:\n            self._await_commit()",
         "        if False:\n            self._await_commit()",
     ),
@@ -277,8 +277,8 @@ REPLICATION: Final = (
         "a follower cuts off what its leader does not have",
         _REPLICATION,
         FOLLOWING,
-        "        truncate(partition, min(target, log.log_end_offset), self._around)\n",
-        "        truncate(partition, log.log_end_offset, self._around)\n",
+        "        truncate(partition, min(target, log.log_end_offset), self._context)\n",
+        "        truncate(partition, log.log_end_offset, self._context)\n",
     ),
     _one(
         "followers-high-watermark-beyond-its-log",
@@ -327,11 +327,11 @@ TRANSACTIONS: Final = (
         "markers-before-prepare-is-committed",
         "no marker is written before PrepareCommit or PrepareAbort is committed",
         _TXN,
-        COORDINATOR,
-        "        self._write(home, entry, transition, done, decided, PREPARE_APPEND)",
-        "        home.install(entry, transition.after)\n"
-        "        decided()\n"
-        "        home.append(transition.after, self._value_version, self._clock.now_ms(), lambda error: None)",
+        ENDING,
+        "        self._log.persist(end.shard, end.entry, transition, end.respond, committed, PREPARE_APPEND)",
+        "        end.shard.install(end.entry, transition.after)\n"
+        "        committed()\n"
+        "        self._log.append(end.shard, transition.after, PREPARE_APPEND, lambda error: None)",
     ),
     _one(
         "complete-after-the-first-marker",
@@ -353,11 +353,11 @@ TRANSACTIONS: Final = (
         "commit-answered-before-it-is-written",
         "EndTxn is answered when the decision is committed",
         _TXN,
-        COORDINATOR,
-        "        self._write(home, entry, transition, done, decided, PREPARE_APPEND)",
-        "        answered, done = done, lambda answer: None\n"
-        "        self._write(home, entry, transition, done, decided, PREPARE_APPEND)\n"
-        "        answered(transition.answer)",
+        ENDING,
+        "        self._log.persist(end.shard, end.entry, transition, end.respond, committed, PREPARE_APPEND)",
+        "        respond, end.respond = end.respond, lambda answer: None\n"
+        "        self._log.persist(end.shard, end.entry, transition, end.respond, committed, PREPARE_APPEND)\n"
+        "        respond(transition.answer)",
     ),
     _one(
         "marker-of-an-old-epoch-written",
@@ -381,14 +381,15 @@ TRANSACTIONS: Final = (
         _TXN,
         "broker/transactions/loading.py",
         "    while offset < log.log_end_offset:\n        before",
-        "    while offset < home.partition.high_watermark:\n        before",
+        "    while offset < partition.high_watermark:\n        before",
     ),
     _one(
         "new-coordinator-finishes-nothing",
         "a coordinator that takes over writes the markers of decided transactions",
         _TXN,
         COORDINATOR,
-        "        self._markers.start(*(self._begin_completion(home, entry) for entry in decided))",
+        "        self._markers.start(\n"
+        "            *(self._ending.completion(End(shard, entry, _no_client), COMPLETE) for entry in decided)\n        )",
         "        del decided",
     ),
     _one(
@@ -404,14 +405,16 @@ TRANSACTIONS: Final = (
         "InitProducerId aborts what the instance before left open",
         _TXN_STATE,
         TXN_STATE,
-        "    if txn.state is State.ONGOING:\n        return AbortFirst(Answer(ErrorCode.concurrent_transactions))\n"
+        "    if txn.state is TransactionState.ONGOING:\n"
+        "        return AbortFirst(Answer(ErrorCode.concurrent_transactions))\n"
         "    if txn.state not in SETTLED:",
-        "    if txn.state is State.ONGOING:\n        return _bump(txn, timeout_ms, None, now_ms)\n"
+        "    if txn.state is TransactionState.ONGOING:\n        return _bump(txn, timeout_ms, None, now_ms)\n"
         "    if txn.state not in SETTLED:",
         (
             TXN_STATE,
-            "State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})",
-            "State.EMPTY: frozenset(State)",
+            "TransactionState.EMPTY: frozenset(\n"
+            "        {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}\n    )",
+            "TransactionState.EMPTY: frozenset(TransactionState)",
         ),
     ),
     _one(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadlines import HANG_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -33,7 +35,7 @@ def run_pytest() -> Callable[..., subprocess.CompletedProcess[str]]:
         ]
         environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
         return subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=HANG_S, check=False
         )
 
     return run

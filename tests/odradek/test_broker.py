@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +20,7 @@ import odradek
 from odradek.control_client import ControlClient
 from odradek.remote import ACTION, MATCH, WHEN
 from tests.support.clients import PATIENCE, eventually
+from tests.support.deadlines import HANG_S, Stopwatch
 
 WEEK_MS = 7 * 86_400_000
 
@@ -35,14 +35,14 @@ def producer_of(broker: odradek.Broker, transactional_id: str) -> Producer:
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id, **PATIENCE}
     )
-    producer.init_transactions(60)
+    producer.init_transactions(HANG_S)
     return producer
 
 
 def commit(producer: Producer, partition: int = 0) -> None:
     producer.begin_transaction()
     producer.produce("orders", b"value", partition=partition)
-    producer.commit_transaction(60)
+    producer.commit_transaction(HANG_S)
 
 
 # -- coming and going
@@ -150,11 +150,11 @@ def test_what_is_held_goes_on_when_released(broker: odradek.Broker) -> None:
     with broker.faults.add("EndTxn", transactional_id="held", nth=1, do="hold") as rule:
         committing = threading.Thread(target=commit, args=(producer,))
         committing.start()
-        assert rule.wait(1, timeout_s=10) is rule
+        assert rule.wait(1, timeout_s=HANG_S) is rule
         assert [each["at"] for each in rule.held] == ["EndTxn"]
         assert broker.transactions["held"].state == "Ongoing"
         assert rule.release() == 1
-        committing.join(60)
+        committing.join(HANG_S)
         assert (rule.hits, rule.held, rule.spent) == (1, [], True)
     assert broker.transactions["held"].state == "CompleteCommit"
     rule.remove()  # once more is no error
@@ -172,12 +172,12 @@ def test_to_wait_in_vain_says_how_far_it_came(broker: odradek.Broker) -> None:
 
 def test_a_wait_is_as_long_as_it_says_also_when_the_broker_s_time_is_moved(broker: odradek.Broker) -> None:
     with broker.faults.add("EndTxn -> drop") as rule:
+        watch = Stopwatch()
         moving = threading.Timer(0.1, broker.clock.advance, ("1h", "requests"))
         moving.start()
-        began = time.monotonic()
         with pytest.raises(odradek.FaultNotHit):
             rule.wait(timeout_s=0.5)
-        assert time.monotonic() - began >= 0.5
+        assert watch.has_run_s(0.5)
         moving.join()
 
 
@@ -202,11 +202,11 @@ def test_a_transaction_that_is_left_open_is_aborted_in_no_time() -> None:
         producer = producer_of(broker, "left")
         producer.begin_transaction()
         producer.produce("orders", b"value")
-        producer.flush(60)
+        producer.flush(HANG_S)
         broker.clock.advance("2m")
         assert broker.transactions["left"].state == "CompleteAbort"
         with pytest.raises(KafkaException, match=r"fenced|epoch"):
-            producer.commit_transaction(60)
+            producer.commit_transaction(HANG_S)
 
 
 # -- what happens
@@ -241,9 +241,9 @@ def test_transactions_and_their_lives_are_told(broker: odradek.Broker) -> None:
     assert "orders-1" in str(timeline)
     assert timeline.events
     with pytest.raises(odradek.NotFound):
-        broker.timeline("nobody")
+        broker.timeline("unknown")
     with pytest.raises(KeyError):
-        _ = broker.transactions["nobody"]
+        _ = broker.transactions["unknown"]
 
 
 # -- nodes

@@ -12,13 +12,14 @@ from contextlib import closing
 import pytest
 
 from odradek.health import HealthError, ask_api_versions, local_bootstrap
+from tests.support.deadlines import HANG_S
 
 
 def odradek(*arguments: str) -> subprocess.CompletedProcess[str]:
     # As the console command does it, without asking where pip has put that.
     start = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", start, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", start, *arguments], capture_output=True, text=True, timeout=HANG_S, check=False
     )
 
 
@@ -173,4 +174,4 @@ def test_a_program_that_is_told_to_end_takes_along_what_it_has_started() -> None
         assert program.stdout.readline() == "at work\n"
         program.terminate()
         assert program.stdout.readline() == "tidied up\n"
-        assert program.wait(60) == 128 + signal.SIGTERM
+        assert program.wait(HANG_S) == 128 + signal.SIGTERM

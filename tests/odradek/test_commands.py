@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 import odradek as package
 from tests.support.clients import PATIENCE, eventually
+from tests.support.deadlines import HANG_S
 
 START = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
 
@@ -42,7 +43,7 @@ def run(broker: package.Broker | None, *words: str, **environ: str) -> subproces
         env={**inherited, **control, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
 
@@ -57,17 +58,17 @@ def commit(broker: package.Broker, transactional_id: str) -> None:
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id, **PATIENCE}
     )
-    producer.init_transactions(60)
+    producer.init_transactions(HANG_S)
     producer.begin_transaction()
     producer.produce("orders", b"value", partition=0)
-    producer.commit_transaction(60)
+    producer.commit_transaction(HANG_S)
 
 
 def test_help_comes_at_once() -> None:
     """What takes time is what is imported: nothing that the help does not need."""
     look = f"import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {START}"
     done = subprocess.run(
-        [sys.executable, "-c", look, "--help"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", look, "--help"], capture_output=True, text=True, timeout=HANG_S, check=True
     )
     assert "fault" in done.stdout
     imported = {name.partition(".")[0] for name in done.stderr.split()}
@@ -167,7 +168,7 @@ def test_what_is_held_is_shown_and_released(broker: package.Broker) -> None:
     assert shown[1] == "hits 1 of 1 matches, spent"
     assert shown[3].split()[0] == "EndTxn"
     assert said(broker, "fault", "release", str(rule.id), "--count", "1") == "1 released\n"
-    assert committing.wait(60) == 0
+    assert committing.wait(HANG_S) == 0
 
 
 COMMIT = """
@@ -241,16 +242,13 @@ def test_the_trace_is_followed_until_ctrl_c_and_left_as_it_was(broker: package.B
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # ignored in a shell's background job
     )
     assert follower.stdout is not None
     eventually(lambda: broker.trace.status["followers"] == 1)
     commit(broker, "followed")
     assert "tx=followed" in follower.stdout.readline()
     follower.send_signal(signal.SIGINT)
-    _, errors = follower.communicate(timeout=60)
+    _, errors = follower.communicate(timeout=HANG_S)
     assert (follower.returncode, errors) == (0, "")
     assert not broker.trace.status["running"]
 
@@ -268,7 +266,7 @@ def test_transactions_are_listed_and_their_lives_told(broker: package.Broker) ->
     assert "PrepareCommit" in told
     assert "orders-0" in told
     assert json.loads(said(broker, "txn", "timeline", "told", "--json"))["transactional_id"] == "told"
-    assert run(broker, "txn", "timeline", "nobody").returncode == 4
+    assert run(broker, "txn", "timeline", "unknown").returncode == 4
 
 
 # -- node
@@ -279,7 +277,7 @@ def test_nodes_are_listed_killed_stopped_and_started(broker: package.Broker) -> 
     assert headings.split() == ["NODE", "STATE", "ADVERTISED", "CONNECTIONS", "LEADS"]
     assert [row.split()[:2] for row in rows] == [["1", "running"], ["2", "running"]]
     assert any("orders" in row for row in rows)
-    assert "node start 2 brings it back" in said(broker, "node", "kill", "2")
+    assert "node start 2 starts it again" in said(broker, "node", "kill", "2")
     assert json.loads(said(broker, "node", "list", "--json"))[1]["state"] == "killed"
     done = run(broker, "node", "stop", "2")
     assert (done.returncode, done.stderr) == (1, "Error: node 2 is killed, not running\n")

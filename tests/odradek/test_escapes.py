@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import odradek as package
-from broker import printable as brokers
+from broker.logging import printable as brokers
 from odradek import printable as ours
 from odradek.cli import main
 from odradek.pytest_plugin import _listed

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import odradek
+from tests.support.deadlines import HANG_S
 
 RULE = "EndTxn transactional_id={id} nth=2 -> lose-answer"
 Hits = Callable[[], int]
@@ -30,12 +31,12 @@ def broker() -> Iterator[odradek.Broker]:
 def story(bootstrap: str, transactional_id: str, hits: Hits) -> None:
     """Two commits, of which the second one's answer is lost; a reader finds each record once."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
-    producer.init_transactions(60)
+    producer.init_transactions(HANG_S)
     for number in range(2):
         assert hits() == 0
         producer.begin_transaction()
         producer.produce("orders", f"{transactional_id}-{number}")
-        producer.commit_transaction(60)
+        producer.commit_transaction(HANG_S)
     assert hits() == 1
     assert read(bootstrap, transactional_id) == [f"{transactional_id}-0", f"{transactional_id}-1"]
 
@@ -68,7 +69,7 @@ def test_by_http(broker: odradek.Broker) -> None:
         request = urllib.request.Request(
             broker.control_url + path, data, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
             return dict(json.load(answer))
 
     rule = call("/v1/faults", {"rule": RULE.format(id="http")})
@@ -82,7 +83,7 @@ def test_on_the_command_line(broker: odradek.Broker) -> None:
             [*command, "--control", broker.control_url],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG_S,
             check=True,
         )
         return done.stdout

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.deadlines import HANG_S
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace.md"
 
 # What differs from run to run: times, ports, correlation ids, how long it took.
@@ -35,6 +37,6 @@ def test_the_example_says_what_the_page_says(tmp_path: Path) -> None:
     example = tmp_path / "example.py"
     example.write_text(block("python"), "utf-8")
     run = subprocess.run(
-        [sys.executable, str(example)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, str(example)], capture_output=True, text=True, check=True, timeout=HANG_S
     )
     assert told(run.stdout) == told(block("text"))

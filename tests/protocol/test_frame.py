@@ -55,12 +55,12 @@ def test_tags_of_a_header_are_skipped():
     assert parse_request_header(tagged + b"body").body_offset == len(tagged)
 
 
-def test_a_version_that_nobody_knows_has_a_header_all_the_same():
+def test_an_unknown_version_has_a_header_all_the_same():
     header = parse_request_header(request_header(18, 99, 5, "c"))
     assert (header.api_version, header.correlation_id, header.client_id) == (99, 5, "c")
 
 
-def test_an_api_that_nobody_knows_is_malformed():
+def test_an_unknown_api_is_malformed():
     with pytest.raises(MalformedRequest, match="no API has the key 999"):
         parse_request_header(b"\x03\xe7" + bytes(20))
 

@@ -7,7 +7,8 @@ import pytest
 from kio.schema.index import api_key_map
 
 from protocol.codec import client_codec, request_codec
-from protocol.messages import generate, index
+from protocol.generators import messages as generate
+from protocol.messages import index
 from protocol.messages.describe_topic_partitions import ResponseCursor
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -82,7 +83,7 @@ def test_the_response_class_yields_where_both_sides_have_a_name():
     assert issubclass(next_cursor, ResponseCursor)
 
 
-def test_a_version_nobody_has_is_refused():
+def test_an_unknown_version_is_refused():
     with pytest.raises(UnknownVersion):
         at_version(0, 2, "request")
     with pytest.raises(UnknownVersion):

@@ -19,7 +19,7 @@ from kio.serial import entity_reader, entity_writer
 from protocol.codec import MalformedRequest, client_codec, request_codec
 from protocol.decode import compile_sliced_decoder
 from protocol.encode import compile_sliced_encoder
-from protocol.messages.generate import PLAIN, field_name, kio_classes, shape_of
+from protocol.generators.messages import PLAIN, field_name, kio_classes, shape_of
 from protocol.versions import at_version, versions_of
 from protocol.wire_types import STRING_BYTES_MAX
 

@@ -15,6 +15,8 @@ from protocol.records import (
     group_log,
     kraft,
     producer_snapshot,
+    share_group_log,
+    streams_group_log,
     transaction_log,
 )
 from protocol.records.cluster_metadata import (
@@ -42,7 +44,15 @@ from protocol.wire_types import (
     Uuid,
 )
 
-MODULES = (transaction_log, group_log, cluster_metadata, kraft, consumer_protocol)
+MODULES = (
+    transaction_log,
+    group_log,
+    cluster_metadata,
+    kraft,
+    consumer_protocol,
+    share_group_log,
+    streams_group_log,
+)
 
 
 def versions() -> Iterator[tuple[type[Record], int]]:

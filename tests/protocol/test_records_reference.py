@@ -14,13 +14,23 @@ from protocol.records import (
     group_log,
     kraft,
     producer_snapshot,
+    share_group_log,
+    streams_group_log,
     transaction_log,
 )
 from protocol.schema import Key, Record, Structure, Value
 from protocol.wire_types import Array, Bytes, Uuid
 
 DATA = Path(__file__).parent / "data"
-MODULES = (transaction_log, group_log, cluster_metadata, kraft, consumer_protocol)
+MODULES = (
+    transaction_log,
+    group_log,
+    cluster_metadata,
+    kraft,
+    consumer_protocol,
+    share_group_log,
+    streams_group_log,
+)
 SCHEMAS: dict[str, type[Record]] = {
     name: cls
     for module in MODULES

@@ -36,9 +36,11 @@ def start_relayed(relay: Relay, start_broker: StartBroker) -> Callable[..., Brok
     return start
 
 
-@pytest.fixture(
-    params=[pytest.param(name, marks=pytest.mark.java) if name == "java" else name for name in CLIENTS]
-)
+# librdkafka and aiokafka are asked with each change; kafka-python, whose requests are the oldest, has tests of its own too.
+MARKS = {"java": pytest.mark.java, "kafka-python": pytest.mark.more}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in CLIENTS])
 def client(request: pytest.FixtureRequest) -> str:
     """The name of one of the four client libraries; the test runs with each."""
     return request.param

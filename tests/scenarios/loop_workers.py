@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.support.deadlines import HANG_S
+
 BATCH = 5
 GROUP = "loop"
 INSTANCE = "loop-1"  # a static member: the next process takes its place at once
@@ -57,7 +59,7 @@ def confluent(bootstrap: str, source: str, sink: str, steps: Steps) -> None:
             "fetch.wait.max.ms": 50,
         }
     )
-    insist(lambda: producer.init_transactions(60))
+    insist(lambda: producer.init_transactions(HANG_S))
     steps.reached("init")
     consumer.subscribe([source])
     while True:
@@ -70,8 +72,8 @@ def confluent(bootstrap: str, source: str, sink: str, steps: Steps) -> None:
             print("aborted:", failed, file=sys.stderr, flush=True)
             if not failed.args[0].txn_requires_abort():
                 raise
-            insist(lambda: producer.abort_transaction(60))
-            for place in consumer.committed(consumer.assignment(), 20):
+            insist(lambda: producer.abort_transaction(HANG_S))
+            for place in consumer.committed(consumer.assignment(), HANG_S):
                 place.offset = max(place.offset, 0)
                 consumer.seek(place)
 
@@ -94,13 +96,13 @@ def confluent_transaction(producer: Any, consumer: Any, messages: list[Any], sin
     steps.reached("begin")
     for each in messages:
         producer.produce(sink, f"<{each.value().decode()}>", key=each.key(), partition=each.partition())
-    producer.flush(60)
+    producer.flush(HANG_S)
     steps.reached("send")
     places = [place for place in consumer.position(consumer.assignment()) if place.offset >= 0]
     member = consumer.consumer_group_metadata()
     insist(lambda: producer.send_offsets_to_transaction(places, member, 20))
     steps.reached("offsets")
-    insist(lambda: producer.commit_transaction(60))
+    insist(lambda: producer.commit_transaction(HANG_S))
     steps.reached("commit")
 
 

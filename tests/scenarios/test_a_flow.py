@@ -155,7 +155,7 @@ def test_each_further_partition_is_one_record_with_all_so_far(
 def test_batches_lie_in_the_log_with_their_producer_and_no_marker_yet(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A5: producer id, epoch, sequence and the transactional bit; nobody but read_uncommitted sees them."""
+    """A5: producer id, epoch, sequence and the transactional bit; only read_uncommitted sees them."""
     broker = start_broker(topics=["orders:1"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -176,6 +176,7 @@ def test_batches_lie_in_the_log_with_their_producer_and_no_marker_yet(
     producer.abort()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
@@ -204,6 +205,7 @@ def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
     assert marker.marker == end.upper()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_the_end_is_prepared_marked_in_every_partition_and_completed(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
@@ -229,8 +231,8 @@ def test_the_end_is_prepared_marked_in_every_partition_and_completed(
     assert complete.partitions == frozenset()
     for partition, records in ((0, 2), (1, 1)):
         *data, marker = batches_of(broker.data_dir, "orders", partition)
-        assert sum(batch.count for batch in data) == records
-        assert (marker.base_offset, marker.count, marker.marker) == (records, 1, end.upper())
+        assert sum(batch.record_count for batch in data) == records
+        assert (marker.base_offset, marker.record_count, marker.marker) == (records, 1, end.upper())
         assert marker.is_transactional
 
     producer.begin()

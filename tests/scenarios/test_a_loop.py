@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from odradek.demo.doomed import restart_doomed
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import ConfluentProducer, committed_offset, eventually, read
+from tests.support.deadlines import HANG_S
 from tests.support.javaprog import worker_command
 
 # Eighty seconds for all four: two of them are for the longer run.
@@ -24,6 +26,7 @@ SOME = [
 ]
 PARTITIONS = 2
 STEPS = ("init:1", "poll:2", "begin:1", "send:2", "offsets:1", "commit:2")
+ROOT = Path(__file__).parents[2]
 NEVER = "never:1"
 # How far the broker gets in its life before it dies. The order is arbitrary; each is met by every few transactions.
 DEATHS = (
@@ -57,11 +60,18 @@ class Workers:
         if self._client == "java":
             command = worker_command(*arguments)
         else:
-            script = Path(__file__).with_name("loop_workers.py")
-            command = [sys.executable, "-W", "ignore", str(script), self._client, *arguments]
+            command = [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                "tests.scenarios.loop_workers",
+                self._client,
+                *arguments,
+            ]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
             )
         self.reached = threading.Event()
         threading.Thread(target=self._listen, args=(self._process, self.reached), daemon=True).start()
@@ -80,7 +90,7 @@ class Workers:
     def kill(self) -> int:
         assert self._process is not None
         self._process.kill()
-        return self._process.wait(60)
+        return self._process.wait(HANG_S)
 
     def complaints(self) -> str:
         return self._log.read_text()[-3000:]
@@ -133,7 +143,7 @@ def test_a_worker_killed_at_any_step_leaves_each_result_once(
     steps = STEPS[1::2] if client == "java" else STEPS  # each JVM takes its seconds
     for step in steps:
         crew.start(step)
-        assert crew.reached.wait(60), f"{step} was not reached\n{crew.complaints()}"
+        assert crew.reached.wait(HANG_S), f"{step} was not reached\n{crew.complaints()}"
         assert crew.is_alive, f"{step}\n{crew.complaints()}"
         assert crew.kill() == -signal.SIGKILL
     crew.start()
@@ -154,7 +164,7 @@ def test_a_broker_killed_at_any_point_leaves_each_result_once(
     crew.start()
     broker.terminate()
     for death in DEATHS:
-        broker.restart(environment={"ODRADEK_CRASH_POINTS": death})
+        restart_doomed(broker, death)
 
         def dead() -> bool:
             if not crew.is_alive:

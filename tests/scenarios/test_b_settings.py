@@ -23,6 +23,7 @@ from tests.support.clients import (
     transaction_log,
     values,
 )
+from tests.support.deadlines import HANG_S
 from tests.support.readers import reader
 from tests.support.relay import Relay
 
@@ -92,7 +93,7 @@ def test_a_longer_timeout_than_allowed_is_refused(
 def topic_settings(broker: Broker, topic: str) -> dict[str, str]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
-    return {name: entry.value for name, entry in future.result(60).items()}
+    return {name: entry.value for name, entry in future.result(HANG_S).items()}
 
 
 def test_the_transaction_log_is_made_as_the_settings_say(start_broker: StartBroker):
@@ -136,7 +137,7 @@ def test_one_setting_brings_kafka_s_own_defaults_back(start_broker: StartBroker)
 def test_a_transaction_left_open_too_long_is_aborted_and_its_producer_fenced(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """B4: by the coordinator, which nobody had to ask."""
+    """B4: by the coordinator, without a request."""
     broker = start_broker(topics=["orders:1"], settings=TIMED_OUT)
     producer = new_producer(broker.bootstrap, "orders", transaction_timeout_ms=1000)
     producer.init()
@@ -184,6 +185,6 @@ def test_the_isolation_level_decides_what_a_consumer_sees(client: str, start_bro
         assert reading.read(len(everything)) == everything
     with reader(client, broker.bootstrap, "orders", "read_committed") as reading:
         assert reading.read(len(shown)) == shown
-        assert reading.read(1, within_s=0.5) == []
+        assert reading.sees() == []
         writer.commit()
         assert reading.read(2) == ["open", "plain behind the open one"]

@@ -17,6 +17,7 @@ from tests.differential.batches import batch
 from tests.support import raw
 from tests.support.broker import Broker
 from tests.support.clients import eventually
+from tests.support.deadlines import HANG_S
 
 BAD_SIZE = struct.pack(">i", 2**31 - 1)
 TOPIC = "orders"
@@ -30,7 +31,7 @@ class Peer:
     """A connection that is allowed to misbehave."""
 
     def __init__(self, broker: Broker) -> None:
-        self.wire = raw.Wire("127.0.0.1", broker.port, timeout=60)
+        self.wire = raw.Wire("127.0.0.1", broker.port, timeout=HANG_S)
 
     def ask(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         self.wire.send_frame(raw.encode_request(api, version, body, 7))
@@ -134,7 +135,7 @@ def connect(shared_broker: Broker) -> Iterator[Callable[[], Peer]]:
 
 
 @pytest.mark.parametrize(("act", "event"), CASES, ids=lambda value: getattr(value, "__name__", value))
-def test_bad_input_gets_its_answer_and_one_line_and_harms_nobody(
+def test_bad_input_gets_its_response_and_one_line_and_harms_no_other_client(
     shared_broker: Broker, connect: Callable[[], Peer], act: Callable[[Peer], bool], event: str
 ) -> None:
     neighbour = connect()

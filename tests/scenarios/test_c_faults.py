@@ -10,6 +10,7 @@ import pytest
 
 from tests.scenarios.conftest import NewProducer
 from tests.support.clients import CLIENTS, Refused, batches_of, eventually, values
+from tests.support.deadlines import HANG_S
 from tests.support.in_process import InProcess
 
 # Each client's words for the same things.
@@ -180,7 +181,7 @@ def test_at_most_once_shows_the_loss(
 def test_acks_0_loses_without_a_word(
     loss: str, found: list[str], client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """There is no answer that could be lost, and nobody who would send again."""
+    """There is no response that could be lost, and no client that would send again."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks=0))
     producer.send("orders", ["one"])
     eventually(lambda: written(broker) == ["one"], "the first record")
@@ -207,7 +208,7 @@ def test_clients_recover_from_an_error_that_passes(
 
 
 @pytest.mark.parametrize("client", ["confluent"], indirect=True)
-def test_one_who_stands_still_holds_up_nobody_else(new_producer: NewProducer, broker: InProcess):
+def test_a_producer_that_stands_still_delays_no_other(new_producer: NewProducer, broker: InProcess):
     rule = broker.stage("Produce client_id=slow -> hold")
     slow = new_producer(broker.bootstrap, more={"client.id": "slow", "delivery.timeout.ms": 20_000})
     sent: list[Callable[[], None]] = []
@@ -216,7 +217,7 @@ def test_one_who_stands_still_holds_up_nobody_else(new_producer: NewProducer, br
     new_producer(broker.bootstrap).send("orders", ["quick"])
     assert sent == []
     broker.release(rule)
-    slow._producer.flush(60)
+    slow._producer.flush(HANG_S)
     assert sent == [None]
     assert written(broker) == ["quick", "slow"]
 

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from tests.scenarios.conftest import NewProducer
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import batches_of, values
+from tests.support.deadlines import HANG_S
 from tests.support.relay import Exchange, Relay
 
 RETRIES = {
@@ -136,7 +137,7 @@ def test_a_producer_goes_on_after_kill_9_without_a_duplicate(
     loss = relay.lose("answer", "produce")
 
     def die() -> None:
-        loss.happened.wait(60)
+        loss.happened.wait(HANG_S)
         broker.kill()
         broker.start()
 

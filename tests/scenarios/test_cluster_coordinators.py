@@ -18,6 +18,7 @@ from tests.support.clients import (
     statuses,
     values,
 )
+from tests.support.deadlines import HANG_S
 from tests.support.members import Member, member
 from tests.support.three_nodes import GROUP, TRANSACTION, ThreeNodes
 
@@ -106,7 +107,7 @@ def await_stable(cluster: ThreeNodes, members: list[Member]) -> None:
             assert each.poll() == []
         admin = AdminClient({**PATIENCE, "bootstrap.servers": cluster.bootstrap_servers})
         (described,) = admin.describe_consumer_groups(["readers"]).values()
-        group = described.result(60)
+        group = described.result(HANG_S)
         shares = [len(each.assignment.topic_partitions) for each in group.members]
         return group.state is ConsumerGroupState.STABLE and shares == [2, 2]
 
@@ -123,7 +124,7 @@ def write(cluster: ThreeNodes, numbers: range) -> list[str]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_group_goes_on_when_its_coordinator_dies(client: str, start_three: StartThree) -> None:
-    """The next one knows its members from the log: nobody joins again, nothing is read twice."""
+    """The next one knows its members from the log: no member joins again, nothing is read twice."""
     cluster = start_three("orders:4")
     with (
         member(client, cluster.bootstrap_servers, "readers", "orders") as one,

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.scenarios.conftest import StartThree
 from tests.support.clients import PATIENCE, ConfluentProducer, eventually, values
+from tests.support.deadlines import HANG_S
 from tests.support.javaprog import java_clients
 from tests.support.three_nodes import NODES, ThreeNodes
 
@@ -20,7 +21,7 @@ PARTITIONS = range(6)
 
 @contextmanager
 def writing(cluster: ThreeNodes) -> Iterator[list[str]]:
-    """Somebody who sends to all partitions meanwhile; what was acknowledged."""
+    """A producer that sends to all partitions meanwhile; what was acknowledged."""
     producer = ConfluentProducer(cluster.bootstrap_servers)
     over = threading.Event()
     sent: list[str] = []
@@ -37,7 +38,7 @@ def writing(cluster: ThreeNodes) -> Iterator[list[str]]:
         yield sent
     finally:
         over.set()
-        writer.join(60)
+        writer.join(HANG_S)
 
 
 def elected(cluster: ThreeNodes) -> None:
@@ -45,7 +46,7 @@ def elected(cluster: ThreeNodes) -> None:
     admin = AdminClient({**PATIENCE, "bootstrap.servers": cluster.bootstrap_servers})
     places = [TopicPartition("orders", partition) for partition in PARTITIONS]
     # With a time-out the binding fails (confluent-kafka 2.16.1).
-    admin.elect_leaders(ElectionType.PREFERRED, places).result(60)
+    admin.elect_leaders(ElectionType.PREFERRED, places).result(HANG_S)
 
 
 def balanced(cluster: ThreeNodes) -> None:

@@ -12,6 +12,7 @@ import pytest
 from odradek.remote import Rule
 from tests.scenarios.conftest import NewProducer, StartThree
 from tests.support.clients import ConfluentProducer, Refused, eventually, values
+from tests.support.deadlines import HANG_S
 from tests.support.three_nodes import NODES, ThreeNodes
 
 JAVA = pytest.param("java", marks=pytest.mark.java)
@@ -95,7 +96,7 @@ def test_with_acks_all_nothing_is_acknowledged_that_could_be_lost(
         eventually(lambda: len(cluster.batches(leader, "orders")) == 2)
         assert values(cluster.bootstrap_servers, "orders", expected=1) == ["everywhere"]
         cluster.nodes[leader].kill()
-    sending.join(60)
+    sending.join(HANG_S)
     assert places == [(0, 1)]
 
     cluster.nodes[leader].start()
@@ -157,7 +158,7 @@ def test_with_too_few_in_sync_a_client_is_refused_and_nothing_is_written(
     sending.start()
     eventually(lambda: cluster.heard("NOT_ENOUGH_REPLICAS", api="Produce") >= 2)
     cluster.start_all()
-    sending.join(60)
+    sending.join(HANG_S)
     assert values(cluster.bootstrap_servers, "orders") == ["first", "in the end"]
 
 

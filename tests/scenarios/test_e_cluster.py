@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from protocol.hashing import partition_for
 from tests.scenarios.conftest import NewProducer
 from tests.support.by_hand import ask
@@ -326,7 +326,7 @@ def test_each_side_is_told_its_own_addresses(number: int, host: str, tmp_path: P
 
 
 def coordinators(host: str, port: int) -> list[dict[str, Any]]:
-    """Who coordinates `payments`; nobody while the topic is being made."""
+    """The coordinator of `payments`; None while the topic is being made."""
     body = {"key_type": 1, "coordinator_keys": ["payments"]}
     found = ask(host, port, "find_coordinator", 4, body)["coordinators"]
     return [each for each in found if each["error_code"] == ErrorCode.none]

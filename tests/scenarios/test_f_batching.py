@@ -115,7 +115,7 @@ def test_a_thousand_records_in_one_request_are_one_append(
 
     batches = batches_of(broker.data_dir, "orders")
     assert len(relay.seen("produce")) == len(batches)
-    assert sum(batch.count for batch in batches) == 1000
+    assert sum(batch.record_count for batch in batches) == 1000
     assert len(batches) == 1
     assert values(relay.bootstrap, "orders") == sent
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.runtime import State
+from broker.cluster.runtime import NodeState
 from protocol.batch import batches
 from tests.support.by_hand import ask
 from tests.support.clients import ConfluentProducer, eventually, read, tidy, values
+from tests.support.deadlines import HANG_S
 from tests.support.in_process import InProcess
 
 NODES = pytest.mark.parametrize("nodes", [1, 3], ids=["one node", "three nodes"])
@@ -57,7 +58,7 @@ class Doing:
         return not self._thread.is_alive()
 
     def wait(self) -> Any:
-        self._thread.join(60)
+        self._thread.join(HANG_S)
         assert self.is_over
         if self.error is not None:
             raise self.error
@@ -128,7 +129,7 @@ def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProc
 def test_the_coordinator_dies_after_exactly_three_markers(
     start: Callable[..., InProcess], nodes: int, tmp_path: Path
 ):
-    """Whoever leads the partitions: three markers are in their logs, and the fourth attempt is the coordinator's end."""
+    """Whichever nodes lead the partitions: three markers are in their logs, and the fourth attempt ends the coordinator."""
     broker = start(nodes, "--topic", "orders:6")
     producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
     producer.init()
@@ -140,7 +141,7 @@ def test_the_coordinator_dies_after_exactly_three_markers(
     broker.stage("txn.marker transactional_id=payments after=3 -> hold")
     committing = Doing(producer.commit)
     broker.reached(rule)
-    [dead] = [node_id for node_id, node in broker.cluster.nodes.items() if node.state is State.KILLED]
+    [dead] = [node_id for node_id, node in broker.cluster.nodes.items() if node.state is NodeState.KILLED]
     assert [markers_in(tmp_path, index) for index in range(6)] == [1, 1, 1, 0, 0, 0]
     assert rule.matches == 4
     broker.call(broker.faults.clear)

@@ -1,4 +1,4 @@
-"""A process that may open 256 files, and six hundred connections: partitions serve, and everybody is served in the end."""
+"""A process that may open 256 files, and six hundred connections: partitions and, in the end, all clients are served."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.health import HealthError, ask_api_versions
 from odradek.process import _free_port
+from tests.support.deadlines import HANG_S
 
 ROOT = Path(__file__).parents[2]
 DESCRIPTORS, CONNECTIONS, PARTITIONS = 256, 600, 24
@@ -34,7 +35,7 @@ def port(tmp_path: Path) -> Iterator[int]:
             yield number
         finally:
             process.terminate()
-            assert process.wait(60) == 0
+            assert process.wait(HANG_S) == 0
 
 
 def healthy(port: int, process: subprocess.Popen[bytes] | None = None) -> None:
@@ -55,7 +56,7 @@ def test_connections_take_no_descriptor_from_the_logs(port: int, tmp_path: Path)
             producer.produce(
                 topic, b"x", partition=index, on_delivery=lambda error, _: error and failures.append(error)
             )
-        assert producer.flush(60) == 0
+        assert producer.flush(HANG_S) == 0
         assert failures == []
 
     def make_and_write(topic: str) -> None:

@@ -13,9 +13,11 @@ import pytest
 
 from storage.directory import CLEAN_MARK
 from tests.differential.batches import batch
-from tests.storage.logs import stored
 from tests.support import raw
+from tests.support.batches import stored
 from tests.support.broker import Broker, StartBroker
+from tests.support.clients import eventually
+from tests.support.deadlines import HANG_S
 
 KAFKA_STORAGE_ERROR = 56
 FILE_BYTES_MAX = 200_000
@@ -29,7 +31,7 @@ def limit_files(broker: Broker, size: int) -> None:
 
 class Peer:
     def __init__(self, broker: Broker) -> None:
-        self.wire = raw.Wire(broker.host, broker.port, timeout=60)
+        self.wire = raw.Wire(broker.host, broker.port, timeout=HANG_S)
 
     def __enter__(self) -> Peer:
         return self
@@ -77,7 +79,8 @@ def test_a_partition_that_may_not_grow_goes_offline_and_comes_back_whole(start_b
         assert peer.produce(0, b"small") == (KAFKA_STORAGE_ERROR, -1)
         assert peer.produce(1, b"other") == (0, 1)
         assert (peer.leader(0), peer.leader(1)) == (-1, 1)
-    (line,) = [event for event in broker.events if event["event"] == "partition offline"]
+    # Lines leave by a thread of their own, which answers do not wait for.
+    (line,) = eventually(lambda: [each for each in broker.events if each["event"] == "partition offline"])
     assert line["file"] == str(broker.data_dir / "orders-0" / f"{0:020d}.log")
     assert "File too large" in line["reason"]
     # Torn writes have been cut off, and the stop leaves no mark that would keep the next start from looking.
@@ -103,7 +106,7 @@ def test_a_broker_that_may_write_nothing_says_so_and_ends(tmp_path: Path) -> Non
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 1

@@ -19,6 +19,7 @@ import pytest
 from protocol.batch import batches, build_batch
 from tests.support import raw
 from tests.support.broker import Broker, StartBroker
+from tests.support.deadlines import HANG_S, LONG_TEST_S
 
 IN_FLIGHT = 5
 PRODUCERS = 3
@@ -40,7 +41,7 @@ class Producer:
     wire: raw.Wire | None = None
 
     def connect(self, broker: Broker) -> None:
-        self.wire = raw.Wire(broker.host, broker.port, timeout=20)
+        self.wire = raw.Wire(broker.host, broker.port, timeout=HANG_S)
         for sequence in self.in_flight:
             self._send(sequence)
 
@@ -83,7 +84,7 @@ class Producer:
 
 
 def ask(broker: Broker, api: str, version: int, **body: object) -> dict[str, Any]:
-    wire = raw.Wire(broker.host, broker.port, timeout=20)
+    wire = raw.Wire(broker.host, broker.port, timeout=HANG_S)
     try:
         wire.send_frame(raw.encode_request(api, version, body, 1))
         return raw.decode_response(api, version, wire.receive_frame(20))[1]
@@ -138,7 +139,7 @@ def go_on(producers: list[Producer], broker: Broker, chance: random.Random) -> N
             SMALL_SEGMENTS,
             20_000,
             id="100 kills, small segments",
-            marks=[pytest.mark.slow, pytest.mark.timeout(1800)],
+            marks=[pytest.mark.slow, pytest.mark.timeout(LONG_TEST_S)],
         ),
     ],
 )

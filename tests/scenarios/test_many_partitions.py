@@ -114,7 +114,7 @@ def test_all_partitions_serve_though_few_files_may_be_open(start_broker: StartBr
     assert (broker.data_dir / CLEAN_MARK).exists()
     folders = {path.name for path in broker.data_dir.iterdir() if path.is_dir()}
     assert folders >= {f"{name}-{index}" for name in (*TOPICS, "empty") for index in range(PARTITIONS)}
-    # A start and a stop in which nobody asks for anything change nothing.
+    # A start and a stop without requests change nothing.
     broker.restart()
     broker.terminate()
     assert (broker.data_dir / CLEAN_MARK).exists()

@@ -98,7 +98,7 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
 
 
 async def _haunt(producer: Producer, spots: Sequence[Spot], work: Work) -> None:
-    """What a fenced producer sends is visible to nobody who reads what is committed."""
+    """What a fenced producer sends is invisible to read_committed readers."""
     work.verdict = Verdict.ABORTED
     spot = producer.wire.random.choice(spots)
     await producer.haunt(spot, [work.value(spot)])

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from broker.partition import Partition
+from broker.replicas.partition import Partition
 from storage import files
 from storage.segment import Segment
 from tests.simulation.consumers import batch_size
@@ -90,7 +90,7 @@ class Unsynced:
 
 
 def _flip(file: Any, first: int, end: int, chance: Random) -> int:
-    """One bit of a batch, of what its CRC covers: of base offset and leader epoch nobody can tell that they are wrong."""
+    """One bit of a batch, of what its CRC covers: wrong base offsets and leader epochs cannot be found."""
     file.seek(first)
     starts, at, rest = [], 0, file.read(end - first)
     while at + CRC_COVERS_FROM < len(rest):

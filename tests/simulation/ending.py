@@ -1,4 +1,4 @@
-"""The checks at the end of a run, when all is whole and nobody writes any more."""
+"""The checks at the end of a run, when all is whole and no client writes any more."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
+from broker.clock import Domain
 from broker.cluster import Cluster
-from broker.partition import Partition
+from broker.replicas.partition import Partition
+from protocol.batch import parse_end_txn_marker
 from tests.simulation.consumers import delivered, visible
 from tests.simulation.ledger import Broken, Ledger, Spot, check_copies
+from tests.simulation.loop import START_MS
 from tests.simulation.offsets import OffsetsLedger
+from tests.simulation.producers import EXPIRATION_MS
 from tests.simulation.watch import check_memories
 
 
@@ -47,6 +51,9 @@ class Ending:
         offsets.check(self._committed_offset)
         offsets.check_members(lambda spot: self._committed_offset(members, spot))
         check_memories(self._cluster.running_nodes())
+        if self._cluster.clock.now_ms(Domain.PRODUCERS) - START_MS < EXPIRATION_MS:
+            for spot in self._partitions():
+                _check_epochs(spot, self._leader(spot))
         self._say(
             f"checked {len(ledger.works)} pieces of work, "
             f"{sum(map(len, committed.values()))} records, {sum(map(len, everything.values()))} with aborted ones"
@@ -57,7 +64,7 @@ class Ending:
         node = self._cluster.running(topic.partitions[spot[1]].leader)
         partition = node.replicas.get(*spot) if node is not None else None
         if partition is None:
-            raise Broken(f"nobody leads {spot} though all nodes run")
+            raise Broken(f"{spot} has no leader though all nodes run")
         return partition
 
     def _markers(self, spot: Spot) -> dict[int, int]:
@@ -91,7 +98,9 @@ class Ending:
             partition = self._leader(spot)
             ends = (partition.last_stable_offset, partition.high_watermark, partition.log_end_offset)
             if len(set(ends)) != 1:
-                raise Broken(f"{spot}: LSO, high watermark and end are {ends} though nobody writes any more")
+                raise Broken(
+                    f"{spot}: LSO, high watermark and end are {ends} though no client writes any more"
+                )
         for node in self._cluster.running_nodes():
             for home in node.transactions.memory().values():
                 for txn in home.values():
@@ -114,6 +123,30 @@ class Ending:
                 if spot in committed and _content(replica, read_committed=True) != committed[spot]:
                     raise Broken(f"{spot}: node {node.node_id} would show other records than its leader")
             self._say(f"{spot} is {len(expected)} {crc32(repr(expected).encode()):08x}")
+
+
+def _check_epochs(spot: Spot, leader: Partition) -> None:
+    """In one log neither the epoch of a producer nor that of its coordinator goes back, as long as no producer expires."""
+    epochs: dict[int, int] = {}
+    coordinator_epochs: dict[int, int] = {}
+    for batch in leader.log.batches():
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            continue
+        if batch.producer_epoch < epochs.get(producer_id, -1):
+            raise Broken(
+                f"{spot}: offset {batch.base_offset} is of epoch {batch.producer_epoch} of producer {producer_id}, "
+                f"behind epoch {epochs[producer_id]}"
+            )
+        epochs[producer_id] = batch.producer_epoch
+        marker = parse_end_txn_marker(batch) if batch.is_control else None
+        if marker is not None:
+            if marker.coordinator_epoch < coordinator_epochs.get(producer_id, -1):
+                raise Broken(
+                    f"{spot}: the marker at {batch.base_offset} is of coordinator epoch {marker.coordinator_epoch}, "
+                    f"behind one of {coordinator_epochs[producer_id]}"
+                )
+            coordinator_epochs[producer_id] = marker.coordinator_epoch
 
 
 def _content(partition: Partition, *, read_committed: bool) -> list[tuple[int, bytes]]:

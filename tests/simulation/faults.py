@@ -10,16 +10,25 @@ from typing import Final
 from broker.clock import Domain
 from broker.clock.virtual import ALL_DOMAINS, DEFAULT_DOMAINS, VirtualClock
 from broker.cluster import Cluster, NoSuchNode, StartError
-from broker.cluster.runtime import NodeRuntime, State
-from broker.hooks import POINTS, Passage
+from broker.cluster.runtime import NodeRuntime, NodeState
+from broker.injection.points import POINTS, InjectionPoint
 from broker.metadata.elections import Election
+from protocol.codec import request_codec
 from protocol.errors import ErrorCode
+from protocol.frame import parse_request_header
+from storage.producers import TRANSACTION_VERSION_2
 from tests.simulation.disks import SimDisk, Unsynced
 from tests.simulation.network import SimNetwork
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 MEAN_PAUSE_S: Final = 6.0
+WRITE_TXN_MARKERS: Final = 27
+SIZE_BYTES: Final = 4
+LATE_MARKERS_S: Final = (0.1, 20.0)
+CUT_BEHIND_MARKERS_S: Final = (0.001, 0.2)
+MARKERS_S_MAX: Final = 20.0
+"""So long the fault waits for markers."""
 ACCEPT_S_MAX: Final = 20.0
 """So long a node that is to die at an accept waits for one."""
 
@@ -45,8 +54,8 @@ class Chaos:
         self._tasks: list[asyncio.Task[None]] = []
         self._coming_back: set[int] = set()
         self._armed: dict[str, list[bool]] = {}
-        """By point: for each passage to come that goes wrong, whether its node dies there or is only slow."""
-        cluster.hooks.points = self
+        """By point: for each at to come that goes wrong, whether its node dies there or is only slow."""
+        cluster.injection.points = self
         self._joins_that_kill = 0
         self._alter_partition = cluster.metadata.alter_partition
         cluster.metadata.alter_partition = self._altering  # type: ignore[method-assign]
@@ -68,6 +77,7 @@ class Chaos:
                 self._pause_follower,
                 self._elect,
                 *[self._kill_at_join] * 2,
+                *[self._late_markers] * 3,
                 self._reassign,
                 self._cut_power,
             ]
@@ -90,31 +100,31 @@ class Chaos:
         self._network.mend_all()
         self._disk.mend_all()
         for node_id, runtime in self._cluster.nodes.items():
-            if runtime.state is State.RUNNING and self._has_lost_partitions(runtime):
+            if runtime.state is NodeState.RUNNING and self._has_lost_partitions(runtime):
                 self._cluster.kill_node(node_id)
-            if self._cluster.nodes[node_id].state is not State.RUNNING:
+            if self._cluster.nodes[node_id].state is not NodeState.RUNNING:
                 await self._cluster.start_node(node_id)
 
-    # ---- at the steps inside (`broker.hooks.PointHook`)
+    # ---- at the steps inside (`broker.injection.points.PointInterceptor`)
 
     def watches(self, point: str) -> bool:
         return bool(self._armed.get(point))
 
     def reached(
-        self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+        self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
         """The step is lost because its node dies before it, or it comes late."""
-        where = f"{passage.point} on node {passage.node_id}"
-        runtime = self._cluster.nodes[passage.node_id]
+        where = f"{at.point} on node {at.node_id}"
+        runtime = self._cluster.nodes[at.node_id]
         if not runtime.life.alive:
             go_on()
-        elif self._armed[passage.point].pop():
+        elif self._armed[at.point].pop():
             self._say(f"fault: dies before {where}, {runtime.state.value}")
-            is_stopping = runtime.state is State.STOPPING
-            self._cluster.kill_node(passage.node_id)
+            is_stopping = runtime.state is NodeState.STOPPING
+            self._cluster.kill_node(at.node_id)
             if not is_stopping:  # its stop fails, and who asked for it brings it back
-                self._tasks.append(asyncio.ensure_future(self._bring_back(passage.node_id)))
-        elif runtime.state is not State.RUNNING:
+                self._tasks.append(asyncio.ensure_future(self._bring_back(at.node_id)))
+        elif runtime.state is not NodeState.RUNNING:
             go_on()
         else:
             delay_s = self._random.uniform(0.001, 8)
@@ -123,7 +133,7 @@ class Chaos:
 
     @staticmethod
     def _late(runtime: NodeRuntime, go_on: Callable[[], object]) -> None:
-        if runtime.state is not State.KILLED:  # what a process had to do goes with it
+        if runtime.state is not NodeState.KILLED:  # what a process had to do goes with it
             go_on()
 
     async def _arm_point(self) -> None:
@@ -181,11 +191,54 @@ class Chaos:
         if died.done():
             await self._bring_back(node_id)
 
+    async def _late_markers(self) -> None:
+        """Markers of a coordinator come late: after the same ones sent again, or after the next transaction's records.
+
+        It dies behind them, and its successor writes markers; or its links are cut behind them, and it sends them again.
+        The latter only where each transaction has an epoch of its own (KIP-890): before, nothing tells a late marker of
+        the same coordinator from one of the producer's next transaction, which it ends, in Kafka as here.
+        """
+        late_s, dies = self._random.uniform(*LATE_MARKERS_S), self._random.random() < 0.5
+        cut_s = self._random.uniform(*CUT_BEHIND_MARKERS_S)
+        sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def behind(client_id: str) -> None:
+            node_id = int(client_id.removeprefix("broker-").removesuffix("-txn-marker-sender"))
+            self._say(f"fault: markers of node {node_id} are {late_s:.3f} s late")
+            if not self._is_running(node_id) or sent.done():
+                return
+            if dies:
+                self._say(f"fault: node {node_id} is killed behind its markers")
+                self._cluster.kill_node(node_id)
+            sent.set_result(node_id)
+
+        self._network.hold_next(
+            WRITE_TXN_MARKERS, late_s, behind, lambda frame: dies or _has_epochs_of_their_own(frame)
+        )
+        await asyncio.wait([sent], timeout=MARKERS_S_MAX)
+        self._network.hold_no_more(WRITE_TXN_MARKERS)
+        if sent.done() and dies:
+            await self._bring_back(sent.result())
+        elif sent.done():
+            self._say(f"fault: links from node {sent.result()} are cut behind its markers for {cut_s:.3f} s")
+            await self._cut_links_from(sent.result(), cut_s)
+
+    async def _cut_links_from(self, node_id: int, cut_s: float) -> None:
+        links, others = (
+            self._cluster.injection.links,
+            [each for each in self._cluster.nodes if each != node_id],
+        )
+        for each in others:
+            links.cut(node_id, each)
+        await asyncio.sleep(cut_s)
+        for each in others:
+            links.mend(node_id, each)
+
     async def _cut_power(self) -> None:
         """A node dies with what its disk has not got yet, of partitions that others have whole."""
         node_id = self._node()
         runtime = self._cluster.nodes[node_id]
-        if runtime.state is not State.RUNNING or not self._is_backed_up(node_id):
+        if runtime.state is not NodeState.RUNNING or not self._is_backed_up(node_id):
             return
         self._say(f"fault: node {node_id} has no power")
         unsynced = [
@@ -217,7 +270,7 @@ class Chaos:
         await asyncio.sleep(failing_s)
         self._disk.mend(directory)
         runtime = self._cluster.nodes[node_id]
-        if runtime.state is State.RUNNING and self._has_lost_partitions(runtime):
+        if runtime.state is NodeState.RUNNING and self._has_lost_partitions(runtime):
             await self._kill(node_id)
 
     @staticmethod
@@ -254,7 +307,7 @@ class Chaos:
                 return
 
     def _is_running(self, node_id: int) -> bool:
-        return self._cluster.nodes[node_id].state is State.RUNNING
+        return self._cluster.nodes[node_id].state is NodeState.RUNNING
 
     async def _slow_down(self) -> None:
         port, delay_s = self._port(self._node()), self._random.uniform(0.01, 2)
@@ -296,7 +349,7 @@ class Chaos:
         a, b = self._random.sample(sorted(self._cluster.nodes), 2)
         cut_s, both = self._random.uniform(0.1, 20), self._random.random() < 0.5
         self._say(f"fault: link {a} -> {b} is cut for {cut_s:.3f} s, both ways: {both}")
-        links = self._cluster.hooks.links
+        links = self._cluster.injection.links
         cuts = [(a, b), (b, a)] if both else [(a, b)]
         for each in cuts:
             links.cut(*each)
@@ -315,7 +368,7 @@ class Chaos:
         }
         delays = {link: delay_ms for link, delay_ms in delays.items() if delay_ms}
         self._say(f"fault: links are slower by {delays} ms for {slow_s:.3f} s")
-        links = self._cluster.hooks.links
+        links = self._cluster.injection.links
         for link, delay_ms in delays.items():
             links.slow(*link, delay_ms)
         await asyncio.sleep(slow_s)
@@ -325,9 +378,9 @@ class Chaos:
     async def _pause_follower(self) -> None:
         node_id, paused_s = self._node(), self._random.uniform(0.1, 20)
         self._say(f"fault: replicas of node {node_id} stand still for {paused_s:.3f} s")
-        self._cluster.hooks.links.pause(node_id)
+        self._cluster.injection.links.pause(node_id)
         await asyncio.sleep(paused_s)
-        self._cluster.hooks.links.resume(node_id)
+        self._cluster.injection.links.resume(node_id)
 
     async def _jump(self) -> None:
         clock = self._cluster.clock
@@ -343,3 +396,11 @@ class Chaos:
         self._say(f"fault: {sorted(domain.value for domain in domains)} move on by {by_ms} ms")
         await clock.advance(by_ms, domains)
         self._say("fault: moved")
+
+
+def _has_epochs_of_their_own(frame: bytes) -> bool:
+    """Whether all markers of a WriteTxnMarkers request are of transactions that have bumped their epoch (KIP-890)."""
+    header = parse_request_header(frame[SIZE_BYTES:])
+    codec = request_codec(header.api_key, header.api_version)
+    request = codec.decode(frame[SIZE_BYTES:], header.body_offset)
+    return all(marker.transaction_version >= TRANSACTION_VERSION_2 for marker in request.markers)

@@ -98,7 +98,7 @@ class Ledger:
         known = {value for work in self.works for _, value in work.sent}
         for value, spot in where.items():
             if value not in known and not value.startswith(b"copy "):
-                raise Broken(f"nobody sent {value!r}, which is visible in {spot}")
+                raise Broken(f"no client sent {value!r}, which is visible in {spot}")
         for spot, records in content.items():
             _check_order(spot, [value for _, value in records])
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from broker.clock import Domain, Timer, Unmoved
-from tests.simulation.network import SimNetwork, SimSocket
+from tests.simulation.network import NODE, SimNetwork, SimSocket
 
 START_MS = 1_800_000_000_000
 BACKGROUND_S_MAX = 0.01
@@ -20,7 +20,7 @@ BACKGROUND_S_MAX = 0.01
 
 
 class NothingLeft(Exception):
-    """Nothing is ready and no timer is set: whoever waits would wait for ever."""
+    """Nothing is ready and no timer is set: every waiter would wait for ever."""
 
 
 class _Jump:
@@ -55,7 +55,7 @@ class SimLoop(asyncio.BaseEventLoop):
         pass
 
     def _write_to_self(self) -> None:
-        """There is nobody in another thread."""
+        """There is no other thread."""
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future = self.create_future()
@@ -78,7 +78,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self, protocol_factory: Any, host: str | None = None, port: int | None = None, **_: Any
     ) -> tuple[Any, Any]:
         assert port is not None
-        return await self.network.connect("node", port, protocol_factory)
+        return await self.network.connect(NODE, port, protocol_factory)
 
 
 class SimClock(Unmoved):

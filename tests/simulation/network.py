@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.config.endpoints import Endpoint
 
@@ -22,6 +22,10 @@ LATE_FRAMES: Final = 0.5
 LATE_S_MAX: Final = 10.0
 WRITE_BUFFER_HIGH_BYTES: Final = 64 * 1024
 FIRST_PORT: Final = 9092
+NODE: Final = "node"
+"""Who connects from one node to another."""
+CLIENT_ID_AT: Final = 14
+"""In the piece that is a request: behind size, API key, API version, correlation id and the client id's own size."""
 
 Line = tuple[str, int]
 """(who connected, port)."""
@@ -82,6 +86,7 @@ class SimTransport(asyncio.Transport):
             return
         piece = bytes(data)
         self._in_flight += len(piece)
+        self.network.hold(self, piece)
         for part in self.network.split(piece):
             self.network.carry(self, part)
         if self._in_flight > self._high and not self._writing_paused:
@@ -184,6 +189,16 @@ class _Direction:
         """When what arrives; None is a reset."""
         self.latest = 0.0
         self.scheduled = False
+        self.is_held = False
+        """Something in it is long under way, and arrives whatever becomes of its sender."""
+
+
+class Held(NamedTuple):
+    """A request that is to be long under way."""
+
+    delay_s: float
+    then: Callable[[str], object]
+    wants: Callable[[bytes], bool]
 
 
 class SimNetwork:
@@ -201,6 +216,8 @@ class SimNetwork:
         self._losing: dict[int, int] = {}
         self.late_frames = LATE_FRAMES
         self._at_accept: dict[int, Callable[[], object]] = {}
+        self._holding: dict[int, Held] = {}
+        """By API key."""
         self.on_piece: Callable[[Line, str, bytes], None] = lambda line, what, piece: None
         """Told of all that arrives: line, ``>`` to the node or ``<`` from it, bytes; and of ends and resets."""
 
@@ -229,7 +246,7 @@ class SimNetwork:
             raise TimeoutError(f"no way to port {port}")
         factory = self._listeners.get(port)
         if factory is None:
-            raise ConnectionRefusedError(f"nobody listens on port {port}")
+            raise ConnectionRefusedError(f"no process listens on port {port}")
         self._next_client_port += 1
         ours = SimTransport(self, line, port, of_node=False)
         theirs = SimTransport(self, line, self._next_client_port, of_node=True)
@@ -272,6 +289,20 @@ class SimNetwork:
         direction.pieces.append((due, piece))
         self._schedule(sender, direction)
 
+    def hold(self, sender: SimTransport, piece: bytes) -> None:
+        """Nodes write a request at a time: an API key and a client id stand where a frame has them."""
+        direction = self._directions.get(sender)
+        if not self._holding or sender.line[0] != NODE or sender.of_node or direction is None:
+            return
+        api_key = int.from_bytes(piece[4:6])
+        held = self._holding.get(api_key)
+        if held is not None and held.wants(piece):
+            del self._holding[api_key]
+            size = int.from_bytes(piece[CLIENT_ID_AT - 2 : CLIENT_ID_AT])
+            direction.latest = self.loop.time() + held.delay_s
+            direction.is_held = True
+            self.loop.call_soon(held.then, piece[CLIENT_ID_AT : CLIENT_ID_AT + size].decode())
+
     def _schedule(self, sender: SimTransport, direction: _Direction) -> None:
         if not direction.scheduled and direction.pieces and sender.line not in self._cut:
             direction.scheduled = True
@@ -304,7 +335,9 @@ class SimNetwork:
         if direction is None:
             return
         self._note(sender, "reset", b"")
-        if not sender.of_node and direction.pieces and self._random.random() < self.late_frames:
+        if direction.is_held and direction.pieces:
+            direction.pieces.append((direction.pieces[-1][0], None))
+        elif not sender.of_node and direction.pieces and self._random.random() < self.late_frames:
             # What a client sent before it gave up may still be read, long after it has sent the same elsewhere.
             delay_s = self._random.uniform(0, LATE_S_MAX)
             direction.pieces = deque((due + delay_s, piece) for due, piece in direction.pieces)
@@ -328,6 +361,22 @@ class SimNetwork:
 
     def forget_accept(self, port: int) -> None:
         self._at_accept.pop(port, None)
+
+    def hold_next(
+        self,
+        api_key: int,
+        delay_s: float,
+        then: Callable[[str], object],
+        wants: Callable[[bytes], bool] = lambda frame: True,
+    ) -> None:
+        """The next request of this API between nodes is so long under way, also if its sender is no more meanwhile.
+
+        ``then`` hears the client id of the sender, in the next turn; ``wants`` chooses by the frame.
+        """
+        self._holding[api_key] = Held(delay_s, then, wants)
+
+    def hold_no_more(self, api_key: int) -> None:
+        self._holding.pop(api_key, None)
 
     def reset_all(self, port: int) -> None:
         """All connections to a port are reset, in both directions: their clients connect anew."""

@@ -48,7 +48,7 @@ class OffsetsLedger:
     """Of the members' commits the highest that was acknowledged."""
 
     def possible(self, key: tuple[str, Spot]) -> set[int]:
-        """What a group may have in a spot: the last transaction that is committed, or one after it of which nobody knows.
+        """What a group may have in a spot: the last transaction that is committed, or one after it whose outcome is unknown.
 
         All of a transaction is there or nothing, so those that are told apart elsewhere are checked in ``check``.
         """

@@ -259,7 +259,7 @@ class Producer:
         )
 
     async def end(self, *, committed: bool) -> None:
-        """Commit or abort; ``MustRestart`` if nobody can tell what became of it."""
+        """Commit or abort; ``MustRestart`` if the outcome is unknown."""
         if not self._begun:
             return
         request = EndTxnRequest(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from broker.transactions.state import AbortFirst, Answer, State, Transition
+from broker.transactions.state import AbortFirst, Answer, TransactionState, Transition
 from protocol.errors import ErrorCode
 from storage.producers import BATCHES_REMEMBERED
 
@@ -48,9 +48,9 @@ def _rotates(result: Any, *_: object) -> bool:
     )
 
 
-_PRODUCERS: Final = "storage.producers:Producers"
+_PRODUCERS: Final = "storage.producers:ProducerStateManager"
 _TXN: Final = "broker.transactions.state"
-_READING: Final = "broker.partition.reading:ReadablePartition"
+_READING: Final = "broker.replicas.partition.reading:ReadablePartition"
 _ELECTIONS: Final = "broker.metadata.elections"
 
 BY_CALL: Final[dict[str, tuple[str, When]]] = {
@@ -104,7 +104,7 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
         _returns(ErrorCode.fenced_leader_epoch),
     ),
     "acks=all with too few in sync": (
-        "broker.partition:Partition.has_enough_replicas",
+        "broker.replicas.partition:Partition.has_enough_replicas",
         lambda enough, *_: not enough,
     ),
     "InitProducerId aborts an open transaction": (
@@ -185,11 +185,11 @@ BY_LOG: Final[dict[str, tuple[str, Callable[[dict[str, Any]], bool]]]] = {
     "a transaction times out": ("transaction timed out", lambda line: True),
     "a new coordinator finishes PREPARE_COMMIT": (
         "finishing a decided transaction",
-        lambda line: line["state"] == State.PREPARE_COMMIT.name,
+        lambda line: line["state"] == TransactionState.PREPARE_COMMIT.name,
     ),
     "a new coordinator finishes PREPARE_ABORT": (
         "finishing a decided transaction",
-        lambda line: line["state"] == State.PREPARE_ABORT.name,
+        lambda line: line["state"] == TransactionState.PREPARE_ABORT.name,
     ),
     "a session expires": ("group has lost members", lambda line: True),
 }
@@ -199,6 +199,8 @@ BY_FAULT: Final = {
     "a coordinator dies before PrepareCommit or PrepareAbort": "dies before txn.prepare.append",
     "a coordinator dies before a marker": "dies before txn.marker",
     "a coordinator dies before CompleteCommit or CompleteAbort": "dies before txn.complete.append",
+    "a coordinator dies behind its markers": "is killed behind its markers",
+    "a coordinator sends markers again that come late": "are cut behind its markers",
     "a follower dies before it appends": "dies before replica.append",
     "a power cut loses the end of a log": "cut at",
     "a power cut leaves zeros": "zeroed at",

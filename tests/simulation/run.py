@@ -26,6 +26,7 @@ import structlog
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
 from broker.options import parse
+from broker.replicas import manager
 from broker.transactions import state
 from storage import producers
 from storage.files import use_system
@@ -37,7 +38,7 @@ from tests.simulation.faults import Chaos
 from tests.simulation.ledger import Broken, Ledger
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.offsets import Member, OffsetsLedger, mark
-from tests.simulation.watch import Watch
+from tests.simulation.watch import Watch, truncate_and_check
 from tests.simulation.wire import Facts, Wire
 
 SOURCE, TARGET = "orders", "copies"
@@ -283,6 +284,7 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
     with (
         tempfile.TemporaryDirectory(prefix="sim-", dir=memory if memory.is_dir() else None) as directory,
         contextlib.closing(trace),
+        patch.object(manager, "truncate", truncate_and_check),
         epochs_up_to(Random(f"{seed}/epochs").choice(EPOCHS_MAX)),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):

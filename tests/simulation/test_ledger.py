@@ -13,7 +13,7 @@ Content = dict[tuple[str, int], list[tuple[int, bytes]]]
 
 
 def story() -> tuple[Ledger, Content]:
-    """One transaction over two partitions that was acknowledged, one that was aborted, one that nobody knows of."""
+    """One transaction over two partitions that was acknowledged, one that was aborted, one whose outcome is unknown."""
     ledger = Ledger()
     content: Content = {A: [], B: []}
     for number, verdict in enumerate((Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNKNOWN), 1):
@@ -78,7 +78,7 @@ def invent(content: Content) -> None:
         (elsewhere, "is visible of"),
         (swap, "comes after"),
         (show_aborted, "acknowledged|aborted"),
-        (invent, "nobody sent"),
+        (invent, "no client sent"),
     ],
 )
 def test_what_is_lost_doubled_torn_or_out_of_order_is_found(tamper: Callable[[Content], None], message: str):

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from broker.config.endpoints import Endpoint
+from broker.peers.channel import SIZE
+from protocol.frame import request_header
 from tests.simulation.loop import NothingLeft, SimLoop
-from tests.simulation.network import LATE_S_MAX, WRITE_BUFFER_HIGH_BYTES
+from tests.simulation.network import LATE_S_MAX, NODE, WRITE_BUFFER_HIGH_BYTES
 
 ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 0)
 
@@ -46,7 +48,7 @@ def simulated(story: Callable[[SimLoop], Coroutine[Any, Any, None]], seed: int =
     return loop
 
 
-async def connected(loop: SimLoop) -> tuple[End, End]:
+async def connected(loop: SimLoop, name: str = "c") -> tuple[End, End]:
     """(client, server)."""
     servers: list[End] = []
 
@@ -56,7 +58,7 @@ async def connected(loop: SimLoop) -> tuple[End, End]:
 
     (bound,) = loop.network.bind(ENDPOINT)
     await loop.create_server(accept, sock=bound)
-    _, client = await loop.network.connect("c", bound.port, End)
+    _, client = await loop.network.connect(name, bound.port, End)
     await asyncio.sleep(0)  # the server's end hears of it in the next turn
     return client, servers[0]
 
@@ -115,6 +117,32 @@ def test_a_reset_loses_what_is_under_way_or_brings_it_late(late_frames: float, h
         client.transport.abort()
         await asyncio.sleep(LATE_S_MAX + 5)
         assert server.heard == heard
+        assert isinstance(server.lost[0], ConnectionResetError)
+
+    simulated(story)
+
+
+def test_a_request_that_is_held_arrives_late_although_its_sender_is_no_more():
+    async def story(loop: SimLoop) -> None:
+        loop.network.late_frames = 0.0
+        client, server = await connected(loop, NODE)
+        senders: list[str] = []
+
+        def die(client_id: str) -> None:
+            senders.append(client_id)
+            client.transport.abort()
+
+        held = SIZE.pack(40) + request_header(27, 2, 7, "broker-1") + b"markers"
+        loop.network.hold_next(27, 10, die)
+        client.transport.write(SIZE.pack(30) + request_header(1, 12, 6, "broker-1"))
+        await asyncio.sleep(1)
+        assert senders == []
+        server.heard = b""
+        client.transport.write(held)
+        await asyncio.sleep(9)
+        assert (senders, server.heard, server.lost) == (["broker-1"], b"", [])
+        await asyncio.sleep(2)
+        assert server.heard == held
         assert isinstance(server.lost[0], ConnectionResetError)
 
     simulated(story)
@@ -201,7 +229,7 @@ def test_all_connections_to_a_port_are_reset_at_once():
     simulated(story)
 
 
-def test_nobody_listens():
+def test_no_process_listens():
     async def story(loop: SimLoop) -> None:
         (bound,) = loop.network.bind(ENDPOINT)
         await loop.create_server(End, sock=bound)

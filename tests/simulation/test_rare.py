@@ -12,7 +12,7 @@ from tests.simulation import nightly, rare
 
 def test_a_path_is_noted_when_the_broker_passes_it():
     reached = rare.watch()
-    txn = Transaction("id", 1, epoch=3, state=state.State.ONGOING)
+    txn = Transaction("id", 1, epoch=3, state=state.TransactionState.ONGOING)
     asked = {"timeout_ms": 1, "producer_id": -1, "epoch": -1, "now_ms": 0}
     assert state.init_producer_id(txn, None, **asked) == AbortFirst(
         state.Answer(ErrorCode.concurrent_transactions)

@@ -12,16 +12,17 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from broker.cluster import Cluster
-from broker.groups.group import Rules
-from broker.groups.memory import Memory
+from broker.groups.coordinator_state import GroupCoordinatorState
+from broker.groups.group import ClassicGroupConfig
 from broker.metadata.image import PartitionState, Topic
 from broker.metadata.listeners import MetadataListener
 from broker.node import Node
-from broker.partition import Partition
-from broker.transactions.home import Home
-from broker.transactions.loading import reading
+from broker.replicas.partition import Partition
+from broker.transactions.shard import TransactionShard
 from broker.transactions.state import NO_EPOCH
-from storage.producers import NO_OFFSET, Producers
+from storage.log import Log
+from storage.producers import NO_OFFSET, ProducerStateManager
+from storage.recovery import OpenOptions, truncate
 from tests.simulation.ledger import Broken, Spot
 
 LOOK_EACH_S: Final = 1.0
@@ -187,57 +188,72 @@ def check_memories(nodes: Iterable[Node]) -> None:
 
 
 def _memories(node: Node) -> Iterator[tuple[str, Any, Any]]:
-    for index, home in node.transactions._homes.items():
+    for index, shard in node.transactions._runtime.items():
         # A value of version 0 has none of the fields of KIP-890.
         tagged = node.metadata.features.get("transaction.version", 0) > 0
         yield (
             f"transactions of partition {index}",
-            _of_home(home, tagged=tagged),
-            _of_home(_read(home), tagged=tagged),
+            _of_shard(shard, tagged=tagged),
+            _of_shard(_read(shard), tagged=tagged),
         )
-    for index, shard in node.groups._shards.items():
-        if not shard.loading:
-            rebuilt = Memory(Rules(initial_rebalance_delay_ms=0, group_size_max=1 << 30))
-            for batch in shard.partition.log.batches():
+    for index, group_shard in node.groups._runtime.items():
+        if not group_shard.is_loading:
+            rebuilt = GroupCoordinatorState(
+                ClassicGroupConfig(initial_rebalance_delay_ms=0, group_size_max=1 << 30)
+            )
+            for batch in group_shard.partition.log.batches():
                 rebuilt.replay(batch)
             rebuilt.settle()
-            yield f"offsets of partition {index}", shard.memory.image(), rebuilt.image()
+            yield f"offsets of partition {index}", group_shard.state.image(), rebuilt.image()
     for partition in node.replicas.opened():
         if partition.offline is None:
-            yield f"producers of {partition.topic}-{partition.index}", *_producers(partition)
+            yield f"producers of {partition.topic}-{partition.index}", *_producers(partition.log)
 
 
-def _read(home: Home) -> Home:
-    rebuilt = Home(home.partition, home.coordinator_epoch, home.leader_id)
-    for _ in reading(rebuilt):
+def _read(shard: TransactionShard) -> TransactionShard:
+    rebuilt = TransactionShard(shard.partition)
+    for _ in rebuilt.load():
         pass
     return rebuilt
 
 
-def _of_home(home: Home, *, tagged: bool) -> dict[str, Any]:
+def _of_shard(shard: TransactionShard, *, tagged: bool) -> dict[str, Any]:
     # The epoch before lives in memory only (as in Kafka's TransactionMetadata), and so does a fence not written.
     forgotten: dict[str, Any] = {"last_epoch": NO_EPOCH}
     if not tagged:
         forgotten |= {"previous_producer_id": -1, "next_producer_id": -1, "client_version": 0}
     return {
         name: replace(entry.txn, **forgotten)
-        for name, entry in sorted(home.entries.items())
+        for name, entry in sorted(shard.entries.items())
         if not entry.failed_fence and entry.txn.epoch != NO_EPOCH
     }
 
 
-def _producers(partition: Partition) -> tuple[Any, Any]:
+def _producers(log: Log) -> tuple[Any, Any]:
     """Of each producer that the log still knows: epoch, last sequence, open transaction."""
-    rebuilt = Producers()
-    for batch in partition.log.batches():
+    rebuilt = ProducerStateManager()
+    for batch in log.batches():
         rebuilt.replay(batch)
-    known = rebuilt.entries.keys() & partition.log.producers.entries.keys()
+    known = rebuilt.entries.keys() & log.producers.entries.keys()
     remembered, read = (
         {
             producer_id: (entry.epoch, entry.last_sequence, entry.current_txn_first_offset != NO_OFFSET)
             for producer_id, entry in sorted(producers.entries.items())
             if producer_id in known
         }
-        for producers in (partition.log.producers, rebuilt)
+        for producers in (log.producers, rebuilt)
     )
     return remembered, read
+
+
+def truncate_and_check(log: Log, offset: int, options: OpenOptions) -> None:
+    """`storage.recovery.truncate`, which must leave nothing behind of what it has cut off."""
+    truncate(log, offset, options)
+    remembered, read = _producers(log)
+    if remembered != read:
+        raise Broken(
+            f"{log.directory.name} cut to {offset}: producers in memory {remembered}, in the log {read}"
+        )
+    behind = [entry for entry in log.epochs.entries() if entry[1] > log.log_end_offset]
+    if behind:
+        raise Broken(f"{log.directory.name} cut to {offset}: leader epochs {behind} begin behind its end")

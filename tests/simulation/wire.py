@@ -199,7 +199,7 @@ class Wire:
         return self._correlation_id, link.ask(header + b"".join(client_codec(key, version).encode(request)))
 
     def _send_again(self, port: int, key: int, version: int, request: Any) -> None:
-        """The same frame comes once more, over another connection, now or late: nobody hears its answer."""
+        """The same frame comes once more, over another connection, now or late: no client gets its response."""
         delay_s = self.random.choice((0.0, self.random.uniform(0, 0.5), self.random.uniform(0, LATE_S_MAX)))
         task = asyncio.ensure_future(self._send_late(delay_s, port, key, version, request))
         self._late.add(task)
@@ -235,7 +235,7 @@ class Wire:
     # ---- who is where
 
     async def leader(self, topic: str, index: int) -> tuple[int, int]:
-        """(node id, leader epoch); ``Gone`` if nobody leads or nobody can tell."""
+        """(node id, leader epoch); ``Gone`` if there is no leader or no node knows it."""
         known = self._leaders.get((topic, index))
         if known is not None:
             return known
@@ -250,7 +250,7 @@ class Wire:
         try:
             return self._leaders[topic, index]
         except KeyError:
-            raise Gone(f"nobody leads {topic}-{index}") from None
+            raise Gone(f"{topic}-{index} has no leader") from None
 
     def forget_leader(self, topic: str, index: int) -> None:
         self._leaders.pop((topic, index), None)

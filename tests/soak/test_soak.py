@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.broker import StartBroker
+from tests.support.deadlines import LONG_TEST_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(LONG_TEST_S)]
 
 SEEDS = range(100, 110)
 TRANSACTIONS_PER_ROUND = 2_000
@@ -23,7 +24,7 @@ GROWTH_KIB_MAX = 6 * 1024
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_main_job_loses_and_doubles_nothing(seed: int) -> None:
     command = [sys.executable, "-m", "odradek.demo.run", "--seed", str(seed)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=LONG_TEST_S, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "lost 0   doubled 0" in finished.stdout
 

@@ -1,4 +1,4 @@
-"""Programs on Sparks that somebody else has started: by spark-submit, and on a Spark Connect server."""
+"""Programs on a Spark that was started elsewhere: by spark-submit, and on a Spark Connect server."""
 
 import os
 import socket
@@ -15,6 +15,7 @@ from odradek.spark import environment
 from tests.spark.audit.planting import Segment, bit_flip
 from tests.spark.audit.test_audit_planted import write
 from tests.support.clients import eventually
+from tests.support.deadlines import HANG_S, TEST_S
 from tests.support.raw import free_port
 
 pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
@@ -39,7 +40,6 @@ segments = spark.read.format("odradek.segments").load(data_dir).where("topic = '
 print(type(spark).__module__, spark.conf.get("spark.master"))
 print(sorted(int(bytes(row.value)) for row in segments.collect()), progress(sink).batch)
 """
-STARTS_WITHIN_S = 120
 
 
 def variables(**more: str) -> dict[str, str]:
@@ -83,23 +83,23 @@ def connect_server(tmp_path: Path) -> Iterator[str]:
             stderr=log,
         )
     try:
-        eventually(lambda: is_open(port), f"{tmp_path}/server.log", within_s=STARTS_WITHIN_S)
+        eventually(lambda: is_open(port), f"{tmp_path}/server.log", within_s=TEST_S)
         yield f"sc://127.0.0.1:{port}"
     finally:
         server.terminate()
-        server.wait(60)
+        server.wait(HANG_S)
 
 
 def is_open(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        socket.create_connection(("127.0.0.1", port), timeout=HANG_S).close()
     except OSError:
         return False
     return True
 
 
 def run(command: list[str | Path], **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, env=variables(**more), capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, env=variables(**more), capture_output=True, text=True, timeout=TEST_S)
 
 
 def test_by_spark_submit_it_has_the_master_of_its_command_line(program):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker.crash import on_passage
+from broker.injection.crash import on_passage
 from protocol.batch import Record, batches, parse_end_txn_marker
-from storage.compaction.choice import Compactable, compactable, first_dirty_offset
+from storage.compaction.choice import LogToClean, compactable, first_dirty_offset
 from storage.compaction.filtering import LastRecord, Rules
 from storage.compaction.grouping import Source
 from storage.compaction.rewriting import Order, Pass
@@ -18,14 +18,14 @@ from tests.storage.logs import NOW_MS
 CAPACITY = 100_000
 
 
-def part_of(log: Log, checkpoint: int | None = None, now_ms: int = NOW_MS) -> Compactable:
+def part_of(log: Log, checkpoint: int | None = None, now_ms: int = NOW_MS) -> LogToClean:
     """What may be compacted of a log whose records are all committed."""
     unstable = log.producers.first_unstable_offset(log.log_end_offset)
     last_stable_offset = log.log_end_offset if unstable is None else min(unstable, log.log_end_offset)
     return compactable(log, first_dirty_offset(log, checkpoint)[0], last_stable_offset, now_ms)
 
 
-def order_for(log: Log, part: Compactable, now_ms: int = NOW_MS, map_capacity: int = CAPACITY) -> Order:
+def order_for(log: Log, part: LogToClean, now_ms: int = NOW_MS, map_capacity: int = CAPACITY) -> Order:
     return Order(
         log.directory,
         [Source(each.base_offset, each.size) for each in log.segments if each.base_offset < part.upper_bound],

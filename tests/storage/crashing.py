@@ -12,7 +12,7 @@ from tests.storage.load import Flush, Load, open_logs
 
 STEPS_PER_FLUSH = 25
 STEPS_MAX = 5_000
-"""Nobody lets a child live for so long: it would be the fault of the test."""
+"""No test needs a child for so long: it would be the fault of the test."""
 
 
 def write_until_killed(root: Path, seed: int, pipe: Connection, numbers: dict[tuple[int, int], int]) -> None:

@@ -18,9 +18,10 @@ from storage.checkpoints import read_offsets, write_offsets
 from storage.config import LogConfig
 from storage.directory import RECOVERY_POINTS
 from storage.log import Log
-from storage.producers import Producers
+from storage.producers import ProducerStateManager
 from storage.recovery import open_log
-from tests.storage.logs import NOW_MS, contents, data, options, stored
+from tests.storage.logs import NOW_MS, contents, data, options
+from tests.support.batches import stored
 
 PARTITIONS = 3
 IDEMPOTENT = (1, 2)
@@ -219,7 +220,7 @@ def check_log(log: Log) -> dict[int, tuple[int, int]]:
 
 def check_producers(log: Log) -> None:
     """Producers and aborted transactions are what a reader of all batches comes to."""
-    producers, aborted = Producers(), []
+    producers, aborted = ProducerStateManager(), []
     for batch in log.batches():
         marker = parse_end_txn_marker(batch) if batch.is_control else None
         if marker is not None:

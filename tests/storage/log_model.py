@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from protocol.batch import RecordBatch, batches, parse_end_txn_marker
-from storage.index import AbortedTransaction
+from storage.aborted import AbortedTransaction
 from storage.log import Log
 
 RECORDS = st.lists(

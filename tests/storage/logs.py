@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch, end_txn_marker
 from storage.config import LogConfig
 from storage.log import Log
 from storage.recovery import OpenOptions, Recovered, open_log
+from tests.support.batches import stored
 
 TOPIC_ID = uuid.UUID("a7ad32e0-e8b6-4c0a-9471-0dfd971c20a9")
 NOW_MS = 1_700_000_000_000
-HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 def options(clean: bool = True, **changes: object) -> OpenOptions:
@@ -77,34 +75,9 @@ def end(
     return log.append_marker(RecordBatch.parse(made), marker, leader_epoch, now_ms)
 
 
-class Stored(NamedTuple):
-    """One batch of a `.log` file."""
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
-    max_timestamp_ms: int
-    producer_id: int
-    attributes: int
-
-
-def stored(content: bytes) -> Iterator[Stored]:
-    """The batches of a whole `.log` file."""
-    position = 0
-    while position < len(content):
-        offset, length, _, magic, _, attributes, delta, _, latest, producer, *_ = HEADER.unpack_from(
-            content, position
-        )
-        assert magic == 2
-        yield Stored(position, length + 12, offset, offset + delta, latest, producer, attributes)
-        position += length + 12
-    assert position == len(content)
-
-
 @dataclass
 class Indexes:
-    """What the index files of a segment must hold, by storage.md §4 and §5."""
+    """What the index files of a segment must hold (`OffsetIndex`, `TimeIndex`)."""
 
     offsets: bytes
     times: bytes

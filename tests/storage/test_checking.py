@@ -11,7 +11,8 @@ from storage.log import Log
 from storage.recovery import Recovered
 from storage.segment import REPLAY_BYTES
 from tests.storage.conftest import MakeLog
-from tests.storage.logs import NOW_MS, append, assert_indexes_match_the_log, contents, end, reopen, stored
+from tests.storage.logs import NOW_MS, append, assert_indexes_match_the_log, contents, end, reopen
+from tests.support.batches import stored
 
 VALUES = [100, 70_000, 100, 2 * REPLAY_BYTES, 100, 100, 900_000, 300_000, 70_000, 100]
 """Bytes of the record of each batch: in one piece for the CRC and in several, in one window and across two."""

@@ -126,7 +126,7 @@ def check(before: Before, folder: Path, recovery_point: int) -> None:
     for record in consumed(log, read_committed=False):
         assert record == before.records[record.offset]
     assert last_batches(log) == before.last_batches
-    # Big files are only renamed: they are removed where nobody waits.
+    # Big files are only renamed: a thread removes them.
     names = {path.suffix for path in folder.iterdir() if not path.name.endswith(".deleted")}
     assert names <= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ""}
     log.close(clean=False)

@@ -17,7 +17,7 @@ from tests.storage.compacting import compact, part_of
 from tests.storage.logs import NOW_MS, TOPIC_ID, contents, end, reopen
 from tests.support.javaprog import JavaClients, java_clients
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm")]
 
 CLEANER = "org.apache.kafka.storage.internals.log.Compactor"
 HOUR_MS = 3_600_000

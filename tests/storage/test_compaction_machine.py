@@ -183,7 +183,7 @@ class CompactionMachine(RuleBasedStateMachine):
     # -- always -------------------------------------------------------------------------------------------------
 
     def _committed(self) -> list[Written]:
-        """What nobody has aborted: with what is still open."""
+        """What is not aborted: with what is still open."""
         return [record for record in self.written if record.transaction not in self.aborted]
 
     @invariant()

@@ -1,4 +1,4 @@
-"""The log directory: its lock, its mark of a clean stop, its small files, its folders (storage.md §1, §2)."""
+"""The log directory: its lock, its mark of a clean stop, its small files, its folders (`LogManager`)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from storage.checkpoints import (
 )
 from storage.directory import CLEAN_MARK, RECOVERY_POINTS, DirectoryInUse, LogDirectory
 from storage.files import StorageError
+from tests.support.deadlines import HANG_S
 
 TOPIC_ID = uuid.UUID(bytes=bytes.fromhex("a7ad32e0e8b64c0a94710dfd971c20a9"))
 
@@ -51,7 +52,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path):
         with pytest.raises(DirectoryInUse, match=str(tmp_path)):
             LogDirectory(tmp_path)
         other.stdin.close()
-        other.wait(60)
+        other.wait(HANG_S)
     LogDirectory(tmp_path).close(clean=True)
     assert (tmp_path / ".lock").read_bytes() == b""
 
@@ -74,7 +75,7 @@ def test_the_mark_is_there_only_after_a_clean_stop(opened: Callable[[], LogDirec
     assert (tmp_path / CLEAN_MARK).read_bytes() == b'{"version":0,"brokerEpoch":11}'
     directory = opened()
     assert directory.was_clean
-    assert not (tmp_path / CLEAN_MARK).exists()  # gone before anybody is served
+    assert not (tmp_path / CLEAN_MARK).exists()  # gone before clients are served
     directory.close(clean=False)
     assert not opened().was_clean
 

@@ -16,7 +16,7 @@ from storage.log import Log
 from tests.storage.logs import NOW_MS, TOPIC_ID, aborted, append, contents, end, reopen
 from tests.support.dump import dump, fields
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm")]
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,7 @@ def files(log: Log, suffix: str) -> list[Path]:
     return found
 
 
+@pytest.mark.smoke
 def test_logs_hold_what_was_written(log: Log):
     printed = dump(files(log, "log"), "--print-data-log", "--deep-iteration")
     batches = [fields(line) for line in printed.splitlines() if line.startswith("baseOffset:")]

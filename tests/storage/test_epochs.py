@@ -1,4 +1,4 @@
-"""Leader epochs and OffsetForLeaderEpoch (produce-fetch.md §7), and their file (storage.md §2)."""
+"""Leader epochs and OffsetForLeaderEpoch (KIP-101, KIP-279), and their file (`LeaderEpochCheckpointFile`)."""
 
 from pathlib import Path
 

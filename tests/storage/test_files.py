@@ -13,7 +13,8 @@ from storage import files
 from storage.files import AppendFile, StorageError, make_directory, remove_tree, replace_file
 from storage.log import Log
 from tests.storage.conftest import MakeLog
-from tests.storage.logs import append, contents, data, end, reopen, stored
+from tests.storage.logs import append, contents, data, end, reopen
+from tests.support.batches import stored
 
 SIZE = data().size
 Buffers = Sequence[bytes | memoryview]
@@ -254,7 +255,7 @@ def test_what_comes_while_a_sync_runs_is_not_taken_for_synced(
 
 
 def test_a_file_whose_sync_failed_stays_failed(log: Log, monkeypatch: pytest.MonkeyPatch):
-    """The system tells of lost pages once, and says that all is well to whoever asks next."""
+    """The system reports lost pages once, and the next fsync succeeds."""
 
     def broken(fd: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

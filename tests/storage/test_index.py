@@ -1,4 +1,4 @@
-"""`.index`, `.timeindex` and `.txnindex`: what is written (storage.md §4 to §6), and what is found with it."""
+"""`.index`, `.timeindex` and `.txnindex` (`OffsetIndex`, `TimeIndex`, `TransactionIndex`): entries and look-ups."""
 
 import os
 import struct
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.aborted import AbortedTransaction
 from storage.files import StorageError
-from storage.index import TAIL_ENTRIES, AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
+from storage.index import TAIL_ENTRIES, OffsetIndex, TimeIndex, TransactionIndex
 from storage.log import Log
 from tests.storage.conftest import MakeLog
 from tests.storage.logs import NOW_MS, aborted, append, assert_indexes_match_the_log, contents, data, end
@@ -172,7 +173,7 @@ def test_the_entries_of_a_full_tail_go_to_the_files(make_log: MakeLog, directory
     assert_indexes_match_the_log(log)
 
 
-def test_entries_wait_in_memory_until_somebody_wants_to_sync(make_log: MakeLog, directory: Path):
+def test_entries_wait_in_memory_until_a_sync(make_log: MakeLog, directory: Path):
     log = make_log(index_interval_bytes=0)
     for number in range(5):
         append(log, timestamp_ms=NOW_MS + number)
@@ -269,7 +270,7 @@ def test_only_the_first_aborted_transaction_makes_the_file(make_log: MakeLog, di
 
 
 def test_two_overlapping_aborts_are_listed_in_marker_order(make_log: MakeLog, directory: Path):
-    """The example of produce-fetch.md §4.3."""
+    """An entry's last stable offset is the first offset of the transaction that is still open (`TransactionIndex`)."""
     log = make_log()
     append(log, producer=(33, 0, 0), transactional=True)
     append(log, producer=(34, 0, 0), transactional=True)

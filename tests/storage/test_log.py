@@ -1,4 +1,4 @@
-"""`Log`: where batches stand, when segments roll (storage.md §8), what readers get (produce-fetch.md §4, §5.2)."""
+"""`Log`: where batches stand, when segments roll (`LogSegment.shouldRoll`), what readers get (`LocalLog.read`)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.storage.logs import (
     end,
     options,
     reopen,
-    stored,
 )
+from tests.support.batches import stored, whole_batches
 
 SIZE = data().size
 
@@ -40,14 +40,7 @@ def read_offsets(log: Log, offset: int, end_offset: int, max_bytes: int = 1 << 2
     span = log.read(offset, end_offset, max_bytes, whole_first_batch=True)
     if span is None:
         return []
-    content, found, position = span.bytes(), [], 0
-    while position + 61 <= len(content):
-        base_offset, length, delta = struct.unpack_from(">qi11xi", content, position)
-        if position + length + 12 > len(content):
-            break
-        found.append((base_offset, base_offset + delta))
-        position += length + 12
-    return found
+    return [(batch.base_offset, batch.last_offset) for batch in whole_batches(span.bytes())]
 
 
 # -- making a partition -----------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ CONFIG = LogConfig(
     delete_retention_ms=1000,
     cleanup_policy=("compact", "delete"),
 )
-EXAMPLES = int(os.environ.get("ODRADEK_LOG_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("ODRADEK_LOG_EXAMPLES", "100"))
 # Recovery is not about the speed of a disk; memory is quicker where there is some.
 ROOM = next((room for room in ("/dev/shm",) if os.access(room, os.W_OK)), None)
 
@@ -65,7 +65,7 @@ class LogMachine(RuleBasedStateMachine):
         # Of the segment that holds the recovery point: its base, and how much of it was synced.
         self.synced = (0, 0)
         self.clean_up_to: int | None = None
-        # Only what is committed is compacted, and nobody truncates below that.
+        # Only what is committed is compacted, and no truncation goes below that.
         self.compacted_below = 0
 
     def teardown(self) -> None:

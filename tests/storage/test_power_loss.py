@@ -199,7 +199,7 @@ SMALL_FILES = (
 
 @pytest.mark.parametrize("state", ["missing", "empty", "zeros", "old"])
 @pytest.mark.parametrize("pattern", SMALL_FILES)
-def test_a_small_file_that_is_missing_or_empty_or_old_stops_nobody(tmp_path, pattern, state):
+def test_a_small_file_that_is_missing_or_empty_or_old_stops_no_start(tmp_path, pattern, state):
     """After a crash. Index files are so only where the recovery point does not vouch for them."""
     logs = open_logs(tmp_path)
     written: list[Acknowledged] = []

@@ -7,8 +7,8 @@ import pytest
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.records import producer_snapshot
-from storage.index import AbortedTransaction
-from storage.producers import Origin, Producers
+from storage.aborted import AbortedTransaction
+from storage.producers import AppendOrigin, ProducerStateManager
 
 OK, OUT_OF_ORDER, STALE, INVALID_STATE, COORDINATOR_FENCED = (
     ErrorCode.none,
@@ -32,10 +32,10 @@ def batch(sequence: int, *, epoch: int = 0, count: int = 1, pid: int = ME, txn: 
 
 
 class Log:
-    """The producers of a log whose records nobody keeps."""
+    """The producers of a log whose records are not kept."""
 
     def __init__(self, *, verification_enabled: bool = True) -> None:
-        self.producers = Producers()
+        self.producers = ProducerStateManager()
         self.end = 0
         self.verification_enabled = verification_enabled
 
@@ -48,7 +48,7 @@ class Log:
         pid: int = ME,
         txn: bool = False,
         guard: object | None = ALL_CURRENT,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         timestamp_ms: int = NOW,
     ) -> int | ErrorCode:
         """The base offset of the batch, wherever it is now; or why it was refused."""
@@ -217,7 +217,7 @@ def test_the_epoch_is_looked_at_before_the_sequence(log):
     assert log.send(77, epoch=2) is STALE
 
 
-@pytest.mark.parametrize("origin", [Origin.COORDINATOR, Origin.REPLICATION])
+@pytest.mark.parametrize("origin", [AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION])
 def test_sequences_are_checked_for_clients_only(log, origin):
     log.send(0)
     assert log.send(77, origin=origin) == 1
@@ -542,7 +542,7 @@ def test_an_idle_producer_expires(log, now_ms, is_gone):
 def test_it_is_the_time_of_the_record_that_counts(log):
     log.send(0, timestamp_ms=NOW - 500)
     assert log.producers.expire(NOW, 100) == [ME]
-    assert log.send(0) == 1, "the same batch again: nobody remembers it"
+    assert log.send(0) == 1, "the same batch again: it is not remembered"
 
 
 def test_a_marker_renews_the_time(log):
@@ -574,7 +574,7 @@ def restored(log: Log, now_ms: int = NOW, expiration_ms: int = 100) -> Log:
     """After a restart: through the bytes of a snapshot file."""
     after = Log()
     entries = producer_snapshot.decode(producer_snapshot.encode(log.producers.snapshot()))
-    after.producers = Producers.restore(entries, now_ms, expiration_ms)
+    after.producers = ProducerStateManager.restore(entries, now_ms, expiration_ms)
     after.end = log.end
     return after
 

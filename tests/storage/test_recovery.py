@@ -1,4 +1,4 @@
-"""Opening a partition's folder (storage.md §10): what a clean stop, a crash and other programs leave behind."""
+"""Opening a partition's folder (`LogLoader`): what a clean stop, a crash and other programs leave behind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from protocol.records.producer_snapshot import decode
 from storage import checking
 from storage.files import StorageError, remove_all
 from storage.log import Log
+from storage.recovery import truncate
 from tests.storage.conftest import MakeLog
 from tests.storage.logs import (
     NOW_MS,
@@ -24,9 +25,10 @@ from tests.storage.logs import (
     contents,
     data,
     end,
+    options,
     reopen,
-    stored,
 )
+from tests.support.batches import stored
 
 SIZE = data(producer=(1, 0, 0)).size
 
@@ -127,6 +129,33 @@ def test_after_a_kill_a_marker_above_the_high_watermark_still_holds_the_lso(
     log.close(clean=False)
     producers = reopen(log, clean=False, recovery_point=recovery_point).log.producers
     assert [producers.first_unstable_offset(high_watermark) for high_watermark in (3, 4)] == [2, None]
+
+
+def test_after_a_clean_stop_a_marker_above_the_high_watermark_still_holds_the_lso(make_log: MakeLog):
+    """The snapshot at the log end does not say where a transaction began that has ended."""
+    log = make_log()
+    append(log, producer=(1, 0, 0), transactional=True)
+    end(log, 1, committed=False)
+    log.take_snapshot()
+    append(log, producer=(2, 0, 0), transactional=True)
+    end(log, 2, committed=False)
+    log.close(clean=True)
+    log = reopen(log, high_watermark=3).log
+    assert [log.producers.first_unstable_offset(high_watermark) for high_watermark in (3, 4)] == [2, None]
+    indexed = log.segments[0].transaction_index.from_offset(0)
+    assert [entry.last_offset for entry in indexed] == [1, 3], "and is indexed once"
+    log.close(clean=True)
+    assert reopen(log, high_watermark=4).log.producers.first_unstable_offset(4) is None
+
+
+def test_a_truncation_keeps_the_markers_above_the_high_watermark(make_log: MakeLog):
+    log = make_log()
+    append(log, producer=(1, 0, 0), transactional=True)
+    end(log, 1, committed=True)
+    log.take_snapshot()
+    append(log, producer=(2, 0, 0))
+    truncate(log, 2, options(high_watermark=1))
+    assert [log.producers.first_unstable_offset(high_watermark) for high_watermark in (1, 2)] == [0, None]
 
 
 def test_idle_producers_are_dropped_but_not_with_an_open_transaction(make_log: MakeLog):
@@ -484,7 +513,7 @@ def test_files_awaiting_removal_are_removed(three_segments: Log, directory: Path
         (directory / leftover).write_bytes(b"leftover")
     recovered = reopen(three_segments)
     assert offsets(recovered.log) == list(range(10))
-    # Big files may take long to remove: that is for whoever opened the log.
+    # Big files may take long to remove: the caller that opened the log does it.
     assert sorted(recovered.doomed) == [
         directory / name(0, "log.cleaned.deleted"),
         directory / name(2, "log.deleted"),

@@ -11,7 +11,7 @@ from storage.config import LogConfig
 from storage.files import remove_all
 from storage.flush import Flush
 from storage.log import Log
-from storage.recovery import start_anew, truncate
+from storage.recovery import truncate, truncate_fully_and_start_at
 from tests.storage.logs import NOW_MS, TOPIC_ID, append, contents, data, end, options, reopen
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
@@ -177,7 +177,7 @@ def test_a_compaction_that_began_before_a_truncation_is_not_installed(follower: 
 
 def test_a_follower_below_its_leaders_log_start_begins_anew_there(follower: Log):
     fill(follower)
-    doomed = start_anew(follower, 1000, NOW_MS)
+    doomed = truncate_fully_and_start_at(follower, 1000, NOW_MS)
     assert (follower.log_start_offset, follower.log_end_offset, follower.flushed_offset) == (1000, 1000, 1000)
     assert follower.epochs.entries() == []
     assert not follower.producers.entries
@@ -192,7 +192,7 @@ def test_a_follower_below_its_leaders_log_start_begins_anew_there(follower: Log)
 
 
 def test_a_log_without_files_begins_anew_without_making_any(follower: Log):
-    assert start_anew(follower, 7, NOW_MS) == []
+    assert truncate_fully_and_start_at(follower, 7, NOW_MS) == []
     assert not follower.directory.exists()
     append(follower)
     assert (follower.log_start_offset, follower.log_end_offset) == (7, 8)

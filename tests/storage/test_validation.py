@@ -1,4 +1,4 @@
-"""What a client may append, and as which bytes (produce-fetch.md §2.1, rows 12 to 20)."""
+"""What a client may append, and as which bytes (Kafka's ``LogValidator``)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from storage.config import LogConfig
 from storage.steps import DECOMPRESSED_AT_ONCE_BYTES
 from storage.validation import (
     RECORD_ERRORS_MAX,
+    BatchLimits,
     Invalid,
-    Limits,
     Valid,
     check,
     validate,
@@ -222,7 +222,7 @@ def test_more_records_than_have_room_are_refused_by_the_header_alone(config: Log
 @pytest.mark.parametrize("config", [LogConfig(), COMPACTED], ids=["records not read", "read"])
 def test_records_of_a_batch_have_a_bound(config: LogConfig):
     batch = made_of(b"\x0c\0\0\0\0\1\0" * 101, 101, compression.ZSTD)
-    found = check(batch, config, NOW_MS, limits=Limits(records_max=100))
+    found = check(batch, config, NOW_MS, limits=BatchLimits(records_max=100))
     assert isinstance(found, Invalid)
     assert found.error is ErrorCode.message_too_large
 
@@ -232,11 +232,15 @@ def test_records_of_a_batch_have_a_bound(config: LogConfig):
 def test_decompressed_bytes_have_a_bound(codec: int, limit: int):
     """Refused with the error on which producers part a batch; the bound is below and above what is done at once."""
     body = encode_record(0, 0, b"k", bytes(limit))
-    found = validate(made_of(body, 1, codec), COMPACTED, NOW_MS, limits=Limits(decompressed_bytes_max=limit))
+    found = validate(
+        made_of(body, 1, codec), COMPACTED, NOW_MS, limits=BatchLimits(decompressed_bytes_max=limit)
+    )
     assert isinstance(found, Invalid)
     assert found.error is ErrorCode.message_too_large
     assert isinstance(
-        validate(made_of(body, 1, codec), COMPACTED, NOW_MS, limits=Limits(decompressed_bytes_max=len(body))),
+        validate(
+            made_of(body, 1, codec), COMPACTED, NOW_MS, limits=BatchLimits(decompressed_bytes_max=len(body))
+        ),
         Valid,
     )
 
@@ -302,7 +306,7 @@ def test_the_maximum_is_that_of_the_records_where_they_are_read(claimed: int):
 
 @pytest.mark.parametrize("codec", range(5))
 def test_every_record_is_read_where_the_broker_says_so(codec: int):
-    config, limits = LogConfig(), Limits(reads_all=True)
+    config, limits = LogConfig(), BatchLimits(reads_all=True)
     bad = made_of(encode_record(0, 0, b"k", b"v" * 20), 2, codec)
     assert isinstance(validate(bad, config, NOW_MS), Valid)
     found = validate(bad, config, NOW_MS, limits=limits)

@@ -18,10 +18,10 @@ from typing import Any
 
 from tests.differential.batches import batch
 from tests.support import raw
+from tests.support.deadlines import HANG_S, Deadline
 
 Body = dict[str, Any]
 RETRIABLE = {3, 14, 15, 16, 51}
-RETRY_SECONDS = 20.0
 
 
 def now_ms() -> int:
@@ -43,7 +43,7 @@ NEW = Versions(produce=12, end_txn=5, txn_offset_commit=5)
 
 def ask(host: str, port: int, api: str, version: int, body: Body) -> Body:
     """One exchange on a connection of its own."""
-    wire = raw.Wire(host, port, timeout=60)
+    wire = raw.Wire(host, port, timeout=HANG_S)
     try:
         wire.send_frame(raw.encode_request(api, version, body, 7))
         return raw.decode_response(api, version, wire.receive_frame())[1]
@@ -83,10 +83,10 @@ class ProducerByHand:
 
     def _ask(self, api: str, version: int, body: Body) -> Body:
         """Asked again while the broker says that it is not ready; the last answer counts."""
-        deadline = time.monotonic() + RETRY_SECONDS
+        deadline = Deadline()
         while True:
             answer = ask(self.host, self.port, api, version, body)
-            if not RETRIABLE & set(raw.error_codes(answer)) or time.monotonic() > deadline:
+            if not RETRIABLE & set(raw.error_codes(answer)) or deadline.is_over:
                 return answer
             time.sleep(0.01)
 

@@ -28,6 +28,8 @@ from typing import Any, Protocol, TypeVar
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.support.batches import Batch, whole_batches
+from tests.support.deadlines import HANG_S, Deadline
 from tests.support.javaprog import JavaFailed, java_clients
 
 with warnings.catch_warnings():
@@ -40,8 +42,10 @@ with warnings.catch_warnings():
     import kafka.structs
 
 T = TypeVar("T")
-DEADLINE_S = 60.0
+DEADLINE_S = HANG_S
 POLL_S = 0.01
+# A producer that is closed in the middle of something may wait for answers that do not come; nothing depends on them.
+GOODBYE_S = 5.0
 
 # A broker that is killed in a test is back in a moment. librdkafka 2.16 drops every address when the last one refuses
 # (KIP-899) and can hang in the attempt: it should rather go on asking the one that it knows.
@@ -69,13 +73,12 @@ class Refused(Exception):
 
 def eventually(look: Callable[[], T], what: str = "", *, within_s: float = DEADLINE_S) -> T:
     """What ``look`` returns as soon as it is true; looks again and again until then."""
-    deadline = time.monotonic() + within_s
+    deadline = Deadline(within_s)
     while True:
         found = look()
         if found:
             return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within_s} s: {what or look}; last seen: {found!r}")
+        deadline.check(f"{what or look}; last seen: {found!r}")
         time.sleep(POLL_S)
 
 
@@ -163,7 +166,7 @@ class ConfluentProducer:
         )
 
     def _insist(self, call: Callable[[], None]) -> None:
-        deadline = time.monotonic() + self._timeout_s
+        deadline = Deadline(self._timeout_s)
         while True:
             try:
                 with self._errors():
@@ -172,7 +175,7 @@ class ConfluentProducer:
                 cause = refused.__cause__
                 if not (isinstance(cause, KafkaException) and cause.args[0].retriable()):
                     raise
-                if time.monotonic() > deadline:
+                if deadline.is_over:
                     raise
 
     def init(self) -> None:
@@ -230,7 +233,7 @@ class ConfluentProducer:
         # One that is fenced for good refuses even this.
         with contextlib.suppress(KafkaException):
             self._producer.purge()
-            self._producer.flush(1)
+            self._producer.flush(GOODBYE_S)
 
 
 class JavaProducer:
@@ -456,7 +459,7 @@ class AioKafkaProducer:
             ]
             return await asyncio.gather(*futures)
 
-        # With acks=0 nobody says where.
+        # With acks=0 there is no response that names the offset.
         return [(place.partition, place.offset) for place in self._run(send()) if place is not None]
 
     def send_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -475,7 +478,7 @@ class AioKafkaProducer:
     def close(self) -> None:
         if self._producer is not None:
             with contextlib.suppress(Refused, TimeoutError):
-                run_in_loop(self._producer.stop(), 5)
+                run_in_loop(self._producer.stop(), GOODBYE_S)
 
 
 def _class_names(failed: BaseException | None) -> Iterator[str]:
@@ -555,11 +558,9 @@ def read_messages(
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in found])
         open_partitions = set(found)
         messages: list[Any] = []
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = Deadline()
         while open_partitions and (expected is None or len(messages) < expected):
-            assert time.monotonic() < deadline, (
-                f"{topic}: {len(messages)} records, end of {open_partitions} not seen"
-            )
+            deadline.check(f"{topic}: {len(messages)} records, end of {open_partitions} not seen")
             for message in consumer.consume(1000, 0.05):
                 if message.error() is None:
                     messages.append(message)
@@ -632,7 +633,7 @@ def statuses(bootstrap: str, transactional_id: str) -> list[int]:
 
 
 def _transaction_state(log_partition: int, value: bytes) -> TransactionState:
-    """Version 1 of the value: compact strings and arrays, and tagged fields that nobody asks for here."""
+    """Version 1 of the value: compact strings and arrays, and tagged fields that are not needed here."""
     version, producer_id, epoch, timeout_ms, status = struct.unpack_from(">hqhib", value)
     assert version == 1, version
     at = 17
@@ -677,53 +678,9 @@ def java_hash(text: str) -> int:
 # ---- segment files, read as bytes
 
 
-@dataclass(frozen=True)
-class Batch:
-    base_offset: int
-    attributes: int
-    last_offset_delta: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    count: int
-    records: bytes
-
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & 0x10)
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.attributes & 0x20)
-
-    @property
-    def codec(self) -> str:
-        return ("none", "gzip", "snappy", "lz4", "zstd")[self.attributes & 7]
-
-    @property
-    def marker(self) -> str:
-        """Of a control batch: the type stands in the key, behind length, attributes, deltas and key length."""
-        assert self.is_control
-        return ("ABORT", "COMMIT")[struct.unpack_from(">h", self.records, 7)[0]]
-
-
 def batches_of(data_dir: Path, topic: str, partition: int = 0) -> list[Batch]:
     """All batches of a partition, from its segment files."""
     folder = data_dir / f"{topic}-{partition}"
     return [
-        batch for segment in sorted(folder.glob("*.log")) for batch in parse_batches(segment.read_bytes())
+        batch for segment in sorted(folder.glob("*.log")) for batch in whole_batches(segment.read_bytes())
     ]
-
-
-def parse_batches(data: bytes) -> list[Batch]:
-    batches = []
-    at = 0
-    while at + 61 <= len(data):
-        base_offset, length = struct.unpack_from(">qi", data, at)
-        if length <= 0:
-            break
-        attributes, last_delta = struct.unpack_from(">hi", data, at + 21)
-        fields = struct.unpack_from(">qhii", data, at + 43)
-        batches.append(Batch(base_offset, attributes, last_delta, *fields, data[at + 61 : at + 12 + length]))
-        at += 12 + length
-    return batches

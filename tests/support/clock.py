@@ -25,10 +25,15 @@ class FakeTimer:
 
 
 class FakeClock(Unmoved):
-    """`broker.clock.Clock` by hand: `advance` fires what comes due on the way, in order, each at its own time."""
+    """`broker.clock.Clock` by hand: `advance` fires what comes due on the way, in order, each at its own time.
 
-    def __init__(self, now_ms: int = NOW_MS) -> None:
+    `only` names the one domain that timers may be set in, where a test knows it; what only waits for the next turn may
+    be of any.
+    """
+
+    def __init__(self, now_ms: int = NOW_MS, only: Domain | None = None) -> None:
         self.now = now_ms
+        self._only = only
         self._timers: list[tuple[float, int, FakeTimer]] = []
         self._arrivals = count()
 
@@ -36,6 +41,7 @@ class FakeClock(Unmoved):
         return self.now
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> FakeTimer:
+        assert not delay_ms or self._only in (None, domain)
         timer = FakeTimer(self.now + max(delay_ms, 0), callback, domain)
         heappush(self._timers, (timer.due_ms, next(self._arrivals), timer))
         return timer

@@ -2,7 +2,7 @@
 
     filled = fill(host, port)            # topics of all kinds, groups, transactions, one of them still open
     seen = observe(host, port)           # everything that a client can see of it
-    ...                                  # the directory is opened by somebody else
+    ...                                  # another program opens the directory
     assert observe(host, port) == seen
 
 It speaks the wire protocol by itself (and through librdkafka, for what real clients write), so Kafka and our broker are
@@ -24,11 +24,11 @@ from confluent_kafka import Consumer
 from tests.differential import batches
 from tests.support import raw
 from tests.support.clients import PATIENCE, ConfluentProducer, eventually
+from tests.support.deadlines import Deadline
 
 Body = dict[str, Any]
 NOT_YET = frozenset({3, 5, 6, 14, 15, 16, 51})
 """Unknown topic, no leader, not leader, loading, no coordinator, not its coordinator, concurrent transactions."""
-PATIENCE_S = 30.0
 TOPIC_RESOURCE, DYNAMIC_TOPIC_CONFIG = 2, 1
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 OPEN_ID = "open"
@@ -55,12 +55,12 @@ class Asked:
 
     def any(self, api: str, version: int, **body: Any) -> Body:
         """The first answer that is final, whatever its codes."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = Deadline()
         while True:
             answer = self.once(api, version, **body)
             if not NOT_YET & set(raw.error_codes(answer)):
                 return answer
-            assert time.monotonic() < deadline, f"{api}: {answer}"
+            deadline.check(f"{api}: {answer}")
             time.sleep(0.02)
 
     def __call__(self, api: str, version: int, **body: Any) -> Body:
@@ -192,7 +192,7 @@ def _committed(offset: int) -> Body:
 
 @dataclass
 class OpenTransaction:
-    """A transaction that nobody has ended: data in ``flow-0`` and ``orders-0``, an offset of the group ``movers``."""
+    """An open transaction: data in ``flow-0`` and ``orders-0``, an offset of the group ``movers``."""
 
     transactional_id: str
     producer_id: int
@@ -346,9 +346,9 @@ def _fill_groups(ask: Asked, bootstrap: str) -> None:
     member = Consumer(config)
     member.subscribe(["codecs"])
     seen = 0
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = Deadline()
     while seen < 50:
-        assert time.monotonic() < deadline
+        deadline.check("as wanted")
         seen += sum(1 for message in member.consume(50 - seen, 0.1) if message.error() is None)
     member.commit(asynchronous=False)
     member.close()
@@ -414,7 +414,7 @@ def fill_compacted(host: str, port: int) -> None:
 def await_cleaning(host: str, port: int) -> None:
     """Until the compacted topic is cleaned: for a cleaner that looks often (``log.cleaner.backoff.ms``)."""
     with Asked(host, port) as ask:
-        eventually(lambda: _record_count(ask, "compacted") < 20, "the log is cleaned", within_s=PATIENCE_S)
+        eventually(lambda: _record_count(ask, "compacted") < 20, "the log is cleaned")
 
 
 def _record_count(ask: Asked, topic: str) -> int:

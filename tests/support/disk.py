@@ -251,7 +251,7 @@ class Disk(files.System):
     # -- what is durable ----------------------------------------------------------------------------------------
 
     def _directory(self, path: Path) -> _Directory:
-        """The directory as it is known; one that nobody told us of was made just now."""
+        """The directory as it is known; an unknown one was made just now."""
         node = self._top
         root = next(root for root in self._roots if f"{path}/".startswith(root))
         for name in filter(None, str(path)[len(root) :].split("/")):
@@ -277,7 +277,7 @@ class Disk(files.System):
             node.last = path.read_bytes()
 
     def _adopt(self, directory: _Directory, path: Path) -> None:
-        """Names that somebody has made or removed past us."""
+        """Names that were made or removed without this class."""
         found = {entry.name: entry for entry in path.iterdir()}
         for name in [name for name in directory.names if name not in found]:
             directory.change(name, None, None)

@@ -29,12 +29,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.deadlines import HANG_S, TEST_S
+
 CLIENTS = Path(__file__).resolve().parents[1] / "clients"
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 NODE_VERSION_MIN = 18
-BUILD_TIMEOUT_S = 280.0
-RUN_TIMEOUT_S = 120.0
-EXPECT_TIMEOUT_S = 60.0
 
 
 class Unavailable(Exception):
@@ -66,7 +65,7 @@ def _or_skip(build: Callable[[], Path | Unavailable]) -> Path:
 
 @contextlib.contextmanager
 def _built_once(name: str, sources: Sequence[Path], *also: str) -> Iterator[tuple[Path, Path | None]]:
-    """The folder of what these sources make, and where to make it if nobody has yet."""
+    """The folder of what these sources make, and where to make it if it does not exist yet."""
     digest = hashlib.sha256("\0".join(also).encode())
     for source in sorted(sources):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -99,7 +98,7 @@ def _build(command: Sequence[str], folder: Path, environment: Mapping[str, str])
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=BUILD_TIMEOUT_S,
+            timeout=TEST_S,
             check=True,
         )
     except subprocess.CalledProcessError as error:
@@ -191,7 +190,7 @@ class Running:
             self._lines.put(json.loads(line))
         self._lines.put(None)
 
-    def expect(self, name: str, value: Any, *, within_s: float = EXPECT_TIMEOUT_S) -> Any:
+    def expect(self, name: str, value: Any, *, within_s: float = HANG_S) -> Any:
         """Wait until it says this, or what passes this test; what it says before is passed over."""
         while True:
             try:
@@ -219,10 +218,10 @@ class Running:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         try:
-            status = self._process.wait(RUN_TIMEOUT_S)
+            status = self._process.wait(HANG_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {RUN_TIMEOUT_S} s\n{self.complaints}") from None
-        while (said := self._lines.get(timeout=RUN_TIMEOUT_S)) is not None:
+            raise AssertionError(f"still running after {HANG_S} s\n{self.complaints}") from None
+        while (said := self._lines.get(timeout=HANG_S)) is not None:
             self.seen.append(said)
         assert status == 0, f"exit code {status} after {self.seen}\n{self.complaints}"
         return self.seen

@@ -6,7 +6,7 @@
         rule = broker.stage("EndTxn transactional_id=orders nth=1 -> lose-answer")
         broker.reached(rule)
 
-Whoever only needs a broker takes `tests.support.broker`, where it is a process.
+A test that only needs a broker takes `tests.support.broker`, where it is a process.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 from broker.clock.durations import parse_duration_ms
 from broker.clock.virtual import VirtualClock, parse_domains
 from broker.cluster import Cluster
-from broker.faults import Active, Faults, parse_rule
+from broker.faults import ActiveRule, Faults, parse_rule
 from broker.options import parse
+from tests.support.deadlines import HANG_S
 
 T = TypeVar("T")
-DEADLINE_S = 60
 
 
 class InProcess:
@@ -47,7 +47,7 @@ class InProcess:
             self.run(self.cluster.stop())
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(DEADLINE_S)
+            self._thread.join(HANG_S)
             self._loop.close()
 
     async def _start(self) -> None:
@@ -55,7 +55,8 @@ class InProcess:
         self.cluster = Cluster(self._settings, self.clock)
         await self.cluster.start()
         self.faults = Faults(
-            self.cluster.hooks,
+            self.cluster.injection,
+            self.cluster.calls,
             self.clock,
             kill_node=self.cluster.kill_node,
             running=self.cluster.running,
@@ -66,7 +67,7 @@ class InProcess:
         )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(DEADLINE_S)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(HANG_S)
 
     @property
     def bootstrap(self) -> str:
@@ -76,15 +77,15 @@ class InProcess:
         """Move time on; returns when all that was due has happened."""
         self.run(self.clock.advance(parse_duration_ms(duration), parse_domains(only)))
 
-    def stage(self, rule: str) -> Active:
+    def stage(self, rule: str) -> ActiveRule:
         """Let a fault take hold from now on."""
         return self.call(lambda: self.faults.add(parse_rule(rule)))
 
-    def reached(self, rule: Active, hits: int = 1) -> None:
+    def reached(self, rule: ActiveRule, hits: int = 1) -> None:
         """Wait until a fault has taken hold so often."""
-        self.run(self.faults.reached(rule.id, hits, DEADLINE_S * 1000 // 2))
+        self.run(self.faults.reached(rule.id, hits, HANG_S * 1000 // 2))
 
-    def release(self, rule: Active, count: int | None = None) -> int:
+    def release(self, rule: ActiveRule, count: int | None = None) -> int:
         return self.call(lambda: self.faults.release(rule.id, count))
 
     def call(self, function: Callable[[], T]) -> T:

@@ -6,6 +6,7 @@ Where there is no Java, or no way to the jars, these tests are skipped with the 
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ import pytest
 
 from odradek.spark.environment import java_version
 from odradek.spark.jars import locked
+from tests.support.deadlines import TEST_S
 
 KAFKA_VERSION = "4.3.1"
 COORDINATES = (
@@ -27,7 +29,18 @@ COORDINATES = (
 )
 JAVA_VERSION_MIN = 17  # Kafka 4's brokers and tools run on nothing older
 _CACHE = Path(__file__).resolve().parents[2] / ".cache"
-_DOWNLOAD_TIMEOUT_S = 600.0
+
+
+# A JVM says what variables it took options from, and warns; a logger of a client in the same JVM writes there too.
+_NOT_THE_TOOL = re.compile(
+    r"^(NOTE: )?Picked up \w*JAVA\w*_OPTIONS: |^(OpenJDK|Java HotSpot)\(?.* VM warning: |^\[[\d.]+s\]\[\w+ *\]"
+    r"|^WARNING: |^\[[^\]]*\] (WARN|INFO|DEBUG) [\w.$]+ - "
+)
+
+
+def said_by_the_tool(text: str) -> str:
+    """What a Java program wrote, without the lines that are its JVM's."""
+    return "".join(line for line in text.splitlines(keepends=True) if not _NOT_THE_TOOL.match(line))
 
 
 class Unavailable(Exception):
@@ -134,9 +147,7 @@ def _fetch_by_maven(folder: Path) -> None:
         )
         command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
         try:
-            subprocess.run(
-                command, cwd=work, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S, check=True
-            )
+            subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=TEST_S, check=True)
         except subprocess.CalledProcessError as error:
             lines = [line for line in error.stdout.splitlines() if "ERROR" in line]
             raise Unavailable(f"mvn failed: {lines[0] if lines else error.returncode}") from error

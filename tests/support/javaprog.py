@@ -28,13 +28,13 @@ from typing import Any
 import pytest
 
 from odradek.spark.jars import locked
-from tests.support.java import java, kafka_classpath
+from tests.support.deadlines import HANG_S, TEST_S
+from tests.support.java import java, kafka_classpath, said_by_the_tool
 
 SOURCES = Path(__file__).resolve().parents[1] / "clients" / "java"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "java-programs"
 ECLIPSE_COMPILER = ("org.eclipse.jdt", "ecj", "3.43.0")
 RELEASE = "17"
-ANSWER_TIMEOUT_S = 90.0
 JVM_OPTIONS = (
     "-Xmx256m",
     "-XX:+UseSerialGC",
@@ -97,7 +97,7 @@ def _compile(sources: list[Path], jars: str, target: Path) -> None:
         # This compiler does not know the asterisk of class paths.
         each = os.pathsep.join(str(jar) for jar in Path(jars).parent.glob("*.jar"))
         command += ["-proc:none", "-cp", each, "-d", str(target), *files]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TEST_S)
     if done.returncode:
         raise RuntimeError(f"the Java programs do not compile:\n{done.stdout}{done.stderr}")
 
@@ -141,14 +141,14 @@ class JavaClients:
 
     def tool(self, main: str, *arguments: object, input: str = "") -> Ran:
         answer = self.ask("tool", main=main, args=[str(each) for each in arguments], input=input)
-        return Ran(**answer)
+        return Ran(answer["status"], answer["out"], said_by_the_tool(answer["err"]))
 
     def process(self, main: str, *arguments: object) -> Ran:
         """The same in a JVM of its own, for tools that say the last thing while their process ends."""
         command = [java(), *JVM_OPTIONS, "-cp", kafka_classpath(), main, *(str(each) for each in arguments)]
         with locked(CACHE / "working"):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S)
-        return Ran(done.returncode, done.stdout, done.stderr)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
+        return Ran(done.returncode, said_by_the_tool(done.stdout), said_by_the_tool(done.stderr))
 
     def _ask(self, order: dict[str, Any]) -> Any:
         if self._process is None or self._process.poll() is not None:
@@ -158,10 +158,10 @@ class JavaClients:
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         try:
-            line = self._answers.get(timeout=ANSWER_TIMEOUT_S)
+            line = self._answers.get(timeout=HANG_S)
         except Empty:
             self.close()
-            raise RuntimeError(f"no answer to {order} in {ANSWER_TIMEOUT_S} s") from None
+            raise RuntimeError(f"no answer to {order} in {HANG_S} s") from None
         if not line:
             raise RuntimeError(f"the JVM ended:\n{self.log()}")
         answer = json.loads(line)
@@ -181,7 +181,9 @@ class JavaClients:
     def _listen(process: subprocess.Popen[str], answers: Queue[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            answers.put(line)
+            # A JVM writes its warnings to the same stream.
+            if line.startswith("{"):
+                answers.put(line)
         answers.put("")
 
     def log(self) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import raw
+from tests.support.deadlines import HANG_S, TEST_S, Deadline
 from tests.support.java import java, kafka_classpath
 
 SETTINGS = {
@@ -26,7 +27,6 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-START_SECONDS = 60
 CLUSTER_ID = "b2RyYWRla19vcmFjbGVfMQ"
 
 
@@ -45,7 +45,7 @@ def _ask(wire: raw.Wire, api: str, version: int, **body: object) -> dict[str, ob
 
 def _ready(port: int) -> bool:
     try:
-        wire = raw.Wire("127.0.0.1", port, timeout=5)
+        wire = raw.Wire("127.0.0.1", port, timeout=HANG_S)
     except OSError:
         return False
     try:
@@ -59,9 +59,9 @@ def _ready(port: int) -> bool:
 
 
 def _wait(oracle: Oracle) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = Deadline(TEST_S)
     while not _ready(oracle.port):
-        if oracle.process.poll() is not None or time.monotonic() > deadline:
+        if oracle.process.poll() is not None or deadline.is_over:
             raise RuntimeError(f"Kafka did not start:\n{oracle.log.read_text()[-4000:]}")
         time.sleep(0.1)
 
@@ -137,7 +137,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     try:
-        process.wait(60)
+        process.wait(HANG_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(60)
+        process.wait(HANG_S)

@@ -3,7 +3,7 @@
 nodes = Nodes(tmp_path)
 nodes.create("t", min_isr=2)
 await nodes.append(b"value")
-nodes.hooks.links.cut(1, 2)
+nodes.injection.links.cut(1, 2)
 nodes.kill(1)  # and the controller elects another leader
 nodes.start(1)
 await nodes.settle()
@@ -21,8 +21,9 @@ from typing import Any
 
 from broker.clock.of_node import NodeClock
 from broker.config import broker_config
-from broker.hooks import Hooks
+from broker.injection.points import FaultInjection
 from broker.metadata.changes import records_for_config_change, records_for_new_topic
+from broker.metadata.deltas import apply
 from broker.metadata.elections import (
     Election,
     record_for_election,
@@ -31,10 +32,18 @@ from broker.metadata.elections import (
     records_for_losing,
     records_for_return,
 )
-from broker.metadata.image import TOPIC_RESOURCE, AnyRecord, Broker, Changes, Image, PartitionState, Topic
+from broker.metadata.image import (
+    TOPIC_RESOURCE,
+    AnyRecord,
+    BrokerRegistration,
+    Image,
+    MetadataDelta,
+    PartitionState,
+    Topic,
+)
 from broker.metadata.listeners import MetadataListener, tell
-from broker.partition import AppendResult, Partition
-from broker.replicas import Replicas
+from broker.replicas.manager import ReplicaManager
+from broker.replicas.partition import AppendResult, Partition
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage.config import LogConfig
@@ -62,7 +71,7 @@ class Controller:
         return self.image.topics
 
     @property
-    def brokers(self) -> dict[int, Broker]:
+    def brokers(self) -> dict[int, BrokerRegistration]:
         return self.image.brokers
 
     def topic(self, name: str) -> Topic | None:
@@ -78,10 +87,10 @@ class Controller:
         self.listeners.remove(listener)
 
     def commit(self, records: Iterable[AnyRecord | None]) -> None:
-        changes = Changes()
+        changes = MetadataDelta()
         for record in records:
             if record is not None:
-                self.image.apply(record, changes)
+                apply(self.image, record, changes)
         for listener in tuple(self.listeners):
             tell(listener, self.image, changes)
 
@@ -108,15 +117,15 @@ class Nodes:
     ) -> None:
         self.path = path
         self.clock = FakeClock()
-        self.hooks = Hooks()
+        self.injection = FaultInjection()
         self.controller = Controller()
         self.config = broker_config({"odradek.background.flush.interval.ms": "0", **(settings or {})})
         self.random = random.Random(seed)
-        self.running: dict[int, Replicas] = {}
+        self.running: dict[int, ReplicaManager] = {}
         self._clocks: dict[int, NodeClock] = {}
         self._directories: dict[int, LogDirectory] = {}
         for node_id in range(1, count + 1):
-            self.controller.brokers[node_id] = Broker(
+            self.controller.brokers[node_id] = BrokerRegistration(
                 node_id, 1, uuid.UUID(int=node_id), fenced=False, log_dirs=(DIRECTORY,)
             )
             self._open(node_id)
@@ -129,8 +138,8 @@ class Nodes:
         self._clocks[node_id] = clock
         metadata: Any = self.controller
         config = replace(self.config, node_id=node_id)
-        replicas = Replicas(
-            node_id, directory, config, clock, metadata, self.random, self.hooks, self.running.get
+        replicas = ReplicaManager(
+            node_id, directory, config, clock, metadata, self.random, self.injection, self.running.get
         )
         self.running[node_id] = replicas
         replicas.recover()

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker.hooks import Passage
+from broker.injection.points import InjectionPoint
 from protocol.errors import ErrorCode
 
 
 @dataclass
 class Held:
-    passage: Passage
+    at: InjectionPoint
     go_on: Callable[[], object]
     refuse: Callable[[ErrorCode], object]
 
 
 @dataclass
 class Gate:
-    """`broker.hooks.PointHook`: holds what comes to `point` (and for which `holds` says so) until `release`."""
+    """A `PointInterceptor` that holds what comes to `point` (and for which `holds` says so) until `release`."""
 
     point: str
-    holds: Callable[[Passage], bool] = lambda _: True
-    passed: list[Passage] = field(default_factory=list)
+    holds: Callable[[InjectionPoint], bool] = lambda _: True
+    passed: list[InjectionPoint] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     is_open: bool = False
 
@@ -30,20 +30,20 @@ class Gate:
         return point == self.point
 
     def reached(
-        self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+        self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        if self.is_open or not self.holds(passage):
-            self.passed.append(passage)
+        if self.is_open or not self.holds(at):
+            self.passed.append(at)
             go_on()
         else:
-            self.held.append(Held(passage, go_on, refuse))
+            self.held.append(Held(at, go_on, refuse))
 
     def release(self) -> None:
         """Let through what stands here, and all that comes."""
         self.is_open = True
         held, self.held = self.held, []
         for each in held:
-            self.passed.append(each.passage)
+            self.passed.append(each.at)
             each.go_on()
 
     def refuse(self, error: ErrorCode) -> None:

@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import socket
 import struct
-import time
 import types
 import typing
 import uuid
@@ -26,6 +25,8 @@ from typing import Any
 
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
+
+from tests.support.deadlines import HANG_S, Deadline
 
 API_KEYS = {name: key for key, name in api_key_map.items()}
 ZERO_UUID = uuid.UUID(int=0)
@@ -333,7 +334,7 @@ def encode_request(
 
 
 def decode_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str, Any]]:
-    """The correlation id and the body. ApiVersions of a version nobody has is answered in version 0."""
+    """The correlation id and the body. The response to ApiVersions of an unknown version has version 0."""
     if api == "api_versions" and version not in schema_name_map[api]:
         version = 0
     entity = _entity(api, version, EntityType.response)
@@ -390,9 +391,9 @@ def _tagged(shape: Shape, body: Mapping[str, Any], tags: Mapping[int, bytes]) ->
 class Wire:
     """One blocking connection."""
 
-    def __init__(self, host: str, port: int, timeout: float = 30.0) -> None:
+    def __init__(self, host: str, port: int, timeout: float = HANG_S) -> None:
         self.timeout = timeout
-        self.socket = socket.create_connection((host, port), timeout=60)
+        self.socket = socket.create_connection((host, port), timeout=HANG_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
 
@@ -410,16 +411,15 @@ class Wire:
         self.socket.shutdown(socket.SHUT_WR)
 
     def receive_frame(self, timeout: float | None = None) -> bytes:
-        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        deadline = Deadline(self.timeout if timeout is None else timeout)
         size = struct.unpack(">i", self._take(4, deadline))[0]
         return self._take(size, deadline)
 
-    def _take(self, size: int, deadline: float) -> bytes:
+    def _take(self, size: int, deadline: Deadline) -> bytes:
         while len(self.buffer) < size:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if deadline.is_over:
                 raise Silence
-            self.socket.settimeout(left)
+            self.socket.settimeout(max(deadline.left_s, 0.001))
             try:
                 data = self.socket.recv(1 << 20)
             except TimeoutError as error:

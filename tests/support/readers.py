@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from types import TracebackType
 from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from tests.support.clients import DEADLINE_S, PATIENCE, run_in_loop, tidy
+from tests.support.clients import PATIENCE, run_in_loop, tidy
+from tests.support.deadlines import Deadline
 from tests.support.javaprog import java_clients
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import aiokafka
     import kafka
+
+
+POLLS = 5
+"""Each asks the broker, which answers it when something is there or a tenth of a second has gone."""
 
 
 class Poller(Protocol):
@@ -28,13 +32,18 @@ class Reader:
     def __init__(self, poller: Poller) -> None:
         self._poller = poller
 
-    def read(self, count: int, *, within_s: float = DEADLINE_S) -> list[str]:
-        """The next values: so many, or what came in time; more if more came at once."""
+    def read(self, count: int) -> list[str]:
+        """The next values: so many; more if more came at once."""
         found: list[str] = []
-        deadline = time.monotonic() + within_s
-        while len(found) < count and time.monotonic() < deadline:
+        deadline = Deadline()
+        while len(found) < count:
+            deadline.check(f"{count} values; {found}")
             found += self._poller.poll()
         return found
+
+    def sees(self) -> list[str]:
+        """What some polls bring, mostly to show that they bring nothing."""
+        return [value for _ in range(POLLS) for value in self._poller.poll()]
 
     def __enter__(self) -> Reader:
         return self

@@ -24,6 +24,7 @@ from typing import Any, Literal
 from kio.schema.index import api_key_map
 
 from tests.support import raw
+from tests.support.deadlines import HANG_S
 
 HOST = "127.0.0.1"
 
@@ -121,7 +122,7 @@ class Relay:
     def repeat(self, exchange: Exchange) -> dict[str, Any]:
         """Send the very same bytes again, on a connection of their own; what the broker answers."""
         assert self._target is not None
-        wire = raw.Wire(*self._target, timeout=10)
+        wire = raw.Wire(*self._target, timeout=HANG_S)
         try:
             wire.send_frame(exchange.request)
             return raw.decode_response(exchange.name, exchange.version, wire.receive_frame())[1]
@@ -137,7 +138,7 @@ class Relay:
                 try:
                     if self._target is None:
                         raise OSError("no target")
-                    broker = socket.create_connection(self._target, timeout=5)
+                    broker = socket.create_connection(self._target, timeout=HANG_S)
                 except OSError:
                     client.close()
                     continue

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import java as support
-from tests.support.java import Unavailable, find_java, kafka_jars
+from tests.support.java import Unavailable, find_java, kafka_jars, said_by_the_tool
 
 
 @pytest.fixture(autouse=True)
@@ -83,3 +83,21 @@ def test_jars_are_fetched_once_and_an_attempt_that_broke_off_is_repeated(
     assert kafka_jars() == folder
     assert len(attempts) == 2
     assert (folder / "complete").read_text().splitlines() == list(support.COORDINATES)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Picked up JAVA_TOOL_OPTIONS: -Dhttp.proxyHost=proxy",
+        "NOTE: Picked up JDK_JAVA_OPTIONS: -XX:+UseSerialGC",
+        "OpenJDK 64-Bit Server VM warning: Sharing is only supported for boot loader classes",
+        "Java HotSpot(TM) 64-Bit Server VM warning: Options have been ignored",
+        "[0.012s][warning][cds] the archive was not made by this JVM",
+        "WARNING: A restricted method in java.lang.System has been called",
+        "[kafka-producer-network-thread | producer-1] WARN org.apache.kafka.clients.NetworkClient - gone",
+    ],
+)
+def test_what_a_jvm_says_of_itself_is_not_the_tool_s(line: str) -> None:
+    assert said_by_the_tool(f"Dumping a.log\n{line}\nNon-consecutive offsets\n") == (
+        "Dumping a.log\nNon-consecutive offsets\n"
+    )

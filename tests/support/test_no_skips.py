@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.more
+
 ROOT = Path(__file__).resolve().parents[2]
 ALL_RAN = {
     "passes": "def test(): pass",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.more
+
 ROOT = Path(__file__).resolve().parents[2]
 MARKED = "import pytest\npytestmark = pytest.mark.{}\n"
 WHO = "def test_{}(worker_id): print('{} on', worker_id)\n"
@@ -21,7 +23,6 @@ def run(folder: Path, *arguments: str) -> str:
     return ended.stdout + ended.stderr
 
 
-@pytest.mark.more
 def test_each_kind_has_one_worker_which_begins_with_it(tmp_path: Path):
     marks = {"c": "spark", "e": "spark_apart", "f": "spark", "h": "spark_apart"}
     for name in "abcdefgh":

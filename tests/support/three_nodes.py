@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from odradek import Broker
 from tests.support.clients import PATIENCE, batches_of, eventually
 from tests.support.content import Asked
+from tests.support.deadlines import HANG_S
 
 NODES = (1, 2, 3)
 GROUP, TRANSACTION = 0, 1
@@ -60,7 +61,7 @@ class ThreeNodes(Broker):
         return Asked("127.0.0.1", self.port(node))
 
     def _partition(self, topic: str, partition: int) -> Any:
-        found = self._admin.list_topics(topic, timeout=10).topics[topic]
+        found = self._admin.list_topics(topic, timeout=HANG_S).topics[topic]
         return found.partitions[partition]
 
     @property
@@ -90,13 +91,13 @@ class ThreeNodes(Broker):
     # ---- what comes about
 
     def await_leader(self, topic: str, partition: int = 0, *, other_than: int = -1) -> int:
-        """Who leads it, once somebody does."""
+        """The leader, once there is one."""
 
-        def somebody() -> int:
+        def new_leader() -> int:
             leader = self.leader(topic, partition)
             return leader if leader not in (-1, other_than) else 0
 
-        return eventually(somebody, f"{topic}-{partition} has a leader other than {other_than}")
+        return eventually(new_leader, f"{topic}-{partition} has a leader other than {other_than}")
 
     def await_in_sync(self, topic: str, partition: int = 0, nodes: Iterable[int] = NODES) -> None:
         wanted = set(nodes)

@@ -28,16 +28,16 @@ from broker.apis.init_producer_id import init_producer_id
 from broker.apis.produce import produce
 from broker.apis.write_txn_markers import write_txn_markers
 from broker.config import BrokerConfig, broker_config
-from broker.context import RequestContext
-from broker.fetch_sessions import FetchSessions
 from broker.groups.commits import OffsetToCommit
 from broker.groups.coordinator import GroupCoordinator
-from broker.hooks import Hooks
-from broker.metadata.image import Broker, Endpoint, PartitionState, Topic
+from broker.injection.points import FaultInjection
+from broker.metadata.image import BrokerRegistration, Endpoint, PartitionState, Topic
 from broker.metadata.listeners import MetadataListener
 from broker.node import Listener, Node
-from broker.partition import Partition
-from broker.replicas import Replicas
+from broker.node.context import RequestContext
+from broker.node.fetch_sessions import FetchSessionCache
+from broker.replicas.manager import ReplicaManager
+from broker.replicas.partition import Partition
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.state import TopicPartition, Transaction
 from broker.transactions.verification import Check, Verifier
@@ -88,7 +88,7 @@ class Cluster:
         self.features = {"transaction.version": transaction_version} if transaction_version else {}
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
         self.brokers = {
-            node_id: Broker(node_id, 1, uuid.UUID(int=node_id), (endpoint,), fenced=False)
+            node_id: BrokerRegistration(node_id, 1, uuid.UUID(int=node_id), (endpoint,), fenced=False)
             for node_id in (NODE_ID, OTHER_NODE_ID)
         }
         self.image = SimpleNamespace(brokers=self.brokers, topics=self.topics)
@@ -174,7 +174,7 @@ class World:
         peers: Any = None,
     ) -> None:
         self.path = path
-        self.hooks = Hooks()
+        self.injection = FaultInjection()
         self.peers = peers
         self.config = broker_config({**NEVER_ROLL, **(settings or {})})
         self.clock = FakeClock()
@@ -189,11 +189,11 @@ class World:
     def _open(self) -> None:
         self.directory = LogDirectory(self.path)
         metadata: Any = self.cluster
-        replicas = Replicas(NODE_ID, self.directory, self.config, self.clock, metadata, self.random)
-        hooks, peers = self.hooks, self.peers
-        groups = GroupCoordinator(self.config, self.clock, metadata, replicas, hooks=hooks)
+        replicas = ReplicaManager(NODE_ID, self.directory, self.config, self.clock, metadata, self.random)
+        injection, peers = self.injection, self.peers
+        groups = GroupCoordinator(self.config, self.clock, metadata, replicas, injection=injection)
         transactions = TransactionCoordinator(
-            self.config, self.clock, metadata, replicas, groups, hooks=hooks, peers=peers
+            self.config, self.clock, metadata, replicas, groups, injection=injection, peers=peers
         )
         self.node = Node(
             node_id=NODE_ID,
@@ -203,9 +203,9 @@ class World:
             replicas=replicas,
             transactions=transactions,
             groups=groups,
-            fetch_sessions=FetchSessions(10, lambda: 1),
+            fetch_sessions=FetchSessionCache(10, lambda: 1),
             verifier=Verifier(self.config, self.clock, transactions, peers),
-            hooks=hooks,
+            injection=injection,
             peers=peers,
         )
 
@@ -226,7 +226,7 @@ class World:
     def start(self) -> None:
         """The coordinators load their topics, finish what was decided and set their timers."""
         for state in self.cluster.topics[CONSUMER_OFFSETS].partitions:
-            self.node.groups.load(state.index)
+            self.node.groups._runtime.find(state.index)
         self.node.transactions.start()
 
     def drop_coordinator(self) -> None:
@@ -240,7 +240,7 @@ class World:
             node.metadata,
             node.replicas,
             node.groups,
-            hooks=self.hooks,
+            injection=self.injection,
             peers=self.peers,
         )
         node.verifier = Verifier(self.config, self.clock, node.transactions, self.peers)

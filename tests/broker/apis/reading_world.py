@@ -3,68 +3,29 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from broker.clock import Domain, Unmoved
-from broker.context import RequestContext
-from broker.fetch_sessions import FetchSessions
-from broker.metadata.image import Broker, Endpoint, PartitionState, Topic
+from broker.clock import Domain
+from broker.loop.slices import Slices
+from broker.metadata.image import BrokerRegistration, Endpoint, PartitionState, Topic
 from broker.node import Listener
-from broker.partition import Partition
-from broker.slices import Slices
+from broker.node.context import RequestContext
+from broker.node.fetch_sessions import FetchSessionCache
+from broker.replicas.partition import Partition
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from storage.config import LogConfig
 from storage.log import Log
+from tests.support.clock import NOW_MS, FakeClock
 
 NODE_ID = 1
 OTHER_NODE_ID = 2
-NOW_MS = 1_700_000_000_000
-
-
-class Timer:
-    def __init__(self, due_ms: float, callback: Callable[[], object]) -> None:
-        self.due_ms = due_ms
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class FakeClock(Unmoved):
-    """Time stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = NOW_MS
-        self._timers: list[Timer] = []
-
-    def now_ms(self, domain: Domain | None = None) -> int:
-        return self.now
-
-    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
-        assert domain is Domain.REQUESTS
-        timer = Timer(self.now + delay_ms, callback)
-        self._timers.append(timer)
-        return timer
-
-    @property
-    def timers(self) -> list[Timer]:
-        self._timers = [timer for timer in self._timers if not timer.cancelled]
-        return self._timers
-
-    def advance(self, delay_ms: int) -> None:
-        self.now += delay_ms
-        for timer in self.timers:
-            if timer.due_ms <= self.now:
-                timer.cancel()
-                timer.callback()
 
 
 @dataclass
@@ -72,18 +33,18 @@ class World:
     """Topics by name, each with real logs. ``leader`` and ``error`` of a partition are for tests to spoil."""
 
     path: Path
-    clock: FakeClock = field(default_factory=FakeClock)
+    clock: FakeClock = field(default_factory=lambda: FakeClock(only=Domain.REQUESTS))
     topics: dict[str, Topic] = field(default_factory=dict)
     partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
     errors: dict[tuple[str, int], ErrorCode] = field(default_factory=dict)
     """What ``replicas.leader`` says instead of the partition."""
-    brokers: dict[int, Broker] = field(default_factory=dict)
+    brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     unauthorized: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for node_id in (NODE_ID, OTHER_NODE_ID):
             endpoint = Endpoint("PLAINTEXT", f"node-{node_id}", 9090 + node_id)
-            self.brokers[node_id] = Broker(
+            self.brokers[node_id] = BrokerRegistration(
                 node_id, 1, uuid.UUID(int=node_id), (endpoint,), rack=f"r{node_id}"
             )
         ids = count(1000)
@@ -97,7 +58,7 @@ class World:
                 image=SimpleNamespace(brokers=self.brokers),
             ),
             replicas=SimpleNamespace(leader=self._leader, hosted=self._leader),
-            fetch_sessions=FetchSessions(1000, lambda: next(ids)),
+            fetch_sessions=FetchSessionCache(1000, lambda: next(ids)),
             slices=Slices(),
         )
 

@@ -61,7 +61,7 @@ def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, pr
     [
         ("", ErrorCode.invalid_request),
         (None, ErrorCode.invalid_request),
-        ("nobody", ErrorCode.invalid_producer_id_mapping),
+        ("unknown", ErrorCode.invalid_producer_id_mapping),
     ],
 )
 def test_a_name_must_be_known(world, transactional_id, error):

@@ -84,7 +84,7 @@ def test_one_bad_partition_and_none_is_added(world, version, strange, error):
 
 
 def test_partitions_are_looked_at_before_the_transaction(world):
-    answer = world.add("nobody", 7, 3, ("t", 0), ("t", 9))
+    answer = world.add("unknown", 7, 3, ("t", 0), ("t", 9))
     assert answer == {("t", 0): NOT_TRIED, ("t", 9): ErrorCode.unknown_topic_or_partition}
     assert world.add("", 7, 3, ("t", 9)) == {("t", 9): ErrorCode.unknown_topic_or_partition}
 
@@ -111,7 +111,7 @@ def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, pr
 
 
 def test_an_unknown_name_has_no_mapping(world):
-    assert world.add("nobody", 7, 3, ("t", 0)) == {("t", 0): ErrorCode.invalid_producer_id_mapping}
+    assert world.add("unknown", 7, 3, ("t", 0)) == {("t", 0): ErrorCode.invalid_producer_id_mapping}
 
 
 @pytest.mark.parametrize("version", BROKERS)
@@ -121,13 +121,13 @@ def test_a_broker_asks_for_many_transactions_at_once(world, version):
         world,
         transaction("one", *one, ("t", 0)),
         transaction("other", *other, ("t", 0), ("t", 9)),
-        transaction("nobody", 9, 9, ("s", 0)),
+        transaction("unknown", 9, 9, ("s", 0)),
         version=version,
     )
     assert asked == [
         ("one", {("t", 0): OK}),
         ("other", {("t", 0): NOT_TRIED, ("t", 9): ErrorCode.unknown_topic_or_partition}),
-        ("nobody", {("s", 0): ErrorCode.invalid_producer_id_mapping}),
+        ("unknown", {("s", 0): ErrorCode.invalid_producer_id_mapping}),
     ]
     txn = world.memory("one")
     assert txn is not None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api import APIS, discover
 from broker.apis.api_versions import api_versions, unsupported_version_response
+from broker.requests.api import APIS, discover
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker.apis.delete_records import delete_records
-from broker.topics import CONSUMER_OFFSETS
+from broker.metadata.topics import CONSUMER_OFFSETS
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
@@ -137,7 +137,7 @@ async def test_replicas_that_lag_too_long_are_a_timeout(world, slow):
 async def test_a_leader_lost_while_waiting(world, slow):
     waiting = delete_records(ask((0, 5)), world.context(2, 21))
     world.errors["t", 0] = ErrorCode.not_leader_or_follower
-    world.partitions["t", 0].resign(ErrorCode.not_leader_or_follower)
+    world.partitions["t", 0].stop_leading(ErrorCode.not_leader_or_follower)
     await asyncio.sleep(0)
     assert results_of(waiting.result()) == [result(0, ErrorCode.not_leader_or_follower)]
 

@@ -192,7 +192,7 @@ async def test_the_settings_of_a_broker(cluster):
     assert (secret.value, secret.is_sensitive, secret.config_type) == (None, True, 9)
 
 
-async def test_secrets_are_told_to_nobody(tmp_path):
+async def test_secrets_are_shown_to_no_client(tmp_path):
     cluster = open_cluster(tmp_path, ssl_keystore_password="hush")
     secret = settings(cluster, BROKER, "1")["ssl.keystore.password"]
     assert (secret.value, secret.config_source) == (None, 4)

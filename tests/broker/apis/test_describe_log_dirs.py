@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the sizes of partitions that are open, that nobody has opened, and that have no files yet."""
+"""DescribeLogDirs: the sizes of partitions that are open, that are unopened, and that have no files yet."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_what_is_open_and_what_has_no_files(world):
     assert ("__transaction_state", 0) in everything
 
 
-async def test_what_nobody_has_opened_is_measured_and_stays_closed(world):
+async def test_unopened_partitions_are_measured_and_stay_closed(world):
     before = await sizes(world, {"t": [0, 1]})
     world.abandon()
     world._open()
@@ -64,7 +64,7 @@ async def test_what_is_not_here_is_left_out(world):
     assert await sizes(world, {}) == {}
 
 
-async def test_somebody_who_may_not_see_the_cluster(world, monkeypatch):
+async def test_a_client_that_may_not_see_the_cluster(world, monkeypatch):
     context = world.context(5)
     monkeypatch.setattr(type(context), "authorize", lambda self, *what: False)
     answer = await describe_log_dirs(DescribeLogDirsRequest(topics=None), context)

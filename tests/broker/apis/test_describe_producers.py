@@ -50,7 +50,7 @@ def brief(producer: ProducerState) -> tuple[int, ...]:
 
 
 def begin(world: World, at_ms: int | None = None) -> tuple[int, int]:
-    """An open transaction of two batches in the first partition, behind a record of somebody else."""
+    """An open transaction of two batches in the first partition, behind a record of another producer."""
     world.produce(*T0, b"before")
     producer_id, epoch = world.init()
     who = {"transactional_id": "tx", "producer_id": producer_id, "epoch": epoch, "timestamp_ms": at_ms}
@@ -125,7 +125,7 @@ def test_files_that_cannot_be_used(world):
     assert described(world).error_code == ErrorCode.kafka_storage_error
 
 
-def test_somebody_who_may_not_read_the_topic(world, monkeypatch):
+def test_a_client_that_may_not_read_the_topic(world, monkeypatch):
     context = world.context(0)
     monkeypatch.setattr(type(context), "authorize", lambda self, *what: what != ("READ", "TOPIC", "t"))
     assert described(world, context=context).error_code == ErrorCode.topic_authorization_failed

@@ -70,7 +70,7 @@ def test_while_it_ends_only_partitions_without_a_marker_are_told(world):
     assert (described(world).transaction_state, partitions(described(world))) == ("CompleteCommit", [])
 
 
-def test_who_is_not_known_and_who_is_nobody(world):
+def test_an_unknown_id_and_an_empty_one(world):
     world.init("tx")
     for transactional_id, error in (
         ("", ErrorCode.invalid_request),

@@ -74,7 +74,7 @@ def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, pr
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_unknown_name_has_no_mapping(world, version):
-    answer = world.end("nobody", 0, 0, committed=True, version=version)
+    answer = world.end("unknown", 0, 0, committed=True, version=version)
     assert answer == (ErrorCode.invalid_producer_id_mapping, -1, -1)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.apis.fetch import fetch
 from broker.metadata.image import PartitionState, Topic
-from broker.unsent import UNSENT
+from broker.resources.unsent import UNSENT
 from protocol.batch import batches
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode

@@ -118,7 +118,7 @@ async def test_no_minimum_is_no_wait(world):
     [
         pytest.param({"offset": 9}, id="out of range"),
         pytest.param({"current_leader_epoch": 3}, id="unknown epoch"),
-        pytest.param({"last_fetched_epoch": 3}, id="an epoch that nobody knows"),
+        pytest.param({"last_fetched_epoch": 3}, id="an unknown epoch"),
     ],
 )
 async def test_errors_never_wait(world, partition):
@@ -158,7 +158,7 @@ async def test_read_committed_waits_on_the_last_stable_offset(world):
     world.produce()
     world.produce_in_transaction(7, sequence=1)
     await turn()
-    assert not waiting.done(), "appends behind an open transaction wake nobody"
+    assert not waiting.done(), "appends behind an open transaction wake no Fetch"
     world.end(7, committed=True)
     await turn()
     answer = partitions_of(waiting.result())["t", 0]
@@ -199,7 +199,7 @@ async def test_a_lost_leader_ends_the_wait(world):
     topic = world.add_topic("t")
     waiting = park(world, (topic, [asked()]))
     world.errors["t", 0] = ErrorCode.not_leader_or_follower
-    world.partitions["t", 0].resign(ErrorCode.not_leader_or_follower)
+    world.partitions["t", 0].stop_leading(ErrorCode.not_leader_or_follower)
     await turn()
     assert partitions_of(waiting.result())["t", 0].error_code == ErrorCode.not_leader_or_follower
     assert_nothing_left(world)

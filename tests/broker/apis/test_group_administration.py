@@ -65,7 +65,7 @@ async def test_list_with_filters(world: World, filters: dict, found: set[str]):
     assert {group.group_id for group in world.ask("list_groups", 5, **filters).groups} == found
 
 
-async def test_list_for_somebody_who_may_not_see_everything(world: World):
+async def test_list_for_a_client_that_may_not_see_everything(world: World):
     world.denied |= {("DESCRIBE", "CLUSTER", "kafka-cluster"), ("DESCRIBE", "GROUP", "stable")}
     assert {group.group_id for group in world.ask("list_groups", 5).groups} == {"simple", "left"}
 
@@ -86,10 +86,10 @@ async def test_describe(world: World, version: int):
 
 @pytest.mark.parametrize("version", range(7))
 async def test_describe_what_is_not_there(world: World, version: int):
-    (group,) = world.ask("describe_groups", version, groups=["nobody's"]).groups
-    assert (group.group_id, group.group_state) == ("nobody's", "Dead")
+    (group,) = world.ask("describe_groups", version, groups=["unknown"]).groups
+    assert (group.group_id, group.group_state) == ("unknown", "Dead")
     if version >= 6:
-        assert (group.error_code, group.error_message) == (E.group_id_not_found, "Group nobody's not found.")
+        assert (group.error_code, group.error_message) == (E.group_id_not_found, "Group unknown not found.")
     else:
         assert (group.error_code, group.error_message) == (E.none, None)
 
@@ -103,7 +103,7 @@ async def test_describe_in_a_rebalance(world: World):
 
 @pytest.mark.parametrize("version", range(3, 7))
 async def test_describe_what_is_allowed(world: World, version: int):
-    asked = {"groups": ["simple", "nobody's"], "include_authorized_operations": True}
+    asked = {"groups": ["simple", "unknown"], "include_authorized_operations": True}
     there, absent = world.ask("describe_groups", version, **asked).groups
     assert there.authorized_operations == ALL_OPERATIONS
     assert absent.authorized_operations == (OMITTED if version >= 6 else ALL_OPERATIONS)
@@ -115,7 +115,7 @@ async def test_describe_what_is_allowed(world: World, version: int):
     assert not_asked.authorized_operations == OMITTED
 
 
-async def test_describe_for_somebody_who_may_not(world: World):
+async def test_describe_for_an_unauthorized_client(world: World):
     world.denied.add(("DESCRIBE", "GROUP", "stable"))
     groups = world.ask("describe_groups", 5, groups=["simple", "stable"]).groups
     assert {group.group_id: group.error_code for group in groups} == {
@@ -137,12 +137,12 @@ async def test_describe_static_members(world: World):
 @pytest.mark.parametrize("version", range(3))
 async def test_delete(world: World, version: int):
     world.denied.add(("DELETE", "GROUP", "left"))
-    names = ["simple", "stable", "nobody's", "simple", "left", ""]
+    names = ["simple", "stable", "unknown", "simple", "left", ""]
     answer = world.ask("delete_groups", version, groups_names=names)
     assert [(result.group_id, result.error_code) for result in answer.results] == [
         ("simple", E.none),
         ("stable", E.non_empty_group),
-        ("nobody's", E.group_id_not_found),
+        ("unknown", E.group_id_not_found),
         ("", E.group_id_not_found),
         ("left", E.group_authorization_failed),
     ]
@@ -167,7 +167,7 @@ class Compared(str):
 
 async def test_many_groups_cost_no_more_each_than_a_few(world: World):
     """50,000 names, each looked for among all others, held up every client for a minute."""
-    names = [Compared(f"nobody's-{number}") for number in range(500)]
+    names = [Compared(f"unknown-{number}") for number in range(500)]
     context = SimpleNamespace(node=world.node, authorize=lambda *asked: True)
     answer = delete_groups(DeleteGroupsRequest(groups_names=names), context)
     assert {result.error_code for result in answer.results} == {E.group_id_not_found}
@@ -175,7 +175,7 @@ async def test_many_groups_cost_no_more_each_than_a_few(world: World):
 
 
 async def test_many_groups_are_described_in_slices(world: World):
-    names = [f"nobody's-{number}" for number in range(500)]
+    names = [f"unknown-{number}" for number in range(500)]
     answer = world.ask("describe_groups", 6, groups=["simple", *names])
     assert asyncio.isfuture(answer)
     assert [group.group_id for group in (await answer).groups] == ["simple", *names]
@@ -240,7 +240,7 @@ async def test_delete_a_pending_offset(world: World):
     assert world.fetch(group="simple", partition=1) == (-1, E.none)
 
 
-async def test_delete_offsets_of_what_somebody_is_subscribed_to(world: World):
+async def test_delete_offsets_of_subscribed_topics(world: World):
     world.metadata.add("u", 1)
     error, errors = delete_offsets(world, "stable", ("t", 0), ("u", 0))
     assert (error, errors) == (E.none, {("t", 0): E.group_subscribed_to_topic, ("u", 0): E.none})
@@ -248,7 +248,7 @@ async def test_delete_offsets_of_what_somebody_is_subscribed_to(world: World):
 
 @pytest.mark.parametrize(
     ("group", "error"),
-    [("nobody's", E.group_id_not_found), ("", E.invalid_group_id), ("connect", E.non_empty_group)],
+    [("unknown", E.group_id_not_found), ("", E.invalid_group_id), ("connect", E.non_empty_group)],
 )
 async def test_delete_offsets_of_a_group_that_cannot(world: World, group: str, error: E):
     await world.member(group="connect", protocol_type="connect")
@@ -257,7 +257,7 @@ async def test_delete_offsets_of_a_group_that_cannot(world: World, group: str, e
     assert delete_offsets(world, group, ("nowhere", 0)) == (error, {})
 
 
-async def test_delete_offsets_for_somebody_who_may_not(world: World):
+async def test_delete_offsets_for_an_unauthorized_client(world: World):
     world.denied.add(("READ", "TOPIC", "t"))
     assert delete_offsets(world, "simple", ("t", 0)) == (E.none, {("t", 0): E.topic_authorization_failed})
     world.denied.add(("DELETE", "GROUP", "simple"))

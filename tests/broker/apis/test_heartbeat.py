@@ -19,7 +19,7 @@ async def test_answers(world: World, version: int):
     assert world.heartbeat(member, version=version) is E.none
     assert world.heartbeat(member, 0, version=version) is E.illegal_generation
     assert world.heartbeat(member, 2, version=version) is E.illegal_generation
-    assert world.heartbeat("nobody", version=version) is E.unknown_member_id
+    assert world.heartbeat("unknown", version=version) is E.unknown_member_id
     assert world.heartbeat(member, group="unknown", version=version) is E.unknown_member_id
     assert world.heartbeat(member, group="", version=version) is E.invalid_group_id
     world.denied.add(("READ", "GROUP", "g"))
@@ -31,7 +31,7 @@ async def test_an_instance_with_another_id(world: World, version: int):
     member = await world.member(group_instance_id="i")
     fields = {"group_id": "g", "generation_id": 1, "group_instance_id": "i"}
     assert world.ask("heartbeat", version, member_id=member, **fields).error_code == E.none
-    assert world.ask("heartbeat", version, member_id="nobody", **fields).error_code == E.fenced_instance_id
+    assert world.ask("heartbeat", version, member_id="unknown", **fields).error_code == E.fenced_instance_id
 
 
 async def test_silence_ends_a_session(world: World):

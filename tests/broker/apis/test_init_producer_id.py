@@ -43,7 +43,7 @@ def test_every_version_goes_over_the_wire(world, version):
 
 @pytest.mark.parametrize("timeout_ms", [60_000, 0, -1, 900_001])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_without_a_name_anybody_gets_a_fresh_id_and_nothing_is_stored(world, version, timeout_ms):
+def test_without_a_name_every_producer_gets_a_new_id_and_nothing_is_stored(world, version, timeout_ms):
     for producer_id in (0, 1):
         assert outcome(world.ask_init(None, timeout_ms=timeout_ms, version=version)) == (OK, producer_id, 0)
     assert world.states() == []
@@ -85,7 +85,7 @@ def test_the_timeout_is_looked_at_before_the_coordinator(world):
     assert world.ask_init().error_code == ErrorCode.not_coordinator
 
 
-def test_a_name_that_nobody_knows_may_come_with_any_identity(world):
+def test_an_unknown_name_may_come_with_any_identity(world):
     assert outcome(world.ask_init(producer_id=77, epoch=5)) == (OK, 0, 0)
 
 

@@ -35,8 +35,8 @@ async def test_a_first_member(world: World, version: int):
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_errors_have_no_protocol_which_is_empty_before_v7(world: World, version: int):
-    answer = world.join("nobody", version=version)
-    assert (answer.error_code, answer.member_id) == (E.unknown_member_id, "nobody")
+    answer = world.join("unknown", version=version)
+    assert (answer.error_code, answer.member_id) == (E.unknown_member_id, "unknown")
     assert answer.protocol_name == (None if version >= 7 else "")
     assert (answer.generation_id, answer.leader, tuple(answer.members)) == (-1, "", ())
 

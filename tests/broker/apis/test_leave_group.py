@@ -34,11 +34,11 @@ async def test_a_member_goes(world: World, version: int):
 @pytest.mark.parametrize("group", ["g", "unknown"])
 async def test_an_unknown_one_cannot(world: World, version: int, group: str):
     await world.member()
-    answer = leave(world, version, "nobody", group)
+    answer = leave(world, version, "unknown", group)
     unknown = E.unknown_member_id
     assert outcome(answer, version) == ((E.none, unknown) if version >= 3 else (unknown, None))
     if version >= 3:
-        assert answer.members[0].member_id == "nobody"
+        assert answer.members[0].member_id == "unknown"
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -49,13 +49,15 @@ async def test_the_empty_group_id(world: World, version: int):
 @pytest.mark.parametrize("version", range(3, 6))
 async def test_an_administrator_names_the_instance_alone(world: World, version: int):
     await world.member(group_instance_id="i")
-    assert outcome(leave(world, version, "nobody", group_instance_id="i"), version)[1] == E.fenced_instance_id
+    assert (
+        outcome(leave(world, version, "unknown", group_instance_id="i"), version)[1] == E.fenced_instance_id
+    )
     answer = leave(world, version, "", group_instance_id="i")
     assert outcome(answer, version) == (E.none, E.none)
     assert (answer.members[0].member_id, answer.members[0].group_instance_id) == ("", "i")
 
 
-async def test_nobody_leaves(world: World):
+async def test_no_member_leaves(world: World):
     await world.member()
     answer = world.ask("leave_group", 5, group_id="g", members=[])
     assert (answer.error_code, tuple(answer.members)) == (E.none, ())

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker.apis.list_offsets import list_offsets
-from broker.partition import TimestampOffset
+from broker.replicas.partition import TimestampOffset
 from protocol.batch import build_batch
 from protocol.codec import client_codec, request_codec
 from protocol.compression import GZIP, NONE

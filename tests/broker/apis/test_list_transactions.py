@@ -43,7 +43,7 @@ def names(world: World, **filters: Any) -> set[str]:
     return {state.transactional_id for state in answer.transaction_states}
 
 
-def test_everybody_with_producer_id_and_state(world):
+def test_all_ids_with_producer_id_and_state(world):
     listed = {
         state.transactional_id: (state.producer_id, state.transaction_state)
         for state in ask(world).transaction_states
@@ -138,7 +138,7 @@ def test_only_what_is_coordinated_here(world):
 
 
 def test_nothing_is_told_while_a_partition_is_being_read(world):
-    world.hooks.points = gate = Gate("coordinator.load")
+    world.injection.points = gate = Gate("coordinator.load")
     world.cluster.move(TRANSACTION_STATE, 2, NODE_ID)
     answer = ask(world)
     loading = ErrorCode.coordinator_load_in_progress
@@ -147,7 +147,7 @@ def test_nothing_is_told_while_a_partition_is_being_read(world):
     assert ask(world).error_code == ErrorCode.none
 
 
-def test_before_anybody_has_begun(tmp_path):
+def test_before_a_transaction_has_begun(tmp_path):
     world = World(tmp_path)
     del world.cluster.topics[TRANSACTION_STATE]
     assert names(world) == set()

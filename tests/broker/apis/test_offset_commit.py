@@ -25,14 +25,14 @@ def generation(version: int, generation_id: int, member_id: str = "m") -> dict:
 async def test_a_group_that_only_commits(world: World, version: int):
     assert world.commit(5, version=version) is E.none
     assert world.fetch() == (5, E.none)
-    assert world.commit(6, version=version, member_id="whoever") is E.none
+    assert world.commit(6, version=version, member_id="any") is E.none
     assert world.commit(-7, version=version) is E.none
     assert world.fetch() == (-7, E.none)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("member_id", ["", "m"])
-async def test_a_generation_of_a_group_that_nobody_knows(world: World, version: int, member_id: str):
+async def test_a_generation_of_an_unknown_group(world: World, version: int, member_id: str):
     error = world.commit(5, version=version, **generation(version, 0, member_id))
     assert error is (E.group_id_not_found if version >= 9 else E.illegal_generation)
 
@@ -42,7 +42,7 @@ async def test_members(world: World, version: int):
     member = await world.member()
     assert world.commit(5, version=version, **generation(version, 1, member)) is E.none
     assert world.commit(6, version=version, **generation(version, 2, member)) is E.illegal_generation
-    assert world.commit(6, version=version, **generation(version, 1, "nobody")) is E.unknown_member_id
+    assert world.commit(6, version=version, **generation(version, 1, "unknown")) is E.unknown_member_id
     assert world.commit(6, version=version) is E.unknown_member_id
     assert world.fetch() == (5, E.none)
 
@@ -50,7 +50,7 @@ async def test_members(world: World, version: int):
 @pytest.mark.parametrize("version", range(7, 11))
 async def test_another_incarnation_s_instance(world: World, version: int):
     member = await world.member(group_instance_id="i")
-    who = generation(version, 1, "nobody") | {"group_instance_id": "i"}
+    who = generation(version, 1, "unknown") | {"group_instance_id": "i"}
     assert world.commit(5, version=version, **who) is E.fenced_instance_id
     who = generation(version, 1, member) | {"group_instance_id": "i"}
     assert world.commit(5, version=version, **who) is E.none

@@ -138,7 +138,7 @@ async def test_a_classic_group_does_not_look_at_members(world: World, version: i
     world.commit(5)
     named = {"topic_id": world.topic.topic_id} if version >= 10 else {"name": "t"}
     topics = [AskedTopic(**named, partition_indexes=[0])]
-    groups = [Group(group_id="g", member_id="nobody", member_epoch=99, topics=topics)]
+    groups = [Group(group_id="g", member_id="unknown", member_epoch=99, topics=topics)]
     (answer,) = world.ask("offset_fetch", version, groups=groups).groups
     assert (answer.error_code, answer.topics[0].partitions[0].committed_offset) == (E.none, 5)
 

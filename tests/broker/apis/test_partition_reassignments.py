@@ -121,7 +121,7 @@ async def test_the_number_of_replicas_can_be_kept(three):
     assert await move(three, {0: [3, 1]}, **keeps) == (OK, [OK])
 
 
-async def test_somebody_who_may_not(three):
+async def test_an_unauthorized_client(three):
     refused = ErrorCode.cluster_authorization_failed
     assert await move(three, {0: [3, 1]}, denied={("ALTER", "CLUSTER", "kafka-cluster")}) == (
         refused,

@@ -7,7 +7,7 @@ from struct import pack_into
 
 import pytest
 
-from broker.api import NO_RESPONSE, CloseConnection
+from broker.requests.api import NO_RESPONSE, CloseConnection
 from protocol import compression as codecs
 from protocol.batch import build_batch
 from protocol.errors import ErrorCode
@@ -333,7 +333,7 @@ def test_new_versions_add_the_partition_by_themselves(world, version):
     assert world.briefs() == [(0, 0), (1, 0)]
 
 
-def test_within_the_open_transaction_nobody_asks_again(world):
+def test_within_the_open_transaction_there_is_no_second_verification(world):
     producer_id, epoch = world.init()
     for sequence in range(3):
         answer = ask(world, {T0: of(producer_id, epoch, sequence)}, transactional_id="tx")
@@ -355,7 +355,7 @@ def test_what_the_coordinator_says_of_a_stranger_is_passed_on(world, version, id
 @pytest.mark.parametrize("version", [9, 11, 12])
 def test_an_old_epoch_is_refused_without_asking_the_coordinator(world, version):
     world.write_markers(7, 4, T0)
-    answer = only(ask(world, {T0: of(7, 3)}, transactional_id="nobody", version=version))
+    answer = only(ask(world, {T0: of(7, 3)}, transactional_id="unknown", version=version))
     assert answer.error_code == ErrorCode.invalid_producer_epoch
 
 
@@ -452,6 +452,6 @@ def test_what_comes_after_the_end_of_its_transaction_is_refused(world, version):
 def test_verification_can_be_switched_off_and_adding_cannot(tmp_path, version, expected):
     world = World(tmp_path, settings={"transaction.partition.verification.enable": "false"})
     world.create("t")
-    answer = ask(world, {T0: of(7, 0)}, transactional_id="nobody", version=version)
+    answer = ask(world, {T0: of(7, 0)}, transactional_id="unknown", version=version)
     assert outcome(answer) == {T0: expected}
     world.abandon()

@@ -40,7 +40,7 @@ async def test_errors(world: World, version: int, changes: dict, error: E):
     member = await world.member()
     answer = world.sync(member, version=version, **names(version), **changes)
     assert (answer.error_code, answer.assignment) == (error, b"")
-    assert world.sync("nobody", version=version, **names(version)).error_code == E.unknown_member_id
+    assert world.sync("unknown", version=version, **names(version)).error_code == E.unknown_member_id
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ async def test_since_v5_the_protocol_must_be_named_and_be_the_group_s(world: Wor
 @pytest.mark.parametrize("version", range(3, 6))
 async def test_another_incarnation_s_instance(world: World, version: int):
     member = await world.member(group_instance_id="i")
-    answer = world.sync("nobody", version=version, group_instance_id="i", **names(version))
+    answer = world.sync("unknown", version=version, group_instance_id="i", **names(version))
     assert answer.error_code == E.fenced_instance_id
     answer = world.sync(member, version=version, group_instance_id="j", **names(version))
     assert answer.error_code == E.unknown_member_id

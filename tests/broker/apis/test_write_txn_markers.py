@@ -165,7 +165,7 @@ def test_a_marker_in_the_offsets_topic_settles_the_offsets(world, committed):
     assert bool(offsets["committed"]) is committed
 
 
-async def test_what_is_not_committed_in_time_is_sent_again_by_whoever_asked(world):
+async def test_what_is_not_committed_in_time_is_answered_request_timed_out(world):
     partition = world.partition("t", 0)
     advance = partition.advance_high_watermark
     partition.advance_high_watermark = lambda: None

@@ -14,8 +14,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from broker.clock.durations import parse_duration_ms
 from broker.clock.virtual import ALL_DOMAINS, VirtualTimer
 from broker.cluster import Cluster, NoSuchNode, StartError
-from broker.cluster.runtime import State
-from broker.hooks import Call
+from broker.cluster.runtime import NodeState
+from broker.net.calls import Call
 from broker.options import parse
 from tests.support.turns import until
 
@@ -166,7 +166,7 @@ def _contents(directory: Path) -> dict[str, bytes]:
 async def test_a_node_that_stops_hands_over_and_leaves_complete_files(tmp_path: Path) -> None:
     async with running(tmp_path, "--topic", "orders:3") as cluster:
         await cluster.stop_node(2)
-        assert cluster.nodes[2].state is State.STOPPED
+        assert cluster.nodes[2].state is NodeState.STOPPED
         assert (tmp_path / "node-2" / ".kafka_cleanshutdown").exists()
         assert cluster.metadata.brokers[2].fenced
         await cluster.start_node(2)
@@ -267,7 +267,7 @@ async def test_a_consumer_that_waits_for_data_hears_of_other_things_at_once(tmp_
     """Kafka lets whatever follows a Fetch on its connection wait behind it; a small read of Spark's took half a second."""
     async with running(tmp_path, "--topic", "orders:1", nodes=1) as cluster:
         fetches = Fetches()
-        cluster.hooks.hang_calls(fetches)
+        cluster.calls.add(fetches)
         consumer = AIOKafkaConsumer(
             "orders",
             bootstrap_servers=bootstrap(cluster),

@@ -17,6 +17,7 @@ from broker.options import parse
 from protocol.codec import client_codec
 from protocol.frame import request_header
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.support.deadlines import HANG_S
 
 LIST_OFFSETS, VERSION = 2, 5
 CONNECTS = 20
@@ -53,7 +54,7 @@ def connect(port: int) -> socket.socket | None:
     except OSError:
         client.close()
         return None
-    client.settimeout(5)
+    client.settimeout(HANG_S)
     return client
 
 

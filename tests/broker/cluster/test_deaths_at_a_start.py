@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 
 from broker.clock import Domain, is_dead
 from broker.cluster import Cluster, NoSuchNode, StartError
-from broker.cluster.runtime import State
+from broker.cluster.runtime import NodeState
 from broker.faults import Faults
 from broker.faults.text import parse_rule
-from broker.hooks import Hooks, Passage
+from broker.injection.points import FaultInjection, InjectionPoint
 from broker.options import parse
 from protocol.errors import ErrorCode
 from storage.directory import CLEAN_MARK
@@ -25,10 +25,10 @@ from tests.support.turns import until
 
 @asynccontextmanager
 async def running(
-    data_dir: Path, *arguments: str, nodes: int, hooks: Hooks | None = None
+    data_dir: Path, *arguments: str, nodes: int, injection: FaultInjection | None = None
 ) -> AsyncIterator[Cluster]:
     settings = parse(["--nodes", str(nodes), "--port", "0", "--data-dir", str(data_dir), *arguments], {})
-    cluster = Cluster(settings, hooks=hooks)
+    cluster = Cluster(settings, injection=injection)
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     with capture_logs() as lines:
@@ -46,22 +46,24 @@ def bootstrap(cluster: Cluster) -> str:
 
 
 class Death:
-    """Kills a node at its next passage of a point, while it is starting or in whatever other state is named."""
+    """Kills a node at its next at of a point, while it is starting or in whatever other state is named."""
 
-    def __init__(self, cluster: Cluster, point: str, node_id: int, state: State = State.STARTING) -> None:
+    def __init__(
+        self, cluster: Cluster, point: str, node_id: int, state: NodeState = NodeState.STARTING
+    ) -> None:
         self._cluster = cluster
         self._node_id = node_id
         self._state = state
         self._point: str | None = point
-        cluster.hooks.points = self
+        cluster.injection.points = self
 
     def watches(self, point: str) -> bool:
         return point == self._point
 
     def reached(
-        self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+        self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        if passage.node_id != self._node_id or self._cluster.nodes[self._node_id].state is not self._state:
+        if at.node_id != self._node_id or self._cluster.nodes[self._node_id].state is not self._state:
             go_on()
             return
         self._point = None
@@ -81,9 +83,9 @@ async def dies_starting(cluster: Cluster, point: str, node_id: int) -> None:
     with pytest.raises(StartError, match=f"node {node_id} was killed while it started"):
         await cluster.start_node(node_id)
     assert death.came, f"{point} was not passed"
-    cluster.hooks.points = None
+    cluster.injection.points = None
     await cluster.settled()
-    assert cluster.nodes[node_id].state is State.KILLED
+    assert cluster.nodes[node_id].state is NodeState.KILLED
     assert cluster.metadata.brokers[node_id].fenced
     assert dead_timers(cluster) == 0
 
@@ -95,7 +97,7 @@ async def test_a_single_node_dies_at_each_step_that_finishes_a_decided_transacti
             await producer.begin_transaction()
             for partition in range(2):
                 await producer.send_and_wait("orders", b"x", partition=partition)
-            first = Death(cluster, "txn.marker", 1, State.RUNNING)
+            first = Death(cluster, "txn.marker", 1, NodeState.RUNNING)
             commit = asyncio.create_task(producer.commit_transaction())
             await until(lambda: first.came)
             for point in ("coordinator.load", "txn.marker", "log.write", "txn.complete.append"):
@@ -143,13 +145,13 @@ async def test_a_node_dies_in_every_turn_of_its_start(tmp_path: Path, nodes: int
             start = asyncio.create_task(cluster.start_node(nodes))
             for _ in range(deaths + 1):
                 await asyncio.sleep(0)
-            if cluster.nodes[nodes].state is not State.STARTING:
+            if cluster.nodes[nodes].state is not NodeState.STARTING:
                 break
             cluster.kill_node(nodes)
             with pytest.raises(StartError, match="killed while it started"):
                 await start
             await cluster.settled()
-            assert cluster.nodes[nodes].state is State.KILLED
+            assert cluster.nodes[nodes].state is NodeState.KILLED
             assert cluster.metadata.brokers[nodes].fenced
             assert dead_timers(cluster) == 0
             deaths += 1
@@ -166,7 +168,7 @@ async def test_a_node_is_started_in_the_turn_in_which_it_is_killed_at_its_start(
             first = asyncio.create_task(cluster.start_node(1))
             for _ in range(turns):
                 await asyncio.sleep(0)
-            was_starting = cluster.nodes[1].state is State.STARTING
+            was_starting = cluster.nodes[1].state is NodeState.STARTING
             cluster.kill_node(1)
             second = asyncio.create_task(cluster.start_node(1))
             if was_starting:
@@ -195,14 +197,14 @@ async def test_a_node_dies_in_every_turn_of_its_stop(tmp_path: Path) -> None:
             stop = asyncio.create_task(cluster.stop_node(1))
             for _ in range(deaths + 1):
                 await asyncio.sleep(0)
-            if cluster.nodes[1].state is State.STOPPED:
+            if cluster.nodes[1].state is NodeState.STOPPED:
                 break
             cluster.kill_node(1)
             with pytest.raises(
                 NoSuchNode, match=r"node 1 (was killed while it stopped|is killed, not running)"
             ):
                 await stop
-            assert cluster.nodes[1].state is State.KILLED
+            assert cluster.nodes[1].state is NodeState.KILLED
             assert not (tmp_path / ".kafka_cleanshutdown").exists()
             await cluster.start_node(1)
             deaths += 1
@@ -214,7 +216,13 @@ async def test_a_node_dies_in_every_turn_of_its_stop(tmp_path: Path) -> None:
 
 async def test_a_rule_kills_a_node_that_starts(tmp_path: Path) -> None:
     async with running(tmp_path, "--topic", "orders:1", nodes=1) as cluster:
-        faults = Faults(cluster.hooks, cluster.clock, kill_node=cluster.kill_node, running=cluster.running)
+        faults = Faults(
+            cluster.injection,
+            cluster.calls,
+            cluster.clock,
+            kill_node=cluster.kill_node,
+            running=cluster.running,
+        )
         async with AIOKafkaProducer(bootstrap_servers=bootstrap(cluster), transactional_id="t") as producer:
             await producer.begin_transaction()
             await producer.send_and_wait("orders", b"x")
@@ -237,13 +245,13 @@ async def test_a_single_node_that_dies_at_the_start_of_the_process_can_be_starte
         await producer.begin_transaction()
         await producer.send_and_wait("orders", b"x")
         await producer.commit_transaction()
-    hooks = Hooks()
+    injection = FaultInjection()
     settings = parse(["--port", "0", "--data-dir", str(tmp_path)], {})
-    cluster = Cluster(settings, hooks=hooks)
+    cluster = Cluster(settings, injection=injection)
     Death(cluster, "coordinator.load", 1)
     await cluster.start()
     try:
-        assert cluster.nodes[1].state is State.KILLED
+        assert cluster.nodes[1].state is NodeState.KILLED
         await cluster.settled()
         await cluster.start_node(1)
         assert cluster.running(1) is not None
@@ -265,13 +273,13 @@ async def test_the_end_of_the_process_waits_for_a_node_that_stops(
 
     monkeypatch.setattr(replicas, "close", close_slowly)
     stopping = asyncio.create_task(cluster.stop_node(2))
-    await until(lambda: cluster.nodes[2].state is State.STOPPING)
+    await until(lambda: cluster.nodes[2].state is NodeState.STOPPING)
     ending = asyncio.create_task(cluster.stop())
     for _ in range(10):
         await asyncio.sleep(0)
-    assert cluster.nodes[1].state is State.RUNNING  # the metadata of the one that stops is written by it
+    assert cluster.nodes[1].state is NodeState.RUNNING  # the metadata of the one that stops is written by it
     disk.set()
     await ending
     assert stopping.done()
-    assert [cluster.nodes[node_id].state for node_id in (1, 2)] == [State.STOPPED, State.STOPPED]
+    assert [cluster.nodes[node_id].state for node_id in (1, 2)] == [NodeState.STOPPED, NodeState.STOPPED]
     assert (tmp_path / "node-2" / CLEAN_MARK).exists()

@@ -12,8 +12,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import Consumer
 
 from broker.cluster import Cluster
-from broker.hooks import Call, Passage
+from broker.injection.points import InjectionPoint
 from broker.metadata.elections import Election
+from broker.net.calls import Call
 from protocol.errors import ErrorCode
 from tests.broker.cluster.test_cluster import bootstrap, running
 from tests.support.turns import until
@@ -94,7 +95,7 @@ async def test_a_producer_and_a_consumer_outlive_every_leader_in_turn(tmp_path: 
 async def test_with_acks_1_a_client_loses_what_only_the_dead_leader_had(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         await create(cluster)
-        links, leader = cluster.hooks.links, state(cluster).leader
+        links, leader = cluster.injection.links, state(cluster).leader
         others = [n for n in (1, 2, 3) if n != leader]
         async with AIOKafkaProducer(
             bootstrap_servers=bootstrap(cluster), acks=1, retry_backoff_ms=10
@@ -167,7 +168,7 @@ async def test_a_consumer_reads_from_the_replica_in_its_rack(tmp_path: Path) -> 
                 await producer.send_and_wait("orders", b"%d" % number)
         near = next(n for n in (1, 2, 3) if n != state(cluster).leader)
         fetches = Fetches()
-        cluster.hooks.hang_calls(fetches)
+        cluster.calls.add(fetches)
         settings = {
             "bootstrap.servers": bootstrap(cluster),
             "group.id": "g",
@@ -220,9 +221,9 @@ class SlowDisk:
         return point == "log.write"
 
     def reached(
-        self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+        self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        if passage.topic == "orders":
+        if at.topic == "orders":
             self.held.append(go_on)
         else:
             go_on()
@@ -234,7 +235,7 @@ async def test_on_a_slow_disk_a_producer_waits_and_the_loop_does_not(tmp_path: P
         disk = SlowDisk()
         async with AIOKafkaProducer(bootstrap_servers=bootstrap(cluster), acks=acks) as producer:
             await producer.send_and_wait("orders", b"0")
-            cluster.hooks.points = disk
+            cluster.injection.points = disk
             sent = await producer.send("orders", b"1")
             await until(lambda: disk.held)
             other = await producer.partitions_for("orders")
@@ -242,6 +243,6 @@ async def test_on_a_slow_disk_a_producer_waits_and_the_loop_does_not(tmp_path: P
             for _ in range(100):
                 await asyncio.sleep(0)
             assert not sent.done()
-            cluster.hooks.points = None
+            cluster.injection.points = None
             disk.held.pop()()
             assert (await sent).offset == 1

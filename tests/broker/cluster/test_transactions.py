@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
 from broker.cluster import Cluster
-from broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from protocol.hashing import partition_for
 from tests.broker.cluster.test_cluster import bootstrap, running
 

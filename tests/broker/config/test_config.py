@@ -413,7 +413,7 @@ def test_the_settings_of_the_testcontainers_modules_start_a_broker():
             },
             "listener names must be equal to or a subset of the ones defined in listeners",
         ),
-        ({"inter.broker.listener.name": "NOBODY"}, "inter.broker.listener.name must be a listener name"),
+        ({"inter.broker.listener.name": "UNKNOWN"}, "inter.broker.listener.name must be a listener name"),
     ],
 )
 def test_listeners_that_cannot_be_are_refused_with_a_reason(settings: dict[str, str], message: str):

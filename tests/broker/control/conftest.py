@@ -1,4 +1,4 @@
-"""A cluster in this process, with its control port open, and somebody who calls it."""
+"""A cluster in this process, with its control port open, and a caller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass
 class Caller:
-    """Somebody who speaks HTTP, and says JSON where it changes something."""
+    """A caller that speaks HTTP, and sends a JSON content type where it changes something."""
 
     session: ClientSession
     url: str

@@ -17,11 +17,11 @@ from broker.control.operations import Stream, discover
 from broker.control.server import ControlServer
 from broker.control.wiring import control_of
 from broker.faults import ACTIONS
-from broker.hooks import POINTS
+from broker.injection.points import POINTS
 from broker.options import parse
 
 OPERATIONS = list(discover().values())
-# It would not end: whoever follows is fuzzed by the filters of the trace itself.
+# It would not end: the filters of the trace fuzz following.
 ENDLESS = "follow_trace"
 
 
@@ -163,7 +163,7 @@ def requests(draw: st.DrawFn) -> bytes:
     return head.encode() + body
 
 
-FUZZED = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @FUZZED

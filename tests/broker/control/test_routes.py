@@ -220,7 +220,7 @@ async def test_the_trace_is_followed_line_by_line(caller: Caller) -> None:
     await until(lambda: not caller.control.trace.status()["followers"])
 
 
-async def test_not_everybody_can_follow(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_clients_can_follow(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "FOLLOWERS_MAX", 0)
     status, answer = await caller("GET", "/v1/trace/follow")
     assert (status, list(answer)) == (429, ["error"])
@@ -262,6 +262,6 @@ async def test_a_transaction_has_a_timeline_whatever_its_name(caller: Caller, tr
     assert shown["text"]
 
 
-async def test_a_transaction_that_nobody_knows_has_none(caller: Caller) -> None:
-    status, answer = await caller("GET", "/v1/transactions/nobody/timeline")
+async def test_an_unknown_transaction_has_none(caller: Caller) -> None:
+    status, answer = await caller("GET", "/v1/transactions/unknown/timeline")
     assert (status, list(answer)) == (404, ["error"])

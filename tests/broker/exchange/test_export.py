@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,19 @@ from broker.exchange import copying
 from broker.exchange.copying import copy_file
 from broker.exchange.export import main
 from broker.metadata.files import LOG_DIRECTORY, META_PROPERTIES
+from odradek._server import command
 from storage.checkpoints import read_offsets
 from storage.directory import CLEAN_MARK, LOCK, RECOVERY_POINTS, locked
 from tests.broker.metadata.world import open_cluster
 from tests.support.broker import StartBroker
 from tests.support.clients import ConfluentProducer, values
+from tests.support.deadlines import HANG_S
 
 
 def export(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-I", "-m", "broker.exchange.export", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command("export", *map(str, arguments)), capture_output=True, text=True, timeout=HANG_S, check=False
+    )
 
 
 def content(directory: Path) -> dict[str, bytes]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.api import Handler
-from broker.faults import Active, Faults, parse_rule
-from broker.hooks import Hooks, Passage
+from broker.faults import ActiveRule, Faults, parse_rule
+from broker.injection.points import FaultInjection, InjectionPoint
+from broker.requests.api import Handler
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.broker.test_connection import HEARTBEAT, Broker, Peer
@@ -30,21 +30,21 @@ class Stage:
     def __init__(self, handlers: dict[int, Handler] | None = None, **powers: Any) -> None:
         self.heartbeats = Counting()
         self.broker = Broker(handlers or {HEARTBEAT: self.heartbeats})
-        self.hooks = self.broker.connections.hooks = Hooks()
+        self.injection, self.calls = FaultInjection(), self.broker.connections.calls
         self.clock = FakeClock()
-        self.faults = Faults(self.hooks, self.clock, **powers)
+        self.faults = Faults(self.injection, self.calls, self.clock, **powers)
         self.steps: list[str] = []
 
-    def add(self, text: str) -> Active:
+    def add(self, text: str) -> ActiveRule:
         return self.faults.add(parse_rule(text))
 
     def connect(self) -> Peer:
         return self.broker.connect()
 
-    def step(self, name: str, passage: Passage) -> None:
+    def step(self, name: str, at: InjectionPoint) -> None:
         """Take a step; ``steps`` tells what became of it."""
 
         def refuse(code: ErrorCode) -> None:
             self.steps.append(f"{name} {code.name}")
 
-        self.hooks.at_point(passage, lambda: self.steps.append(name), refuse)
+        self.injection.intercept(at, lambda: self.steps.append(name), refuse)

@@ -10,9 +10,9 @@ import pytest
 
 from broker.faults import ACTIONS, parse_rule, rule_from_json
 from broker.faults.engine import RULES_MAX
-from broker.faults.holding import HELD_BYTES_MAX, HELD_MAX
+from broker.faults.held_items import HELD_BYTES_MAX, HELD_MAX
 from broker.faults.text import CONDITIONS, MATCHERS
-from broker.hooks import POINTS
+from broker.injection.points import POINTS
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "faults.md").read_text("utf-8")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.api import NO_RESPONSE
 from broker.faults import FaultError, parse_rule
 from broker.faults.engine import RULES_MAX
-from broker.faults.holding import HELD_MAX
-from broker.hooks import Passage
-from broker.life import NodeLife
-from broker.server import IDLE_TICKS
+from broker.faults.held_items import HELD_MAX
+from broker.injection.points import InjectionPoint
+from broker.loop.life import NodeLife
+from broker.net.connections import IDLE_TICKS
+from broker.requests.api import NO_RESPONSE
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 from tests.broker.faults.stage import Stage
@@ -33,25 +33,25 @@ def node_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_nothing_hangs_anywhere_without_a_rule() -> None:
     stage = Stage()
-    assert (stage.hooks.calls, stage.hooks.points) == (None, None)
+    assert (stage.calls.chain, stage.injection.points) == (None, None)
     first, second = stage.add("Heartbeat -> drop"), stage.add("txn.marker -> lose")
-    assert stage.hooks.calls is not None
-    assert stage.hooks.points is not None
+    assert stage.calls.chain is not None
+    assert stage.injection.points is not None
     stage.faults.remove(first.id)
-    assert stage.hooks.calls is None
+    assert stage.calls.chain is None
     stage.faults.remove(second.id)
-    assert stage.hooks.points is None
+    assert stage.injection.points is None
 
 
 async def test_a_rule_hangs_on_its_own_apis_and_points_only() -> None:
     stage = Stage()
     stage.add("Heartbeat -> drop")
     stage.add("txn.* -> lose")
-    assert stage.hooks.calls is not None
-    assert stage.hooks.points is not None
-    assert [stage.hooks.calls.wants(key) for key in (HEARTBEAT, PRODUCE)] == [True, False]
+    assert stage.calls.chain is not None
+    assert stage.injection.points is not None
+    assert [stage.calls.chain.wants(key) for key in (HEARTBEAT, PRODUCE)] == [True, False]
     watched = [
-        stage.hooks.points.watches(point) for point in ("txn.marker", "txn.prepare.append", "log.write")
+        stage.injection.points.watches(point) for point in ("txn.marker", "txn.prepare.append", "log.write")
     ]
     assert watched == [True, True, False]
 
@@ -62,7 +62,7 @@ async def test_a_spent_rule_stays_listed_but_hangs_no_more() -> None:
     peer = stage.connect()
     peer.send(heartbeat(1) + heartbeat(2) + heartbeat(3))
     assert [answer.error_code for answer in peer.answers(HEARTBEAT, 4)] == [0, ErrorCode.not_coordinator, 0]
-    assert stage.hooks.calls is None
+    assert stage.calls.chain is None
     assert stage.faults.list() == (active,)
     assert (active.matches, active.hits, active.spent) == (2, 1, True)
 
@@ -248,7 +248,7 @@ async def test_what_is_held_of_a_connection_that_died_is_forgotten() -> None:
     assert stage.heartbeats.members == []
 
 
-async def test_detached_bytes_are_handled_when_released_with_nobody_there() -> None:
+async def test_detached_bytes_are_handled_when_released_without_a_client() -> None:
     stage = Stage()
     active = stage.add("Heartbeat -> detach")
     peer = stage.connect()
@@ -274,7 +274,7 @@ async def test_reorder_lets_later_requests_go_first() -> None:
     later.send(heartbeat(3, "c") + heartbeat(4, "d"))
     assert stage.heartbeats.members == ["b", "c", "a", "d"]
     assert later.answered() == [2, 3, 4]
-    assert stage.hooks.calls is None
+    assert stage.calls.chain is None
 
 
 async def test_reorder_waits_until_the_later_one_is_handled_to_its_end() -> None:
@@ -325,7 +325,7 @@ async def test_the_first_rule_that_takes_hold_decides() -> None:
         ("group=g client_id=d", False),
     ],
 )
-async def test_a_rule_looks_at_who_asks_where_and_for_what(condition: str, hit: bool) -> None:
+async def test_a_rule_looks_at_client_node_and_subject(condition: str, hit: bool) -> None:
     stage = Stage()
     active = stage.add(f"Heartbeat {condition} -> hold")
     stage.connect().send(heartbeat(1))
@@ -346,8 +346,8 @@ async def test_a_rule_looks_at_partitions(condition: str, hit: bool) -> None:
 # ---- steps
 
 
-def write(partition: int = 0, topic: str = "orders", node_id: int = 1) -> Passage:
-    return Passage("log.write", node_id, topic, partition)
+def write(partition: int = 0, topic: str = "orders", node_id: int = 1) -> InjectionPoint:
+    return InjectionPoint("log.write", node_id, topic, partition)
 
 
 async def test_a_step_is_refused_held_delayed_or_lost() -> None:
@@ -357,7 +357,7 @@ async def test_a_step_is_refused_held_delayed_or_lost() -> None:
     stage.add("txn.marker topic=c -> delay 1s")
     stage.add("txn.marker topic=d -> lose")
     for topic in "abcde":
-        stage.step(topic, Passage("txn.marker", 1, topic, 0, "payments"))
+        stage.step(topic, InjectionPoint("txn.marker", 1, topic, 0, "payments"))
     assert stage.steps == ["a coordinator_not_available", "e"]
     stage.clock.advance(1000)
     stage.faults.release(held.id)
@@ -368,7 +368,7 @@ async def test_k_of_n_steps_are_taken_and_the_rest_held() -> None:
     stage = Stage()
     active = stage.add("txn.marker transactional_id=payments after=2 -> hold")
     for number in range(5):
-        stage.step(f"{number}", Passage("txn.marker", 1, "orders", number, "payments"))
+        stage.step(f"{number}", InjectionPoint("txn.marker", 1, "orders", number, "payments"))
     assert stage.steps == ["0", "1"]
     stage.faults.release(active.id, 1)
     assert stage.steps == ["0", "1", "2"]
@@ -381,7 +381,7 @@ async def test_a_full_disk_refuses_writes_where_it_is_full() -> None:
     stage.add("full-disk node=1 topic=orders partition=0")
     stage.step("other", write(1))
     stage.step("full", write(0))
-    stage.step("sync", Passage("log.fsync", 1, "orders", 0))
+    stage.step("sync", InjectionPoint("log.fsync", 1, "orders", 0))
     assert stage.steps == ["other", "full kafka_storage_error", "sync"]
 
 
@@ -410,7 +410,7 @@ async def test_no_write_overtakes_one_before_it_on_the_same_log() -> None:
     assert len(active.held) == 3
     stage.faults.release(active.id, 1)
     assert stage.steps == ["other", "held", "behind", "behind again"]
-    assert stage.hooks.points is None
+    assert stage.injection.points is None
 
 
 async def test_what_is_released_early_waits_for_what_is_held_before_it() -> None:
@@ -446,7 +446,7 @@ async def test_kill_kills_the_node_that_was_asked_or_takes_the_step() -> None:
     stage.add("Heartbeat -> kill")
     stage.add("txn.marker -> kill")
     stage.connect().send(heartbeat(1))
-    stage.step("marker", Passage("txn.marker", 3))
+    stage.step("marker", InjectionPoint("txn.marker", 3))
     assert cluster.killed == [1, 3]
     assert stage.heartbeats.members == stage.steps == []
 
@@ -462,7 +462,7 @@ async def test_crash_kills_the_process() -> None:
     stage.add("Heartbeat -> crash")
     stage.add("txn.prepare.append -> crash")
     stage.connect().send(heartbeat(1))
-    stage.step("prepare", Passage("txn.prepare.append", 1))
+    stage.step("prepare", InjectionPoint("txn.prepare.append", 1))
     assert len(crashes) == 2
     assert stage.heartbeats.members == stage.steps == []
 
@@ -479,7 +479,7 @@ async def test_what_a_killed_node_had_under_way_never_happens_on_its_next_life()
     assert stage.steps == []
 
 
-async def test_detached_bytes_arrive_at_whoever_runs_there_then() -> None:
+async def test_detached_bytes_arrive_at_the_node_that_then_runs() -> None:
     asked: list[object] = []
 
     def note(message: object, context: Any) -> HeartbeatResponse:
@@ -504,7 +504,7 @@ async def test_detached_bytes_arrive_at_whoever_runs_there_then() -> None:
 
 async def test_links_and_replicas_are_as_the_rules_say_while_they_are_there() -> None:
     stage = Stage()
-    links = stage.hooks.links
+    links = stage.injection.links
     stage.add("cut 1 2")
     stage.add("cut 2 1 one-way")
     stage.add("slow-link 1 3 delay=200ms")
@@ -517,7 +517,7 @@ async def test_links_and_replicas_are_as_the_rules_say_while_they_are_there() ->
     assert [links.is_cut(1, 2), links.is_cut(2, 1)] == [False, True]
     assert stage.faults.clear() == 4
     assert links.all_up
-    assert (stage.hooks.calls, stage.hooks.points) == (None, None)
+    assert (stage.calls.chain, stage.injection.points) == (None, None)
 
 
 # ---- the life of rules
@@ -532,7 +532,7 @@ async def test_a_rule_expires_and_lets_go() -> None:
     peer.send(heartbeat(1))
     stage.clock.advance(1999)
     assert peer.answered() == []
-    assert stage.hooks.links.all_up
+    assert stage.injection.links.all_up
     stage.clock.advance(1)
     assert peer.answered() == [1]
     assert stage.faults.list() == ()
@@ -579,12 +579,12 @@ async def test_what_is_held_is_bounded_and_the_rest_passes_by() -> None:
     stage = Stage()
     active = stage.add("txn.marker -> hold")
     for number in range(HELD_MAX + 2):
-        stage.step(f"{number}", Passage("txn.marker", 1))
+        stage.step(f"{number}", InjectionPoint("txn.marker", 1))
     assert stage.steps == [f"{HELD_MAX}", f"{HELD_MAX + 1}"]
     assert (active.hits, len(active.held)) == (HELD_MAX, HELD_MAX)
 
 
-async def test_what_nobody_waits_for_any_more_makes_room() -> None:
+async def test_requests_of_closed_connections_make_room() -> None:
     stage = Stage()
     active = stage.add("Heartbeat -> hold")
     for number in range(HELD_MAX + 10):

@@ -11,8 +11,8 @@ import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from broker.api import discover
 from broker.faults.error_answers import error_answer
+from broker.requests.api import discover
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.versions import at_version, versions_of

@@ -14,7 +14,7 @@ from protocol.versions import at_version
 from tests.broker.faults.test_error_answers import CODE, EVERY_VERSION, encoded, sample
 from tests.support.javaprog import java_clients
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm")]
 
 # Kafka collects partitions in a hash map; it says the error in words, too; and see `alike`.
 NOT_BY_BYTE = {

@@ -24,7 +24,7 @@ from broker.faults import (
 )
 from broker.faults.rules import API_KEYS, DELAY_MS_MAX, Place, matches
 from broker.faults.text import VERSION_MAX
-from broker.hooks import POINTS
+from broker.injection.points import POINTS
 from protocol.errors import ErrorCode
 
 RULES: dict[str, Rule] = {
@@ -252,14 +252,14 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
             "lose-answer is not possible at a point inside the broker (txn.marker)",
         ),
         ("Produce -> lose", "lose is not possible at an API (Produce); there is crash, delay, detach"),
-        ("Produce -> cut 1 2", "cut stands alone"),
-        ("hold", "hold needs an API or a point to stand on"),
-        ("txn.marker client_id=a -> hold", "txn.marker has no client_id; it can be asked for node, part"),
+        ("Produce -> cut 1 2", "cut takes no API or point"),
+        ("hold", "hold needs an API or a point, such as"),
+        ("txn.marker client_id=a -> hold", "txn.marker has no client_id; it has node, part"),
         ("cut 1 2 topic=a", "cut has no topic"),
         ("WriteTxnMarkers transactional_id=a -> hold", "WriteTxnMarkers has no transactional_id"),
-        ("Heartbeat topic=a -> hold", "it can be asked for client_id, connection, group, listener"),
+        ("Heartbeat topic=a -> hold", "it has client_id, connection, group, listener"),
         ("Metadata topic=a partition=0 -> hold", "Metadata has no partition"),
-        ("log.write group=g -> hold", "log.write has no group; it can be asked for node, partition, topic"),
+        ("log.write group=g -> hold", "log.write has no group; it has node, partition, topic"),
         ("group.append transactional_id=a -> hold", "group.append has no transactional_id"),
         ("cut 1", "cut needs two nodes"),
         ("cut", "cut needs two nodes"),
@@ -268,13 +268,13 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("cut 1 2 3", "cut takes no '3'"),
         ("cut 1 2 nth=3", "there is no nth, only expires"),
         ("slow-link 1 2", "slow-link needs a delay"),
-        ("pause", "pause needs the node"),
+        ("pause", "pause needs a node"),
         ("pause node=1 topic=a*", "pause takes one topic"),
         ("pause node=1 partition=0", "pause: a partition needs a topic"),
         ("slow-disk", "slow-disk needs a delay, such as 200ms"),
         ("Produce -> error", "error needs an error code, such as NOT_COORDINATOR"),
         ("Produce -> error NOT_LEADER", "the error 'NOT_LEADER' is not known; there is"),
-        ("Produce -> error NONE", "NONE is no error"),
+        ("Produce -> error NONE", "NONE is not an error code"),
         ("Produce -> error 9999", "the error '9999' is not known"),
         ("Produce -> delay", "delay needs a delay"),
         ("Produce -> delay soon", "'soon' is no duration"),

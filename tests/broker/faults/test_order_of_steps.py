@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.faults import FaultError
-from broker.hooks import Passage
+from broker.injection.points import InjectionPoint
 from tests.broker.faults.stage import Stage
 
 PARTITIONS = 2
@@ -36,7 +36,7 @@ ACTS = st.one_of(
 def act(stage: Stage, number: int, what: tuple[Any, ...]) -> None:
     match what:
         case "step", partition:
-            stage.step(f"{partition} {number}", Passage("log.write", 1, "orders", partition))
+            stage.step(f"{partition} {number}", InjectionPoint("log.write", 1, "orders", partition))
         case "add", rule, partition:
             stage.add(rule.format(partition))
         case "release", rule_id, count:
@@ -68,5 +68,5 @@ def test_steps_on_a_log_keep_their_order_and_none_is_lost(acts: list[tuple[Any, 
             if step.startswith(f"{partition} ") and len(step.split()) == 2
         ]
         assert happened == sorted(happened)
-    assert stage.hooks.points is None
+    assert stage.injection.points is None
     assert stage.clock.timers == []

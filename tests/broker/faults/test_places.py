@@ -48,5 +48,5 @@ async def test_a_rule_that_is_refused_leaves_nothing_behind() -> None:
     with pytest.raises(FaultError, match="no node 3"):
         stage.add("cut 1 3")
     assert stage.faults.list() == ()
-    assert stage.hooks.links.all_up
+    assert stage.injection.links.all_up
     assert stage.add("cut 1 2").id == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.groups import classic
 from broker.groups.effects import Answer, Append, Arm, Cancel, Effect, Timed, Timer
-from broker.groups.group import ClassicGroup, Rules, State
+from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
 from broker.groups.members import Protocols
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
@@ -33,7 +33,7 @@ class Lab:
 
     def __init__(self, **rules: int) -> None:
         self.now_ms = NOW_MS
-        self.rules = replace(Rules(initial_rebalance_delay_ms=DELAY_MS), **rules)
+        self.rules = replace(ClassicGroupConfig(initial_rebalance_delay_ms=DELAY_MS), **rules)
         self.group = ClassicGroup("g", self.rules, state_since_ms=NOW_MS)
         self.timers: dict[Timer, int] = {}
         self.answers: dict[object, Any] = {}
@@ -76,7 +76,7 @@ class Lab:
         """What is appended is committed, or fails."""
         while self.held:
             append, waiting = self.held.pop(0)
-            self.do(classic.stored(self.group, append, self.append_error, self.now_ms))
+            self.do(classic.on_append_committed(self.group, append, self.append_error, self.now_ms))
             for answer in waiting:
                 self._answer(answer.token, answer.response)
 
@@ -184,7 +184,7 @@ class Lab:
         """So many members, all joined; the first is the leader."""
         ids = [self.enter(**changes)[0] for _ in range(members)]
         self.advance(3 * DELAY_MS)
-        assert self.group.state is State.COMPLETING_REBALANCE
+        assert self.group.state is ClassicGroupState.COMPLETING_REBALANCE
         return ids
 
     def stable(self, members: int = 2, **changes: Any) -> list[str]:
@@ -193,21 +193,21 @@ class Lab:
         given = {member_id: f"of {number}".encode() for number, member_id in enumerate(ids)}
         for member_id in reversed(ids):
             self.sync(member_id, given if member_id == ids[0] else None)
-        assert self.group.state is State.STABLE
+        assert self.group.state is ClassicGroupState.STABLE
         return ids
 
     def preparing(self, members: int = 2, **changes: Any) -> list[str]:
         """So many members, of whom none has joined the next generation yet; one more has come."""
         ids = self.stable(members, **changes)
         self.enter(**changes)
-        assert self.group.state is State.PREPARING_REBALANCE
+        assert self.group.state is ClassicGroupState.PREPARING_REBALANCE
         return ids
 
     def emptied(self) -> list[str]:
         """The ids of members that have left."""
         ids = self.stable()
         self.leave(*(MemberIdentity(member_id=member_id) for member_id in ids))
-        assert self.group.state is State.EMPTY
+        assert self.group.state is ClassicGroupState.EMPTY
         return ids
 
     def session(self, member_id: str) -> int | None:

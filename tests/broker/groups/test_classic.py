@@ -4,7 +4,7 @@ import pytest
 
 from broker.groups import classic
 from broker.groups.effects import JOIN_TIMER, SYNC_TIMER, Assigned, Emptied, Replaced
-from broker.groups.group import LEGAL_ORIGINS, ClassicGroup, State
+from broker.groups.group import LEGAL_ORIGINS, ClassicGroup, ClassicGroupState
 from protocol.errors import ErrorCode as E
 from protocol.messages.leave_group import MemberIdentity
 from tests.broker.groups.lab import DELAY_MS, NOW_MS, REBALANCE_MS, SESSION_MS, Lab, subscription
@@ -19,9 +19,9 @@ def lab_in(state: str, **changes: object) -> tuple[Lab, list[str]]:
     return lab, [] if state == "empty" else getattr(lab, state)(**changes)
 
 
-@pytest.mark.parametrize("origin", State)
-@pytest.mark.parametrize("target", State)
-def test_every_move_is_legal_or_a_mistake_of_ours(origin: State, target: State):
+@pytest.mark.parametrize("origin", ClassicGroupState)
+@pytest.mark.parametrize("target", ClassicGroupState)
+def test_every_move_is_legal_or_a_mistake_of_ours(origin: ClassicGroupState, target: ClassicGroupState):
     group = ClassicGroup("g", Lab().rules, state=origin)
     if origin in LEGAL_ORIGINS[target]:
         group.move_to(target, NOW_MS)
@@ -40,14 +40,14 @@ def test_every_move_is_legal_or_a_mistake_of_ours(origin: State, target: State):
         ("empty", {}, E.unknown_member_id),
         ("emptied", {}, E.unknown_member_id),
         ("emptied", {"generation_id": 9}, E.unknown_member_id),
-        ("completing", {"member_id": "nobody"}, E.unknown_member_id),
+        ("completing", {"member_id": "unknown"}, E.unknown_member_id),
         ("completing", {"generation_id": 0}, E.illegal_generation),
         ("completing", {"generation_id": 9}, E.illegal_generation),
         ("completing", {"protocol_type": "connect"}, E.inconsistent_group_protocol),
         ("completing", {"protocol_name": "sticky"}, E.inconsistent_group_protocol),
         ("completing", {"group_instance_id": "i"}, E.unknown_member_id),
         ("preparing", {}, E.rebalance_in_progress),
-        ("preparing", {"member_id": "nobody"}, E.unknown_member_id),
+        ("preparing", {"member_id": "unknown"}, E.unknown_member_id),
         ("stable", {"generation_id": 9}, E.illegal_generation),
         ("stable", {"protocol_name": "sticky"}, E.inconsistent_group_protocol),
         ("stable", {"protocol_type": "consumer", "protocol_name": "range"}, E.none),
@@ -68,11 +68,11 @@ def test_followers_wait_for_the_leader_s_assignments():
     assert lab.synced(token).assignment == b"l"
     answer = lab.synced(waiting)
     assert (answer.assignment, answer.protocol_type, answer.protocol_name) == (b"f", "consumer", "range")
-    assert lab.group.state is State.STABLE
+    assert lab.group.state is ClassicGroupState.STABLE
     assert SYNC_TIMER not in lab.timers
 
 
-def test_they_are_written_before_anybody_hears_of_them():
+def test_they_are_written_before_a_member_gets_them():
     lab = Lab()
     leader, follower = lab.completing()
     lab.hold = True
@@ -84,7 +84,7 @@ def test_they_are_written_before_anybody_hears_of_them():
         follower: b"f",
     }
     assert all(lab.waits(token) for token in tokens)
-    assert lab.group.state is State.COMPLETING_REBALANCE
+    assert lab.group.state is ClassicGroupState.COMPLETING_REBALANCE
     lab.release()
     assert [lab.synced(token).assignment for token in tokens] == [b"f", b"l"]
 
@@ -122,15 +122,15 @@ def test_members_that_do_not_sync_are_removed_and_the_others_rebalance():
     assert lab.error(sync) == E.none
     lab.advance(REBALANCE_MS)
     assert follower not in lab.group.members
-    assert lab.group.state is State.PREPARING_REBALANCE
+    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert lab.heartbeat(leader, 1) == E.rebalance_in_progress
 
 
-def test_if_nobody_syncs_the_group_is_empty():
+def test_if_no_member_syncs_the_group_is_empty():
     lab = Lab()
     lab.completing(session_timeout_ms=3 * REBALANCE_MS)
     lab.advance(REBALANCE_MS)
-    assert (lab.group.state, lab.group.generation) == (State.EMPTY, 2)
+    assert (lab.group.state, lab.group.generation) == (ClassicGroupState.EMPTY, 2)
     assert isinstance(lab.appends[-1].purpose, Emptied)
 
 
@@ -153,9 +153,9 @@ def test_a_follower_whose_sync_waits_does_not_expire_and_then_starts_a_new_sessi
 @pytest.mark.parametrize(
     ("state", "member", "generation", "error"),
     [
-        ("empty", "nobody", 0, E.unknown_member_id),
+        ("empty", "unknown", 0, E.unknown_member_id),
         ("emptied", 0, 2, E.unknown_member_id),
-        ("stable", "nobody", 1, E.unknown_member_id),
+        ("stable", "unknown", 1, E.unknown_member_id),
         ("stable", 1, 0, E.illegal_generation),
         ("stable", 1, 2, E.illegal_generation),
         ("preparing", 1, 1, E.rebalance_in_progress),
@@ -198,7 +198,7 @@ def test_the_last_silent_member_leaves_an_empty_group_of_a_new_generation():
     lab = Lab()
     lab.stable(1)
     lab.advance(SESSION_MS)
-    assert (lab.group.state, lab.group.generation, lab.group.leader) == (State.EMPTY, 2, None)
+    assert (lab.group.state, lab.group.generation, lab.group.leader) == (ClassicGroupState.EMPTY, 2, None)
     value = lab.appends[-1].value
     assert (value.generation, value.protocol_type, value.protocol, tuple(value.members)) == (
         2,
@@ -218,8 +218,8 @@ def test_each_leaving_member_has_a_result_of_its_own():
     static, _ = lab.enter(group_instance_id="i")
     response = lab.leave(
         MemberIdentity(member_id=follower),
-        MemberIdentity(member_id="nobody"),
-        MemberIdentity(member_id="nobody", group_instance_id="i"),
+        MemberIdentity(member_id="unknown"),
+        MemberIdentity(member_id="unknown", group_instance_id="i"),
         MemberIdentity(member_id="", group_instance_id="j"),
         MemberIdentity(member_id=""),
         MemberIdentity(member_id="", group_instance_id="i"),
@@ -232,7 +232,7 @@ def test_each_leaving_member_has_a_result_of_its_own():
         E.unknown_member_id,
         E.none,
     ]
-    assert [each.member_id for each in response.members] == [follower, "nobody", "nobody", "", "", ""]
+    assert [each.member_id for each in response.members] == [follower, "unknown", "unknown", "", "", ""]
     assert {follower, static}.isdisjoint(each.member_id for each in lab.group.members)
 
 
@@ -247,8 +247,8 @@ def test_leaving_makes_the_others_rejoin():
 def test_a_failed_leave_changes_nothing():
     lab = Lab()
     lab.stable()
-    lab.leave(MemberIdentity(member_id="nobody"))
-    assert lab.group.state is State.STABLE
+    lab.leave(MemberIdentity(member_id="unknown"))
+    assert lab.group.state is ClassicGroupState.STABLE
 
 
 def test_the_last_one_s_leave_is_answered_when_the_empty_group_is_written():
@@ -260,7 +260,7 @@ def test_the_last_one_s_leave_is_answered_when_the_empty_group_is_written():
     assert lab.waits("leave")
     lab.release()
     assert lab.error("leave") == E.none
-    assert (lab.group.state, lab.group.generation) == (State.EMPTY, 2)
+    assert (lab.group.state, lab.group.generation) == (ClassicGroupState.EMPTY, 2)
 
 
 def test_a_pending_id_may_leave():
@@ -290,7 +290,7 @@ def test_leaving_during_the_join_phase_may_complete_it():
 def test_a_dead_group_cannot_be_left():
     lab = Lab()
     ids = lab.stable()
-    lab.group.move_to(State.DEAD, lab.now_ms)
+    lab.group.move_to(ClassicGroupState.DEAD, lab.now_ms)
     assert lab.leave(MemberIdentity(member_id=ids[0])).error_code == E.coordinator_not_available
 
 
@@ -316,7 +316,7 @@ def test_stable_a_follower_comes_back_without_a_rebalance(version: int):
     assert (answer.error_code, answer.generation_id, answer.leader) == (E.none, 1, leader)
     assert (answer.skip_assignment, tuple(answer.members)) == (False, ())
     assert answer.member_id != follower
-    assert lab.group.state is State.STABLE
+    assert lab.group.state is ClassicGroupState.STABLE
     assert lab.synced(lab.sync(answer.member_id)).assignment == b"f"
 
 
@@ -353,11 +353,11 @@ def test_other_metadata_is_no_reason_but_another_protocol_is():
     lab, *_ = static_pair()
     other = (("range", b"other"), ("roundrobin", b"rr"))
     assert lab.error(lab.join(group_instance_id="if", api_version=9, protocols=other)) == E.none
-    assert lab.group.state is State.STABLE
+    assert lab.group.state is ClassicGroupState.STABLE
     only_other = (("roundrobin", b"rr"),)
     token = lab.join(group_instance_id="if", api_version=9, protocols=only_other)
     assert lab.waits(token)
-    assert lab.group.state is State.PREPARING_REBALANCE
+    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 @pytest.mark.parametrize(("instance", "error"), [("if", E.fenced_instance_id), (None, E.unknown_member_id)])
@@ -381,7 +381,7 @@ def test_completing_a_replacement_makes_a_rebalance():
     token = lab.join(group_instance_id="if")
     assert lab.error(old) == E.fenced_instance_id
     assert lab.waits(token)
-    assert lab.group.state is State.PREPARING_REBALANCE
+    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
     again = lab.join(leader, group_instance_id="il")
     assert lab.joined(again).generation_id == lab.joined(token).generation_id == 2
 
@@ -391,7 +391,7 @@ def test_preparing_a_replacement_takes_the_place_of_the_old_request():
     lab.join(leader, group_instance_id="il", protocols=BOTH)
     lab.enter(protocols=BOTH)
     # Everybody but the follower is there.
-    assert lab.group.state is State.PREPARING_REBALANCE
+    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
     token = lab.join(group_instance_id="if", protocols=BOTH)
     assert lab.joined(token).generation_id == 2
     assert follower not in lab.group.members
@@ -419,7 +419,7 @@ def test_a_member_that_has_not_synced_yet_hands_that_on():
     lab.enter(group_instance_id="if")
     lab.advance(2 * DELAY_MS)
     lab.sync(leader, {}, group_instance_id="il")
-    assert lab.group.state is State.STABLE
+    assert lab.group.state is ClassicGroupState.STABLE
     answer = lab.joined(lab.join(group_instance_id="if"))
     assert lab.group.pending_syncs == {answer.member_id}
     lab.sync(answer.member_id, group_instance_id="if")
@@ -482,7 +482,7 @@ def test_a_commit_keeps_the_session_alive(state: str, kept: bool):
 
 def test_a_dead_group_takes_no_commit():
     lab = Lab()
-    lab.group.move_to(State.DEAD, NOW_MS)
+    lab.group.move_to(ClassicGroupState.DEAD, NOW_MS)
     assert lab.commit("", -1) == E.coordinator_not_available
 
 
@@ -506,21 +506,21 @@ def test_offsets_of_a_group_of_another_kind_with_members_cannot_be_deleted(state
 
 def test_a_dead_group_is_not_there():
     lab = Lab()
-    lab.group.move_to(State.DEAD, NOW_MS)
+    lab.group.move_to(ClassicGroupState.DEAD, NOW_MS)
     assert classic.deletable(lab.group) == classic.offsets_deletable(lab.group) == E.group_id_not_found
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_buried_group_leaves_no_timer_and_nobody_waiting(state: str):
+def test_a_buried_group_leaves_no_timer_and_no_waiting_request(state: str):
     lab, ids = lab_in(state)
     waiting = [lab.join()] if state == "empty" else []
     if state == "preparing":
         waiting = [lab.join(ids[0])]
     elif state == "completing":
         waiting = [lab.sync(ids[1])]
-    lab.do(classic.bury(lab.group, E.not_coordinator, lab.now_ms))
+    lab.do(classic.fail_and_unload(lab.group, E.not_coordinator, lab.now_ms))
     assert lab.timers == {}
-    assert lab.group.state is State.DEAD
+    assert lab.group.state is ClassicGroupState.DEAD
     assert all(not lab.waits(token) for token in waiting)
     if state in ("preparing", "completing"):
         assert lab.error(waiting[0]) == E.not_coordinator
@@ -531,7 +531,7 @@ def test_a_timer_that_comes_too_late_does_nothing(timer: object):
     lab = Lab()
     lab.stable()
     assert classic.expired(lab.group, timer, lab.now_ms) == []
-    lab.group.move_to(State.DEAD, lab.now_ms)
+    lab.group.move_to(ClassicGroupState.DEAD, lab.now_ms)
     assert classic.expired(lab.group, timer, lab.now_ms) == []
 
 
@@ -552,7 +552,11 @@ def test_a_loaded_group_is_stable_and_its_members_have_a_whole_session():
     ids = lab.stable(protocols=(("range", subscription("t")),))
     lab.advance(SESSION_MS - 1)
     again = rebuilt(lab)
-    assert (again.group.state, again.group.generation, again.group.leader) == (State.STABLE, 1, ids[0])
+    assert (again.group.state, again.group.generation, again.group.leader) == (
+        ClassicGroupState.STABLE,
+        1,
+        ids[0],
+    )
     assert [again.session(member_id) for member_id in ids] == [SESSION_MS] * 2
     assert again.heartbeat(ids[1], 1) == E.none
     assert again.synced(again.sync(ids[1])).assignment == b"of 1"
@@ -563,7 +567,7 @@ def test_a_loaded_group_without_members_is_empty_since_it_was_written():
     lab = Lab()
     lab.emptied()
     again = rebuilt(lab)
-    assert again.group.state is State.EMPTY
+    assert again.group.state is ClassicGroupState.EMPTY
     assert again.group.state_since_ms == lab.group.state_since_ms
     assert again.group.subscribed_topics() == frozenset()
 
@@ -572,7 +576,7 @@ def test_a_loaded_group_that_is_too_large_rebalances():
     lab = Lab()
     lab.stable(3)
     lab.group.rules = type(lab.rules)(group_size_max=2)
-    assert rebuilt(lab).group.state is State.PREPARING_REBALANCE
+    assert rebuilt(lab).group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 # -- failed appends -------------------------------------------------------------------------------------------------
@@ -584,7 +588,7 @@ def test_assignments_that_cannot_be_written_are_an_error_for_all_and_a_rebalance
     lab.append_error = E.coordinator_not_available
     tokens = [lab.sync(follower), lab.sync(leader, {leader: b"l"})]
     assert [lab.error(token) for token in tokens] == [E.coordinator_not_available] * 2
-    assert lab.group.state is State.PREPARING_REBALANCE
+    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert lab.group.members[leader].assignment == b""
 
 
@@ -596,7 +600,7 @@ def test_assignments_that_come_too_late_are_forgotten():
     lab.leave(MemberIdentity(member_id=follower))
     assert lab.error(token) == E.rebalance_in_progress
     lab.release()
-    assert lab.group.state is State.PREPARING_REBALANCE
+    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert lab.group.members[leader].assignment == b""
 
 
@@ -616,7 +620,7 @@ def test_a_replacement_that_a_rebalance_overtakes_joins_it():
     again = lab.join(leader, group_instance_id="il", protocols=BOTH)
     assert lab.joined(again).generation_id == lab.joined(token).generation_id == 2
     lab.release()
-    assert lab.group.state is State.COMPLETING_REBALANCE
+    assert lab.group.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 def test_a_group_whose_first_record_cannot_be_written_never_was():
@@ -627,6 +631,6 @@ def test_a_group_whose_first_record_cannot_be_written_never_was():
     lab.hold = True
     lab.do([*effects, *classic.join(group, lab.joiner(api_version=3), "join", lab.now_ms)])
     lab.release()
-    assert group.state is State.DEAD
+    assert group.state is ClassicGroupState.DEAD
     assert lab.error("join") == E.not_coordinator
     assert lab.timers == {}

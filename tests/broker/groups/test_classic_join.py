@@ -4,7 +4,7 @@ import pytest
 
 from broker.groups.classic import create
 from broker.groups.effects import JOIN_TIMER, SYNC_TIMER, Created, Timed, Timer
-from broker.groups.group import State
+from broker.groups.group import ClassicGroupState
 from protocol.errors import ErrorCode as E
 from protocol.messages.leave_group import MemberIdentity
 from tests.broker.groups.lab import DELAY_MS, NOW_MS, RANGE, REBALANCE_MS, SESSION_MS, Lab, subscription
@@ -14,7 +14,7 @@ BOTH = (("range", b"r"), ("roundrobin", b"rr"))
 
 def test_a_new_group_is_written_empty_and_without_a_protocol_type():
     group, effects = create("g", Lab().rules, NOW_MS)
-    assert (group.state, group.generation) == (State.EMPTY, 0)
+    assert (group.state, group.generation) == (ClassicGroupState.EMPTY, 0)
     (append,) = effects
     assert isinstance(append.purpose, Created)
     value = append.value
@@ -34,7 +34,7 @@ def test_a_new_dynamic_member_has_to_come_back_with_its_id(version: int):
     assert (answer.generation_id, tuple(answer.members), answer.leader) == (-1, (), "")
     assert list(lab.group.pending_joins) == ["c-u1"]
     assert lab.session("c-u1") == SESSION_MS
-    assert lab.group.state is State.EMPTY
+    assert lab.group.state is ClassicGroupState.EMPTY
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -79,8 +79,8 @@ def test_pending_ids_have_a_bound():
 @pytest.mark.parametrize("version", [0, 3, 5, 9])
 def test_an_unknown_member_is_unknown(version: int):
     lab = Lab()
-    answer = lab.joined(lab.join("nobody", api_version=version))
-    assert (answer.error_code, answer.member_id) == (E.unknown_member_id, "nobody")
+    answer = lab.joined(lab.join("unknown", api_version=version))
+    assert (answer.error_code, answer.member_id) == (E.unknown_member_id, "unknown")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_unknown_member_is_unknown(version: int):
         ("preparing", {"protocols": (("sticky", b""),)}, E.inconsistent_group_protocol),
     ],
 )
-def test_a_protocol_must_be_one_that_everybody_supports(state: str, changes: dict, error: E):
+def test_a_protocol_must_be_one_that_all_members_support(state: str, changes: dict, error: E):
     lab = Lab()
     if state != "empty":
         getattr(lab, state)()
@@ -107,7 +107,7 @@ def test_a_protocol_must_be_one_that_everybody_supports(state: str, changes: dic
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
-def test_a_full_group_takes_nobody(state: str):
+def test_a_full_group_takes_no_member(state: str):
     lab = Lab()
     ids = getattr(lab, state)(2)
     # In PreparingRebalance those who have come back count: one newcomer has.
@@ -130,7 +130,7 @@ def test_while_members_rejoin_the_last_to_come_are_let_go():
 def test_a_dead_group_sends_its_members_to_look_for_the_coordinator():
     lab = Lab()
     ids = lab.stable()
-    lab.group.move_to(State.DEAD, lab.now_ms)
+    lab.group.move_to(ClassicGroupState.DEAD, lab.now_ms)
     assert lab.error(lab.join(ids[0])) == E.coordinator_not_available
     assert lab.error(lab.join()) == E.coordinator_not_available
 
@@ -258,10 +258,10 @@ def test_with_absent_static_members_only_it_goes_on_waiting():
     newcomer, _ = lab.enter()
     lab.leave(MemberIdentity(member_id=newcomer))
     lab.advance(REBALANCE_MS)
-    assert lab.group.state is State.PREPARING_REBALANCE
+    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert lab.timers[JOIN_TIMER] == lab.now_ms + REBALANCE_MS
     lab.advance(2 * REBALANCE_MS)
-    assert lab.group.state is State.EMPTY
+    assert lab.group.state is ClassicGroupState.EMPTY
 
 
 def test_each_member_votes_and_the_most_votes_win():
@@ -311,7 +311,7 @@ def test_stable_a_follower_with_unchanged_metadata_changes_nothing():
     answer = lab.joined(lab.join(follower))
     assert (answer.error_code, answer.generation_id, answer.leader) == (E.none, 1, leader)
     assert tuple(answer.members) == ()
-    assert lab.group.state is State.STABLE
+    assert lab.group.state is ClassicGroupState.STABLE
 
 
 @pytest.mark.parametrize(("who", "protocols"), [(0, RANGE), (1, (("range", b"other"),))])
@@ -320,7 +320,7 @@ def test_stable_the_leader_or_other_metadata_makes_a_rebalance(who: int, protoco
     ids = lab.stable()
     token = lab.join(ids[who], protocols=protocols)
     assert lab.waits(token)
-    assert lab.group.state is State.PREPARING_REBALANCE
+    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert lab.timers[JOIN_TIMER] == lab.now_ms + REBALANCE_MS
 
 
@@ -331,7 +331,7 @@ def test_completing_unchanged_metadata_gets_the_answer_again(who: int):
     answer = lab.joined(lab.join(ids[who]))
     assert (answer.generation_id, answer.leader) == (1, ids[0])
     assert len(answer.members) == (2 if who == 0 else 0)
-    assert lab.group.state is State.COMPLETING_REBALANCE
+    assert lab.group.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 def test_completing_other_metadata_makes_a_rebalance_and_frees_those_who_sync():
@@ -341,7 +341,7 @@ def test_completing_other_metadata_makes_a_rebalance_and_frees_those_who_sync():
     lab.join(leader, protocols=(("range", b"other"),))
     assert lab.error(sync) == E.rebalance_in_progress
     assert lab.session(follower) == SESSION_MS
-    assert lab.group.state is State.PREPARING_REBALANCE
+    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert SYNC_TIMER not in lab.timers
 
 
@@ -369,7 +369,7 @@ def test_the_next_leader_is_one_who_has_joined():
 
 
 def test_a_new_member_s_join_does_not_wait_for_ever():
-    """Its client may be gone, and a parked request hides that; nobody has told it its id, so it sends no heartbeats."""
+    """Its client may be gone, and a waiting request hides that; it does not know its id yet, so it sends no heartbeats."""
     lab = Lab(new_member_join_timeout_ms=5 * SESSION_MS)
     lab.stable(1, session_timeout_ms=10 * SESSION_MS)
     newcomer, token = lab.enter()
@@ -404,9 +404,9 @@ def test_timers_of_a_member_that_leaves_go_with_it():
 
 def test_unknown_timers_do_nothing():
     lab = Lab()
-    lab.timers[Timer(Timed.SESSION, "nobody")] = lab.now_ms
+    lab.timers[Timer(Timed.SESSION, "unknown")] = lab.now_ms
     lab.stable()
-    assert lab.group.state is State.STABLE
+    assert lab.group.state is ClassicGroupState.STABLE
 
 
 def test_subscriptions_of_the_generation_are_read_when_asked_for():

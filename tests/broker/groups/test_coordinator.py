@@ -5,11 +5,11 @@ import uuid
 
 import pytest
 
-from broker.crash import on_passage
 from broker.groups import shard as shard_module
 from broker.groups.commits import OffsetToCommit
+from broker.injection.crash import on_passage
 from broker.metadata.image import PartitionState, Topic
-from broker.topics import CONSUMER_OFFSETS
+from broker.metadata.topics import CONSUMER_OFFSETS
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode as E
 from protocol.hashing import partition_for
@@ -76,7 +76,7 @@ async def test_and_at_once_if_that_is_at_once(world: World):
     assert world.fetch() == (5, E.none)
 
 
-async def test_nobody_is_shown_what_is_not_committed_yet(world: World):
+async def test_no_client_is_shown_what_is_not_committed_yet(world: World):
     world.commit(5)
     world.partition.hold = True
     committing = world.commit(6)
@@ -165,7 +165,7 @@ async def test_a_commit_that_takes_too_long_is_given_up_but_may_still_come_true(
     assert world.fetch() == (5, E.none)
 
 
-async def test_a_client_that_has_gone_hurts_nobody(world: World):
+async def test_a_client_that_has_gone_hurts_no_other(world: World):
     joining = world.join(version=3)
     joining.cancel()
     await turn()
@@ -279,9 +279,7 @@ async def test_a_transaction_outlives_a_restart(world: World):
         ({"offsets": [OffsetToCommit("t", 0, 1, metadata="😀" * 2049)]}, [E.offset_metadata_too_large]),
     ],
 )
-async def test_transactional_commits_to_a_group_that_nobody_knows(
-    world: World, fields: dict, errors: list[E]
-):
+async def test_transactional_commits_to_an_unknown_group(world: World, fields: dict, errors: list[E]):
     assert commit_transactional(world, **fields) == errors
 
 
@@ -289,7 +287,7 @@ async def test_transactional_commits_to_a_group_that_nobody_knows(
     ("version", "error"), [(1, E.coordinator_not_available), (2, E.coordinator_load_in_progress)]
 )
 async def test_old_producers_are_not_told_of_loading(world: World, version: int, error: E):
-    world.groups._shards[0].loading = True
+    world.groups._runtime._shards[0].refusal = E.coordinator_load_in_progress
     assert commit_transactional(world, api_version=version) == [error]
 
 
@@ -318,7 +316,7 @@ async def test_a_long_log_is_loaded_in_turns_and_answers_14_meanwhile(
     assert world.commit(99) is E.coordinator_load_in_progress
     assert world.fetch() == (-1, E.coordinator_load_in_progress)
     assert world.join().error_code == E.coordinator_load_in_progress
-    assert world.heartbeat("m") is E.none  # nobody can have expired yet
+    assert world.heartbeat("m") is E.none  # no member can have expired yet
     assert world.ask("list_groups", 4).error_code == E.coordinator_load_in_progress
     assert (
         world.ask("delete_groups", 1, groups_names=["g"]).results[0].error_code
@@ -327,9 +325,9 @@ async def test_a_long_log_is_loaded_in_turns_and_answers_14_meanwhile(
     assert world.groups.memory() == {}
     # What is written meanwhile is read as well: a marker, say.
     world.marker(1, True)
-    await world.groups._loads[0]
+    for _ in range(10):
+        world.clock.advance(0)
     assert world.fetch() == (9, E.none)
-    assert world.groups._loads == {}
 
 
 async def test_offsets_that_compaction_left_without_their_group_have_one(world: World):
@@ -346,10 +344,11 @@ async def test_loading_ends_with_the_leadership(world: World, monkeypatch: pytes
     for offset in range(10):
         world.commit(offset)
     world.restart()
-    task = world.groups._loads[0]
-    world.groups.unload(0)
-    await asyncio.gather(task, return_exceptions=True)
-    assert task.cancelled()
+    shard = world.groups._runtime._shards[0]
+    world.groups._runtime.unload(0)
+    read = shard.state.records
+    world.clock.advance(0)
+    assert read == shard.state.records < 10, "it reads no more"
     monkeypatch.undo()
     assert world.fetch() == (9, E.none)  # it leads after all, and loads again
     world.groups.close()
@@ -358,7 +357,7 @@ async def test_loading_ends_with_the_leadership(world: World, monkeypatch: pytes
 async def test_a_partition_is_loaded_when_it_is_first_needed():
     world = World(offsets_partitions=4)
     for index in range(4):
-        world.groups.unload(index)
+        world.groups._runtime.unload(index)
     world.commit(5)
     assert list(world.groups.memory()) == [partition_for("g", 4)]
 
@@ -370,7 +369,7 @@ async def test_a_group_lives_where_the_hash_of_its_name_says():
     assert world.groups.partition_for("g") == partition_for("g", 50)
 
 
-async def test_somebody_else_s_groups_are_not_served(world: World):
+async def test_the_groups_of_another_coordinator_are_not_served(world: World):
     world.partition.leader_id = 2
     assert world.commit(5) is E.not_coordinator
     assert world.fetch() == (-1, E.not_coordinator)
@@ -398,20 +397,20 @@ async def test_who_waits_when_the_leadership_goes_is_sent_to_the_new_coordinator
     assert await committing is E.not_coordinator
     assert await fetching == (-1, E.not_coordinator)
     assert (await leaving).error_code == E.not_coordinator
-    assert len(world.clock.armed) == 1  # the expiry
-    world.partition.resign(E.not_leader_or_follower)  # comes too late to matter
+    assert len(world.clock.timers) == 1  # the expiry
+    world.partition.stop_leading(E.not_leader_or_follower)  # comes too late to matter
 
 
-async def test_nothing_is_written_to_a_partition_that_somebody_else_leads(world: World):
+async def test_nothing_is_written_to_a_partition_that_another_node_leads(world: World):
     joining = world.join(version=3)
     world.clock.advance(0)
     member = (await joining).member_id
     world.partition.hold = True
     waiting = world.sync(member, {member: b"all"})
     end_offset = world.partition.log_end_offset
-    world.partition.resign(E.not_leader_or_follower)
+    world.partition.stop_leading(E.not_leader_or_follower)
     assert (await waiting).error_code == E.not_coordinator
-    # The failed assignment made a rebalance to which nobody comes: an empty group.
+    # The failed assignment made a rebalance that no member joins: an empty group.
     world.clock.advance(100_000)
     assert world.partition.log_end_offset == end_offset
     assert world.heartbeat(member) is E.not_coordinator
@@ -419,21 +418,21 @@ async def test_nothing_is_written_to_a_partition_that_somebody_else_leads(world:
 
 async def test_a_new_leader_epoch_of_the_same_node_reads_the_log_again(world: World):
     world.commit(5)
-    shard = world.groups._shards[0]
+    shard = world.groups._runtime._shards[0]
     world.partition.leader_epoch = 3
     world.groups.on_leader_changed(
         world.metadata.topics[CONSUMER_OFFSETS], world.metadata.topics[CONSUMER_OFFSETS].partitions[0]
     )
-    assert world.groups._shards[0] is not shard
+    assert world.groups._runtime._shards[0] is not shard
     assert world.fetch() == (5, E.none)
 
 
-async def test_close_leaves_no_timer_and_nobody_waiting(world: World):
+async def test_close_leaves_no_timer_and_no_waiting_request(world: World):
     await world.member()
     joining = world.join(version=3)
     await turn()
     world.groups.close()
-    assert world.clock.armed == []
+    assert world.clock.timers == []
     assert (await joining).error_code == E.not_coordinator
 
 
@@ -507,7 +506,7 @@ async def test_expiry_looks_at_one_partition_a_turn():
         world.commit(5, group=group)
     world.clock.advance(600_000)
     assert world.groups.all_groups() == []
-    assert len(world.clock.armed) == 1
+    assert len(world.clock.timers) == 1
 
 
 async def test_a_group_that_is_deleted_forgets_who_was_about_to_join(world: World):
@@ -515,5 +514,5 @@ async def test_a_group_that_is_deleted_forgets_who_was_about_to_join(world: Worl
     (deleted,) = world.ask("delete_groups", 1, groups_names=["g"]).results
     assert deleted.error_code == E.none
     assert world.join(pending).error_code == E.unknown_member_id
-    assert len(world.clock.armed) == 1
+    assert len(world.clock.timers) == 1
     assert (await settled(world.join())).error_code == E.member_id_required

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from broker.groups.group import ClassicGroup, Rules, State
+from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
 from broker.groups.offsets import GroupOffsets
 from protocol.errors import ErrorCode as E
 from protocol.records.group_log import OffsetCommitKey, OffsetCommitValue
@@ -138,7 +138,7 @@ def test_of_two_transactions_the_later_record_counts_in_whatever_order_they_end(
     assert log.get(stable=True) == 8
 
 
-def test_a_marker_of_somebody_else_decides_nothing(log: Log):
+def test_a_marker_of_another_producer_decides_nothing(log: Log):
     log.commit(7, producer=1)
     log.marker(2, True)
     assert log.get(stable=True) == E.unstable_offset_commit
@@ -233,7 +233,12 @@ def preparing_group() -> ClassicGroup:
 
 def empty_group(since_ms: int, kind: str | None) -> ClassicGroup:
     return ClassicGroup(
-        "g", Rules(), state=State.EMPTY, state_since_ms=since_ms, protocol_type=kind, subscriptions=()
+        "g",
+        ClassicGroupConfig(),
+        state=ClassicGroupState.EMPTY,
+        state_since_ms=since_ms,
+        protocol_type=kind,
+        subscriptions=(),
     )
 
 
@@ -249,7 +254,7 @@ def empty_group(since_ms: int, kind: str | None) -> ClassicGroup:
         # One that only commits: since the commit.
         (empty_group(5_000, None), 3_000, 4_000),
         (empty_group(-1, None), 3_000, 4_000),
-        # A Stable one of consumers: what nobody is subscribed to, since the commit.
+        # A Stable one of consumers: topics without a subscription, since the commit.
         (stable_group(), 3_000, 4_000),
         (stable_group(metadata=subscription("t")), 3_000, None),
         (stable_group(metadata=b"garbage"), 3_000, None),

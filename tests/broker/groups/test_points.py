@@ -9,7 +9,7 @@ import pytest
 
 from broker.groups.coordinator import GroupCoordinator
 from broker.metadata.image import PartitionState
-from broker.topics import CONSUMER_OFFSETS
+from broker.metadata.topics import CONSUMER_OFFSETS
 from protocol.errors import ErrorCode as E
 from tests.broker.groups.world import NODE_ID, World, settled, turn
 from tests.support.points import Gate
@@ -21,7 +21,7 @@ async def world() -> World:
 
 
 def lead(world: World, leader: int, epoch: int) -> None:
-    """Somebody leads the partition, in a new epoch."""
+    """The given node leads the partition, in a new epoch."""
     partition = world.partition
     partition.leader_id, partition.leader_epoch = leader, epoch
     state = PartitionState(0, (1, 2), (1, 2), leader, epoch, 1)
@@ -29,13 +29,13 @@ def lead(world: World, leader: int, epoch: int) -> None:
 
 
 async def test_a_commit_that_is_held_is_nowhere_until_it_is_let_go(world: World) -> None:
-    world.hooks.points = gate = Gate("group.append")
+    world.injection.points = gate = Gate("group.append")
     committing = world.commit(5)
     await turn()
     [held] = gate.held
-    passage = held.passage
-    assert (passage.node_id, passage.topic, passage.partition) == (NODE_ID, CONSUMER_OFFSETS, 0)
-    assert passage.group_id == "g"
+    at = held.at
+    assert (at.node_id, at.topic, at.partition) == (NODE_ID, CONSUMER_OFFSETS, 0)
+    assert at.group_id == "g"
     assert world.partition.log_end_offset == 0
     assert world.fetch() == (-1, E.none)
     gate.release()
@@ -44,7 +44,7 @@ async def test_a_commit_that_is_held_is_nowhere_until_it_is_let_go(world: World)
 
 
 async def test_a_commit_that_is_refused_failed(world: World) -> None:
-    world.hooks.points = gate = Gate("group.append")
+    world.injection.points = gate = Gate("group.append")
     committing = world.commit(5)
     await turn()
     gate.refuse(E.not_enough_replicas)
@@ -53,7 +53,7 @@ async def test_a_commit_that_is_refused_failed(world: World) -> None:
 
 
 async def test_who_waits_at_a_rule_is_told_when_the_leadership_goes(world: World) -> None:
-    world.hooks.points = gate = Gate("group.append")
+    world.injection.points = gate = Gate("group.append")
     committing = world.commit(5)
     await turn()
     lead(world, 2, 1)
@@ -67,7 +67,7 @@ async def test_a_rebalance_whose_record_is_held_goes_on_when_it_is_let_go(world:
     joining = world.join(version=3)
     world.clock.advance(0)
     member = (await joining).member_id
-    world.hooks.points = gate = Gate("group.append")
+    world.injection.points = gate = Gate("group.append")
     syncing = world.sync(member, {member: b"all"})
     await turn()
     assert len(gate.held) == 1
@@ -78,7 +78,7 @@ async def test_a_rebalance_whose_record_is_held_goes_on_when_it_is_let_go(world:
 
 async def test_a_deletion_that_is_held(world: World) -> None:
     world.commit(5)
-    world.hooks.points = gate = Gate("group.append")
+    world.injection.points = gate = Gate("group.append")
     deleting = world.groups.delete("g")
     assert isinstance(deleting, asyncio.Future)
     assert world.fetch() == (5, E.none)
@@ -89,35 +89,35 @@ async def test_a_deletion_that_is_held(world: World) -> None:
 
 async def test_a_load_that_is_held_answers_14(world: World) -> None:
     world.commit(5)
-    world.hooks.points = gate = Gate("coordinator.load")
+    world.injection.points = gate = Gate("coordinator.load")
     lead(world, NODE_ID, 1)
     assert world.commit(6) is E.coordinator_load_in_progress
     assert world.groups.all_groups() is E.coordinator_load_in_progress
-    assert [held.passage.topic for held in gate.held] == [CONSUMER_OFFSETS]
+    assert [held.at.topic for held in gate.held] == [CONSUMER_OFFSETS]
     gate.release()
     assert world.fetch() == (5, E.none)
 
 
 async def test_a_load_that_is_let_go_after_the_next_one_does_nothing(world: World) -> None:
     world.commit(5)
-    world.hooks.points = gate = Gate("coordinator.load")
+    world.injection.points = gate = Gate("coordinator.load")
     lead(world, NODE_ID, 1)
-    world.hooks.points = None
+    world.injection.points = None
     lead(world, NODE_ID, 2)
-    shard = world.groups._shards[0]
+    shard = world.groups._runtime._shards[0]
     gate.release()
-    assert world.groups._shards[0] is shard
+    assert world.groups._runtime._shards[0] is shard
     assert world.fetch() == (5, E.none)
 
 
 async def test_a_load_that_is_refused(world: World) -> None:
-    world.hooks.points = gate = Gate("coordinator.load")
+    world.injection.points = gate = Gate("coordinator.load")
     lead(world, NODE_ID, 1)
     gate.refuse(E.kafka_storage_error)
     assert world.commit(5) is E.not_coordinator
 
 
-async def test_a_new_leader_loads_before_anybody_asks(world: World) -> None:
+async def test_a_new_leader_loads_before_the_first_request(world: World) -> None:
     world.commit(5)
     lead(world, 2, 1)
     assert world.groups.memory() == {}
@@ -125,7 +125,7 @@ async def test_a_new_leader_loads_before_anybody_asks(world: World) -> None:
     assert list(world.groups.memory()) == [0]
 
 
-async def test_of_a_killed_node_nobody_hears_and_no_timer_is_left(world: World) -> None:
+async def test_of_a_killed_node_no_client_hears_and_no_timer_is_left(world: World) -> None:
     await world.member(group="h")
     joining = world.join(version=3)
     world.partition.hold = True
@@ -133,8 +133,8 @@ async def test_of_a_killed_node_nobody_hears_and_no_timer_is_left(world: World) 
     await turn()
     end_offset = world.partition.log_end_offset
     world.groups.abandon()
-    assert world.clock.armed == []
-    world.partition.resign(E.not_leader_or_follower)
+    assert world.clock.timers == []
+    world.partition.stop_leading(E.not_leader_or_follower)
     await turn()
     assert not joining.done()
     assert not committing.done()

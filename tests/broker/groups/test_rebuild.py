@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from broker.groups.commits import Committer, OffsetToCommit
-from broker.groups.group import ClassicGroup, State
+from broker.groups.group import ClassicGroup, ClassicGroupState
 from protocol.errors import ErrorCode as E
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import MemberIdentity
@@ -73,12 +73,12 @@ class History:
         return group_id, found if isinstance(found, ClassicGroup) else None
 
     def member(self, group: ClassicGroup | None) -> tuple[str, str | None]:
-        """A member, a pending id, nobody, or an instance with or without its id."""
+        """A member, a pending id, an unknown id, or an instance with or without its id."""
         members = [] if group is None else list(group.members)
         known = [(each.member_id, each.group_instance_id) for each in members]
         pending = [] if group is None else [(member_id, None) for member_id in group.pending_joins]
         return self.chance.choice(
-            [*known, *known, *pending, ("", None), ("nobody", None), ("", "i"), ("nobody", "j")]
+            [*known, *known, *pending, ("", None), ("unknown", None), ("", "i"), ("unknown", "j")]
         )
 
     # -- events -------------------------------------------------------------------------------------------------
@@ -109,14 +109,14 @@ class History:
             return
         for member_id in list(group.pending_joins):
             self.futures += waiting(self.join_as(group_id, member_id, None))
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             for member in group.members:
                 if member.joining is None and member.member_id in group.members:
                     self.futures += waiting(
                         self.join_as(group_id, member.member_id, member.group_instance_id)
                     )
             self.world.clock.advance(self.chance.choice((0, 3_000)))
-        if group.state is State.COMPLETING_REBALANCE:
+        if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             self.futures += waiting(self.sync_as(group_id, group, group.leader, None))
 
     def sync(self):
@@ -229,17 +229,17 @@ async def test_a_rebuilt_memory_is_the_same(first: int):
         world = history.world
         before = world.groups.memory()
         world.groups.close()
-        assert world.clock.armed == [], f"seed {seed}: a timer was left behind"
+        assert world.clock.timers == [], f"seed {seed}: a timer was left behind"
         world.restart()
         assert world.groups.memory() == before, f"seed {seed}"
         await asyncio.sleep(0)
-        assert all(future.done() for future in history.futures), f"seed {seed}: somebody is still waiting"
+        assert all(future.done() for future in history.futures), f"seed {seed}: a request is still waiting"
         world.groups.close()
 
 
 async def test_the_histories_are_worth_their_name():
     """They reach every state, wait, fail, and leave something behind."""
-    states: set[State] = set()
+    states: set[ClassicGroupState] = set()
     waited = left = pending = members = 0
     for seed in range(100):
         history = History(seed)
@@ -251,5 +251,5 @@ async def test_the_histories_are_worth_their_name():
         pending += sum(len(each["pending"]) for each in image)
         members += sum(len(group["members"]) for each in image for group in each["groups"].values())
         history.world.groups.close()
-    assert states == set(State) - {State.DEAD}
+    assert states == set(ClassicGroupState) - {ClassicGroupState.DEAD}
     assert min(waited, left, pending, members) > 20, (waited, left, pending, members)

@@ -38,7 +38,7 @@ async def test_what_never_comes():
         await following
 
 
-async def test_a_mistake_reaches_whoever_waits():
+async def test_a_mistake_reaches_the_waiting_caller():
     later = asyncio.get_running_loop().create_future()
     following = then(later, int)
     later.set_result("not a number")

@@ -12,24 +12,24 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
-from broker.api import APIS, discover
-from broker.clock import Domain, Unmoved
-from broker.context import RequestContext
+from broker.clock import Domain
 from broker.groups.coordinator import GroupCoordinator
-from broker.hooks import Hooks
+from broker.injection.points import FaultInjection
+from broker.loop.slices import Slices
 from broker.metadata.image import PartitionState, Topic
-from broker.partition import AppendResult, Partition
-from broker.slices import Slices
-from broker.topics import CONSUMER_OFFSETS
+from broker.metadata.topics import CONSUMER_OFFSETS
+from broker.node.context import RequestContext
+from broker.replicas.partition import AppendResult, Partition
+from broker.requests.api import APIS, discover
 from protocol.batch import EndTxnMarker, RecordBatch, patched_header
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.records.consumer_protocol import Subscription
 from storage.config import LogConfig
-from storage.producers import Producers
+from storage.producers import ProducerStateManager
+from tests.support.clock import FakeClock
 
 NODE_ID = 1
-NOW_MS = 1_700_000_000_000
 KEYS = {
     "offset_commit": 8,
     "offset_fetch": 9,
@@ -44,54 +44,13 @@ KEYS = {
 }
 
 
-class FakeTimer:
-    def __init__(self, due_ms: float, callback: Callable[[], object]) -> None:
-        self.due_ms = due_ms
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class FakeClock(Unmoved):
-    """Time stands still until a test moves it; then timers fire in their order."""
-
-    def __init__(self) -> None:
-        self.now = NOW_MS
-        self._timers: list[FakeTimer] = []
-
-    def now_ms(self, domain: Domain | None = None) -> int:
-        return self.now
-
-    def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> FakeTimer:
-        assert domain is Domain.GROUPS
-        timer = FakeTimer(self.now + delay_ms, callback)
-        self._timers.append(timer)
-        return timer
-
-    @property
-    def armed(self) -> list[FakeTimer]:
-        self._timers = [timer for timer in self._timers if not timer.cancelled]
-        return self._timers
-
-    def advance(self, by_ms: int) -> None:
-        end_ms = self.now + by_ms
-        while due := [timer for timer in self.armed if timer.due_ms <= end_ms]:
-            timer = min(due, key=lambda each: each.due_ms)
-            self._timers.remove(timer)
-            self.now = max(self.now, int(timer.due_ms))
-            timer.callback()
-        self.now = end_ms
-
-
 class MemoryLog:
     """As much of a ``Log`` as a partition and a loader want."""
 
     def __init__(self, topic_id: uuid.UUID) -> None:
         self.topic_id = topic_id
         self.config = LogConfig()
-        self.producers = Producers()
+        self.producers = ProducerStateManager()
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.flushed_offset = 0
@@ -188,7 +147,7 @@ class World:
 
     def __init__(self, *, offsets_partitions: int = 1, **settings: Any) -> None:
         discover()
-        self.clock = FakeClock()
+        self.clock = FakeClock(only=Domain.GROUPS)
         self.config = SimpleNamespace(
             **{
                 "group_initial_rebalance_delay_ms": 0,
@@ -216,7 +175,7 @@ class World:
         )
         self.denied: set[tuple[str, str, str]] = set()
         self._uuids = count(1)
-        self.hooks = Hooks()
+        self.injection = FaultInjection()
         self.restart()
 
     def restart(self) -> None:
@@ -227,7 +186,7 @@ class World:
             self.metadata,  # type: ignore[arg-type]
             self.replicas,  # type: ignore[arg-type]
             lambda: f"u{next(self._uuids)}",
-            hooks=self.hooks,
+            injection=self.injection,
         )
         self.groups.start()
 

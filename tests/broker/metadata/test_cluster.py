@@ -345,7 +345,7 @@ async def test_too_much_for_one_request_is_refused_as_a_whole(tmp_path):
     await cluster.close()
 
 
-async def test_topics_that_nobody_waits_for_are_made_before_the_end(tmp_path):
+async def test_topics_without_a_waiting_caller_are_made_before_the_end(tmp_path):
     cluster = open_cluster(tmp_path)
     cluster.create_in_background([NewTopic("a"), NewTopic("b")])
     cluster.create_in_background([NewTopic("a")])

@@ -17,7 +17,8 @@ from broker.metadata.creation import (
     check_new_topic,
     check_total,
 )
-from broker.metadata.image import Broker, Changes, Image
+from broker.metadata.deltas import apply
+from broker.metadata.image import BrokerRegistration, Image, MetadataDelta
 from broker.metadata.placement import Unplaceable, place
 from protocol.errors import ErrorCode as E
 from storage.config import LogConfig
@@ -32,12 +33,14 @@ TOO_FEW = (
 def image_of(*names: str, brokers: int = 1, replicas: tuple[int, ...] = (1,), partitions: int = 3) -> Image:
     image = Image()
     for node_id in range(1, brokers + 1):
-        image.brokers[node_id] = Broker(node_id, 0, UUID(int=node_id), fenced=False, log_dirs=(UUID(int=9),))
+        image.brokers[node_id] = BrokerRegistration(
+            node_id, 0, UUID(int=node_id), fenced=False, log_dirs=(UUID(int=9),)
+        )
     directories = {node_id: UUID(int=9) for node_id in replicas}
     for number, name in enumerate(names, 100):
         records = records_for_new_topic(UUID(int=number), name, [replicas] * partitions, {}, directories)
         for record in records:
-            image.apply(record, Changes())
+            apply(image, record, MetadataDelta())
     return image
 
 
@@ -122,7 +125,7 @@ def test_bad_numbers(partitions, replicas, error, message):
 
 def test_fenced_brokers_hold_nothing_new():
     image = image_of(brokers=2)
-    image.brokers[2] = Broker(2, 0, UUID(int=2), fenced=True)
+    image.brokers[2] = BrokerRegistration(2, 0, UUID(int=2), fenced=True)
     assert refusal(NewTopic("t", 1, 2), image)[0] == E.invalid_replication_factor
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from broker.metadata import deltas
 from broker.metadata.creation import Refused
 from broker.metadata.elections import (
     Election,
@@ -17,7 +18,7 @@ from broker.metadata.elections import (
     records_for_losing,
     records_for_return,
 )
-from broker.metadata.image import Broker, Changes, Image, PartitionState, Topic
+from broker.metadata.image import BrokerRegistration, Image, MetadataDelta, PartitionState, Topic
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
 
@@ -34,7 +35,7 @@ def image(
 ) -> Image:
     made = Image()
     for node_id in range(1, nodes + 1):
-        made.brokers[node_id] = Broker(
+        made.brokers[node_id] = BrokerRegistration(
             node_id,
             node_id,
             uuid.UUID(int=node_id),
@@ -54,7 +55,7 @@ def state(of: Image) -> PartitionState:
 def apply(to: Image, records: Iterable[MetadataRecord | None]) -> PartitionState:
     for record in list(records):
         assert record is not None
-        to.apply(record, Changes())
+        deltas.apply(to, record, MetadataDelta())
     return state(to)
 
 
@@ -71,7 +72,7 @@ def always(topic: Topic) -> bool:
     [
         (image(), 1, 2, (2, 3), 6),
         (image(isr=(1, 3)), 1, 3, (3,), 6),
-        (image(), 3, 1, (1, 2), 5),  # a follower: nobody is elected
+        (image(), 3, 1, (1, 2), 5),  # a follower: no leader is elected
         (image(fenced=[2]), 1, 3, (2, 3), 6),  # in sync on paper only
         (image(isr=(1,)), 1, -1, (1,), 6),  # the last one stays in the list, and is waited for
         (image((4,), leader=4), 1, 4, (4,), 5),  # not concerned
@@ -119,7 +120,7 @@ def test_who_was_not_in_sync_does_not_lead_when_it_is_back() -> None:
         ),
     ],
 )
-def test_elections_that_somebody_asks_for(before: Image, kind: Election, outcome: int | ErrorCode) -> None:
+def test_elections_that_a_client_asks_for(before: Image, kind: Election, outcome: int | ErrorCode) -> None:
     if isinstance(outcome, ErrorCode):
         with pytest.raises(Refused) as refused:
             record_for_election(before, before.topics["t"], state(before), kind)
@@ -253,7 +254,7 @@ def test_what_comes_and_goes_is_told_in_order_of_the_brokers() -> None:
 
 
 def test_a_move_is_given_up_uncleanly_only_where_that_is_allowed() -> None:
-    """All that are in sync are new ones: nobody who stays has everything."""
+    """All that are in sync are new ones: no replica that stays has everything."""
     before = image((1, 2))
     topic = before.topics["t"]
     apply(before, [record_for_reassignment(before, topic, state(before), [3, 4])])

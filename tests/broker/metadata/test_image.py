@@ -14,7 +14,8 @@ from broker.metadata.changes import (
     records_for_restart,
     records_of,
 )
-from broker.metadata.image import Changes, Image, InconsistentMetadata, PartitionState
+from broker.metadata.deltas import apply
+from broker.metadata.image import Image, InconsistentMetadata, MetadataDelta, PartitionState
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import (
     MetadataRecord,
@@ -25,12 +26,12 @@ from protocol.records.cluster_metadata import (
 T, U, D = UUID(int=7), UUID(int=8), UUID(int=9)
 
 
-def fold(*records: MetadataRecord, image: Image | None = None) -> tuple[Image, Changes]:
+def fold(*records: MetadataRecord, image: Image | None = None) -> tuple[Image, MetadataDelta]:
     """Fold records that have been written and read: what is in the image is what the bytes say."""
     image = image or Image()
-    changes = Changes()
+    changes = MetadataDelta()
     for record in records:
-        image.apply(decode_metadata_record(encode_metadata_record(record)), changes)
+        apply(image, decode_metadata_record(encode_metadata_record(record)), changes)
     return image, changes
 
 

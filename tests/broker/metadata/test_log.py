@@ -12,8 +12,9 @@ from uuid import UUID
 import pytest
 
 from broker.metadata.changes import records_for_new_topic
+from broker.metadata.deltas import apply
 from broker.metadata.framing import CorruptMetadata, data_batch
-from broker.metadata.image import Changes, Image
+from broker.metadata.image import Image, MetadataDelta
 from broker.metadata.log import MetadataLog, MetadataLogFailed
 from protocol.batch import batches, build_batch
 from protocol.records import cluster_metadata as schema
@@ -34,7 +35,7 @@ class Opened:
 
     def apply(self, records, last_offset: int) -> None:
         for record in records:
-            self.image.apply(record, Changes())
+            apply(self.image, record, MetadataDelta())
         self.image.offset = last_offset
 
     def add(self, number: int) -> None:
@@ -250,7 +251,7 @@ async def test_a_failed_sync_fails_all_that_wait_and_all_that_follows(directory)
     await opened.log.close()
 
 
-async def test_nobody_waits_for_a_commit_that_could_not_be_applied(directory):
+async def test_callers_of_a_commit_that_could_not_be_applied_get_its_error(directory):
     opened = Opened(directory)
     told = []
     asyncio.get_running_loop().set_exception_handler(lambda _, details: told.append(details["exception"]))

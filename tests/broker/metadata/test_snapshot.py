@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 import broker.metadata.log as log_module
+from broker.metadata.deltas import apply
 from broker.metadata.framing import CorruptMetadata, Quorum
-from broker.metadata.image import Changes, Image
+from broker.metadata.image import Image, MetadataDelta
 from broker.metadata.replay import replay
 from broker.metadata.snapshot import read_snapshot, snapshots
 from protocol.batch import batches, build_batch
@@ -188,5 +189,5 @@ def test_large_images_are_written_in_several_batches(directory, eager, monkeypat
     image = Image()
     read_snapshot(snapshot, image, Quorum())
     assert image.topics == opened.image.topics
-    image.apply(topic(2)[0], Changes())
+    apply(image, topic(2)[0], MetadataDelta())
     assert image.topics_by_id[UUID(int=2)].partitions == []

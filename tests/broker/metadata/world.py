@@ -11,10 +11,17 @@ from typing import Any
 
 from broker.clock import Domain, Unmoved
 from broker.config import broker_config
-from broker.context import RequestContext
-from broker.metadata import Broker, ClusterMetadata, Endpoint, MetadataListener, PartitionState, Topic
+from broker.loop.slices import Slices
+from broker.metadata import (
+    BrokerRegistration,
+    ClusterMetadata,
+    Endpoint,
+    MetadataListener,
+    PartitionState,
+    Topic,
+)
 from broker.node import Listener
-from broker.slices import Slices
+from broker.node.context import RequestContext
 from storage.files import AppendFile
 
 NOW_MS = 1_700_000_000_000
@@ -118,7 +125,7 @@ class Restricted(RequestContext):
         return (operation, resource_type, resource_name) not in self.denied
 
 
-def away(cluster: ClusterMetadata, node_id: int = 2, *, fenced: bool = True) -> Broker:
+def away(cluster: ClusterMetadata, node_id: int = 2, *, fenced: bool = True) -> BrokerRegistration:
     """Another broker, as the log of a larger cluster would have it."""
     known = cluster.image.brokers[cluster.identity.node_id]
     other = replace(known, node_id=node_id, fenced=fenced, endpoints=(Endpoint("PLAINTEXT", "other", 1),))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.partition import Partition
+from broker.replicas.partition import Partition
 from protocol.errors import ErrorCode
 from storage.reading import TAIL_BATCHES_REMEMBERED
 from storage.steps import run

@@ -8,7 +8,7 @@ from struct import pack_into
 
 import pytest
 
-from broker.partition import AppendResult, Partition
+from broker.replicas.partition import AppendResult, Partition
 from protocol import compression as codecs
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch
 from protocol.errors import ErrorCode
@@ -573,7 +573,7 @@ def test_who_waits_for_a_commit_is_called_in_the_order_of_offsets(tmp_path):
 def test_who_waits_is_told_when_the_leader_goes(bench, error):
     heard = []
     bench.partition.on_committed(5, heard.append)
-    bench.partition.resign(error)
+    bench.partition.stop_leading(error)
     assert heard == [error]
 
 
@@ -588,7 +588,7 @@ def test_watchers_hear_of_appends_deletions_and_the_leaders_end_until_they_leave
     bench.mark()
     assert heard == [1, 2]
     bench.partition.delete_records(1)
-    bench.partition.resign(ErrorCode.not_leader_or_follower)
+    bench.partition.stop_leading(ErrorCode.not_leader_or_follower)
     assert len(heard) == 4
     bench.partition.unwatch(watcher)
     bench.append(plain())
@@ -659,7 +659,7 @@ def test_epochs_of_markers_are_known_after_a_restart(bench, clean):
     assert bench.send(1, epoch=1).error is ErrorCode.out_of_order_sequence_number
 
 
-def test_a_partition_whose_files_failed_says_so_to_everybody(bench):
+def test_a_partition_whose_files_failed_says_so_to_every_request(bench):
     bench.append(plain())
     bench.partition.offline = "the disk is gone"
     assert bench.append(plain()).error is ErrorCode.kafka_storage_error

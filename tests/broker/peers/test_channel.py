@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.hooks import Hooks
-from broker.metadata.image import Broker, Endpoint
+from broker.injection.points import FaultInjection
+from broker.metadata.image import BrokerRegistration, Endpoint
 from broker.peers import Peers
 from broker.peers.channel import RECONNECT_BACKOFF_MS, REQUESTS_PENDING_MAX
 from protocol.codec import request_codec
@@ -90,14 +90,14 @@ class Setting:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.hooks = Hooks()
+        self.injection = FaultInjection()
         self.other = OtherNode()
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
         config: Any = SimpleNamespace(
             inter_broker_listener_name="INTERNAL", request_timeout_ms=REQUEST_TIMEOUT_MS
         )
         metadata: Any = SimpleNamespace(brokers=self.brokers)
-        self.peers = Peers(OWN, config, self.clock, metadata, self.hooks)
+        self.peers = Peers(OWN, config, self.clock, metadata, self.injection)
         self.heard: list[Any] = []
 
     async def open(self) -> None:
@@ -106,7 +106,7 @@ class Setting:
 
     def register(self, port: int, *, fenced: bool = False) -> None:
         endpoints = (Endpoint("PUBLIC", "203.0.113.1", 9), Endpoint("INTERNAL", "127.0.0.1", port))
-        self.brokers[OTHER] = Broker(OTHER, 1, uuid.UUID(int=2), endpoints, fenced=fenced)
+        self.brokers[OTHER] = BrokerRegistration(OTHER, 1, uuid.UUID(int=2), endpoints, fenced=fenced)
 
     def ask(self, producer_id: int = 7, client_id: str = SENDER) -> None:
         request = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=producer_id)])
@@ -258,13 +258,13 @@ async def test_more_than_a_channel_holds_fails_at_once(nodes: Setting) -> None:
 async def test_a_link_that_is_cut_ends_the_connection_until_it_is_mended(nodes: Setting) -> None:
     nodes.ask(7)
     await nodes.asked(1)
-    nodes.hooks.links.cut(OWN, OTHER)
+    nodes.injection.links.cut(OWN, OTHER)
     assert nodes.heard == [None]
     nodes.ask(8)
     assert nodes.heard == [None], "never in the call itself"
     await nodes.until_heard(2)
     await until(lambda: nodes.other.ends)
-    nodes.hooks.links.mend(OWN, OTHER)
+    nodes.injection.links.mend(OWN, OTHER)
     nodes.ask(9)
     await nodes.asked(2)
     assert nodes.other.asked[1][1].markers[0].producer_id == 9
@@ -273,7 +273,7 @@ async def test_a_link_that_is_cut_ends_the_connection_until_it_is_mended(nodes: 
 async def test_of_a_link_that_is_cut_one_way_the_answers_are_lost(nodes: Setting) -> None:
     nodes.ask(7)
     await nodes.asked(1)
-    nodes.hooks.links.cut(OTHER, OWN)
+    nodes.injection.links.cut(OTHER, OWN)
     nodes.ask(8)
     await nodes.asked(2)
     assert nodes.heard == [], "it is still asked"
@@ -288,16 +288,16 @@ async def test_of_a_link_that_is_cut_one_way_the_answers_are_lost(nodes: Setting
 async def test_a_slow_link_delays_both_ways_and_keeps_the_order(nodes: Setting) -> None:
     nodes.ask(6)
     await nodes.asked(1)
-    nodes.hooks.links.slow(OWN, OTHER, 100)
+    nodes.injection.links.slow(OWN, OTHER, 100)
     nodes.ask(7)
-    nodes.hooks.links.quicken(OWN, OTHER, 100)
+    nodes.injection.links.quicken(OWN, OTHER, 100)
     nodes.ask(8)
     await turns()
     assert len(nodes.other.asked) == 1
     nodes.clock.advance(100)
     await nodes.asked(3)
     assert [request.markers[0].producer_id for _, request in nodes.other.asked] == [6, 7, 8]
-    nodes.hooks.links.slow(OTHER, OWN, 50)
+    nodes.injection.links.slow(OTHER, OWN, 50)
     nodes.other.answer(0, marked(6))
     await turns()
     assert nodes.heard == []
@@ -308,7 +308,7 @@ async def test_a_slow_link_delays_both_ways_and_keeps_the_order(nodes: Setting) 
 # -- the end ------------------------------------------------------------------------------------------------
 
 
-async def test_of_a_killed_node_the_other_sees_a_reset_and_nobody_hears_anything(nodes: Setting) -> None:
+async def test_of_a_killed_node_the_other_sees_a_reset_and_no_callback_is_called(nodes: Setting) -> None:
     nodes.ask(7)
     await nodes.asked(1)
     nodes.other.answer(0, marked(7))
@@ -319,7 +319,7 @@ async def test_of_a_killed_node_the_other_sees_a_reset_and_nobody_hears_anything
     nodes.clock.advance(2 * REQUEST_TIMEOUT_MS)
     await turns()
     assert nodes.heard == []
-    nodes.hooks.links.cut(OWN, OTHER)  # nobody listens any more
+    nodes.injection.links.cut(OWN, OTHER)  # the other node cannot be reached any more
 
 
 async def test_a_node_that_is_killed_while_it_connects_leaves_nothing(nodes: Setting) -> None:

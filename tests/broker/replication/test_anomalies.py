@@ -16,15 +16,15 @@ LAG_MS = 30_000
 async def test_with_acks_1_what_only_the_leader_has_is_lost_with_it(nodes: Nodes):
     nodes.create()
     assert nodes.append(b"safe", acks=1).error is OK
-    nodes.hooks.links.cut(1, 2)
-    nodes.hooks.links.cut(1, 3)
+    nodes.injection.links.cut(1, 2)
+    nodes.injection.links.cut(1, 3)
     assert nodes.append(b"lost", acks=1).error is OK
     nodes.kill(1)
     await nodes.settle()
     assert nodes.append(b"later", acks=1).error is OK
     assert nodes.values() == [b"safe", b"later"]
-    nodes.hooks.links.mend(1, 2)
-    nodes.hooks.links.mend(1, 3)
+    nodes.injection.links.mend(1, 2)
+    nodes.injection.links.mend(1, 3)
     nodes.start(1)
     await nodes.settle()
     assert nodes.content(1) == nodes.content(2) == nodes.content(3)
@@ -34,8 +34,8 @@ async def test_with_acks_1_what_only_the_leader_has_is_lost_with_it(nodes: Nodes
 async def test_with_acks_all_the_same_death_loses_nothing_that_was_acknowledged(nodes: Nodes):
     nodes.create(min_isr=2)
     assert nodes.outcome(nodes.append(b"safe")).error is OK
-    nodes.hooks.links.cut(1, 2)
-    nodes.hooks.links.cut(1, 3)
+    nodes.injection.links.cut(1, 2)
+    nodes.injection.links.cut(1, 3)
     outcome = nodes.outcome(nodes.append(b"unsure"))
     nodes.kill(1)
     assert outcome.error is ErrorCode.not_leader_or_follower
@@ -67,9 +67,9 @@ async def test_a_follower_that_leaves_right_after_its_copy_leaves_the_client_uns
     """
     nodes = make_nodes(2)
     nodes.create([1, 2], min_isr=2)
-    nodes.hooks.links.pause(2)
+    nodes.injection.links.pause(2)
     outcome = nodes.outcome(nodes.append(b"a"))
-    nodes.hooks.links.resume(2)
+    nodes.injection.links.resume(2)
     assert nodes.leader.high_watermark == 1
     nodes.kill(2)
     await nodes.settle()
@@ -79,7 +79,7 @@ async def test_a_follower_that_leaves_right_after_its_copy_leaves_the_client_uns
 
 async def test_a_waiting_client_hears_that_its_leader_is_none_any_more(nodes: Nodes):
     nodes.create()
-    nodes.hooks.links.pause(3)
+    nodes.injection.links.pause(3)
     outcome = nodes.outcome(nodes.append(b"a"))
     nodes.lead(2)
     assert outcome.error is ErrorCode.not_leader_or_follower
@@ -90,15 +90,15 @@ async def test_two_leaders_wrote_different_records_at_one_offset_and_the_later_e
     """KIP-101: offsets alone would let both logs pass for equal."""
     nodes.create()
     nodes.append(b"common")
-    nodes.hooks.links.cut(1, 2)
-    nodes.hooks.links.cut(1, 3)
+    nodes.injection.links.cut(1, 2)
+    nodes.injection.links.cut(1, 3)
     nodes.append(b"x" * 10, acks=1)
     nodes.append(b"y" * 20, acks=1)
     nodes.kill(1)
     await nodes.settle()
     nodes.append(b"z" * 10)
-    nodes.hooks.links.mend(1, 2)
-    nodes.hooks.links.mend(1, 3)
+    nodes.injection.links.mend(1, 2)
+    nodes.injection.links.mend(1, 3)
     nodes.start(1)
     await nodes.settle()
     assert nodes.content(1) == nodes.content(2)
@@ -110,16 +110,16 @@ async def test_a_follower_keeps_above_its_high_watermark_what_its_leader_has_too
     """KIP-101: cut off down to its high watermark, it would lose committed records with its leader."""
     nodes.create([1, 3, 2])
     nodes.append(b"a")
-    nodes.hooks.links.pause(2)
+    nodes.injection.links.pause(2)
     nodes.append(b"b", acks=1)
-    nodes.hooks.links.cut(1, 3)
+    nodes.injection.links.cut(1, 3)
     nodes.append(b"only at 1 and 2", acks=1)
-    nodes.hooks.links.slow(1, 2, 100)
-    nodes.hooks.links.resume(2)
+    nodes.injection.links.slow(1, 2, 100)
+    nodes.injection.links.resume(2)
     await nodes.pass_time(100)
     assert nodes.ends() == {1: (2, 3), 2: (1, 3), 3: (1, 2)}
     nodes.kill(1)
-    nodes.hooks.links.slow(3, 2, 100)
+    nodes.injection.links.slow(3, 2, 100)
     ends = [nodes.on(2).log_end_offset]
     while nodes.on(2).high_watermark < 2:
         await nodes.pass_time(10)
@@ -156,7 +156,7 @@ async def test_epochs_that_parted_more_than_once_are_cut_back_step_by_step(nodes
 async def test_an_unclean_election_loses_what_was_acknowledged(nodes: Nodes):
     nodes.create([1, 2], unclean_leader_election_enable="true")
     nodes.append(b"kept")
-    nodes.hooks.links.cut(1, 2)
+    nodes.injection.links.cut(1, 2)
     nodes.append(b"waits")
     await nodes.pass_time(2 * LAG_MS)
     assert nodes.isr == (1,)
@@ -167,7 +167,7 @@ async def test_an_unclean_election_loses_what_was_acknowledged(nodes: Nodes):
         assert nodes.controller.state().leader == 2
         assert nodes.values() == [b"kept"]
         nodes.append(b"instead")
-        nodes.hooks.links.mend(1, 2)
+        nodes.injection.links.mend(1, 2)
         nodes.start(1)
         await nodes.settle()
     warnings = [line for line in lines if line["log_level"] == "warning"]
@@ -238,10 +238,10 @@ async def test_an_aborted_transaction_is_known_to_the_new_leader(nodes: Nodes):
 async def test_a_marker_that_is_not_committed_holds_readers_of_committed_records_up(nodes: Nodes):
     nodes.create()
     nodes.append(b"v", producer=(7, 0, 0), transactional=True)
-    nodes.hooks.links.pause(2)
+    nodes.injection.links.pause(2)
     nodes.mark(7, committed=True)
     assert (nodes.leader.high_watermark, nodes.leader.last_stable_offset) == (1, 0)
-    nodes.hooks.links.resume(2)
+    nodes.injection.links.resume(2)
     await nodes.settle()
     assert (nodes.leader.high_watermark, nodes.leader.last_stable_offset) == (2, 2)
     assert nodes.on(3).last_stable_offset == 2
@@ -254,7 +254,7 @@ async def test_after_a_restart_of_all_nothing_is_exposed_that_followers_have_not
     """The leader's log end alone does not say what is committed: the checkpointed high watermark does."""
     nodes.create([1, 2], min_isr=2)
     nodes.append(b"committed")
-    nodes.hooks.links.pause(2)
+    nodes.injection.links.pause(2)
     nodes.append(b"not yet", acks=1)
     if clean:
         await nodes.stop(1, tell=False)
@@ -265,7 +265,7 @@ async def test_after_a_restart_of_all_nothing_is_exposed_that_followers_have_not
     leader = nodes.leader
     assert leader.high_watermark == (1 if clean else 0)
     assert leader.latest(read_committed=False).error is ErrorCode.offset_not_available
-    nodes.hooks.links.resume(2)
+    nodes.injection.links.resume(2)
     nodes.start(2)
     await nodes.settle()
     assert nodes.ends() == {1: (2, 2), 2: (2, 2)}

@@ -6,7 +6,7 @@ from unittest.mock import DEFAULT, Mock
 
 import pytest
 
-from broker.replication import following
+from broker.replicas.replication import replica_fetcher
 from protocol.errors import ErrorCode
 from storage.reading import TAIL_BATCHES_REMEMBERED
 from tests.broker.replication.conftest import MakeNodes
@@ -34,11 +34,11 @@ async def test_a_follower_is_another_folder_with_files_of_its_own(nodes: Nodes):
 async def test_behind_a_cut_link_a_follower_stays_and_nothing_is_committed_without_it(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
-    nodes.hooks.links.cut(1, 3)
+    nodes.injection.links.cut(1, 3)
     outcome = nodes.outcome(nodes.append(b"b"))
     assert nodes.ends() == {1: (1, 2), 2: (1, 2), 3: (1, 1)}
     assert outcome.error is None
-    nodes.hooks.links.mend(1, 3)
+    nodes.injection.links.mend(1, 3)
     await nodes.settle()
     assert nodes.ends() == {1: (2, 2), 2: (2, 2), 3: (2, 2)}
     assert outcome.error is OK
@@ -48,17 +48,17 @@ async def test_behind_a_cut_link_a_follower_stays_and_nothing_is_committed_witho
 async def test_both_directions_of_a_link_are_needed(make_nodes: MakeNodes, link: tuple[int, int]):
     nodes = make_nodes(2)
     nodes.create([1, 2])
-    nodes.hooks.links.cut(*link)
+    nodes.injection.links.cut(*link)
     nodes.append(b"a")
     assert nodes.ends()[2] == (0, 0)
 
 
 async def test_a_paused_replica_fetches_nothing_until_it_is_resumed(nodes: Nodes):
     nodes.create()
-    nodes.hooks.links.pause(2, "t")
+    nodes.injection.links.pause(2, "t")
     outcome = nodes.outcome(nodes.append(b"a"))
     assert nodes.ends()[2] == (0, 0)
-    nodes.hooks.links.resume(2, "t")
+    nodes.injection.links.resume(2, "t")
     await nodes.settle()
     assert outcome.error is OK
 
@@ -67,8 +67,8 @@ async def test_over_a_slow_link_it_takes_the_way_there_and_back(make_nodes: Make
     nodes = make_nodes(2)
     nodes.create([1, 2])
     nodes.append(b"a")
-    nodes.hooks.links.slow(1, 2, 100)
-    nodes.hooks.links.slow(2, 1, 30)
+    nodes.injection.links.slow(1, 2, 100)
+    nodes.injection.links.slow(2, 1, 30)
     await nodes.pass_time(1000)
     outcome = nodes.outcome(nodes.append(b"b"))
     await nodes.pass_time(99)
@@ -88,23 +88,23 @@ async def test_what_is_on_a_slow_link_when_it_is_cut_is_lost_and_asked_for_again
     nodes = make_nodes(2)
     nodes.create([1, 2])
     nodes.append(b"a")
-    nodes.hooks.links.slow(1, 2, 100)
+    nodes.injection.links.slow(1, 2, 100)
     await nodes.pass_time(1000)
     nodes.append(b"b")
-    nodes.hooks.links.cut(1, 2)
+    nodes.injection.links.cut(1, 2)
     await nodes.pass_time(1000)
     assert nodes.ends() == {1: (1, 2), 2: (1, 1)}
-    nodes.hooks.links.mend(1, 2)
+    nodes.injection.links.mend(1, 2)
     await nodes.pass_time(1000)
     assert nodes.ends() == {1: (2, 2), 2: (2, 2)}
 
 
 def with_a_follower_far_behind(make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
     """Node 2 has none of 100 records behind a cut link, and takes in fewer than ten at a time."""
-    monkeypatch.setattr(following, "FETCH_BYTES", 1000)
+    monkeypatch.setattr(replica_fetcher, "FETCH_BYTES", 1000)
     nodes = make_nodes(2)
     nodes.create([1, 2])
-    nodes.hooks.links.cut(1, 2)
+    nodes.injection.links.cut(1, 2)
     for _ in range(100):
         nodes.append(b"v" * 100)
     return nodes
@@ -114,7 +114,7 @@ async def test_a_follower_far_behind_catches_up_in_several_turns(
     make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch
 ):
     nodes = with_a_follower_far_behind(make_nodes, monkeypatch)
-    nodes.hooks.links.mend(1, 2)
+    nodes.injection.links.mend(1, 2)
     first = nodes.on(2).log_end_offset
     assert 0 < first < 10
     await nodes.settle()
@@ -129,7 +129,7 @@ async def test_a_followers_high_watermark_is_never_beyond_its_log(
     nodes = with_a_follower_far_behind(make_nodes, monkeypatch)
     await nodes.pass_time(45_000)
     assert (nodes.isr, nodes.leader.high_watermark) == ((1,), 100)
-    nodes.hooks.links.mend(1, 2)
+    nodes.injection.links.mend(1, 2)
     high_watermark, end_offset = nodes.ends()[2]
     assert 0 < high_watermark == end_offset < 10
 
@@ -137,7 +137,7 @@ async def test_a_followers_high_watermark_is_never_beyond_its_log(
 async def test_a_batch_larger_than_a_followers_share_is_committed_in_the_leaders_turn(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(following, "FETCH_BYTES", 1000)
+    monkeypatch.setattr(replica_fetcher, "FETCH_BYTES", 1000)
     nodes.create()
     assert nodes.outcome(nodes.append(b"v" * 5000)).error is OK
 
@@ -146,9 +146,9 @@ async def test_deleted_records_go_from_every_replica(nodes: Nodes):
     nodes.create()
     for value in (b"a", b"b", b"c"):
         nodes.append(value)
-    nodes.hooks.links.cut(1, 2)
+    nodes.injection.links.cut(1, 2)
     assert nodes.leader.delete_records(2) == (OK, 0)
-    nodes.hooks.links.mend(1, 2)
+    nodes.injection.links.mend(1, 2)
     await nodes.settle()
     assert [nodes.on(node_id).log_start_offset for node_id in (1, 2, 3)] == [2, 2, 2]
     assert nodes.leader.delete_records(2) == (OK, 2)
@@ -167,14 +167,14 @@ async def test_a_partition_with_a_single_replica_has_no_part_in_it(nodes: Nodes)
 async def test_a_follower_below_the_leaders_log_start_begins_anew_there(nodes: Nodes):
     nodes.create(min_isr=1)
     nodes.append(b"a")
-    nodes.hooks.links.cut(1, 3)
+    nodes.injection.links.cut(1, 3)
     for _ in range(3):
         nodes.append(b"b")
     await nodes.pass_time(60_000)
     assert nodes.isr == (1, 2)
     nodes.leader.log.roll(nodes.clock.now)
     assert nodes.leader.delete_records(3)[0] is OK
-    nodes.hooks.links.mend(1, 3)
+    nodes.injection.links.mend(1, 3)
     await nodes.settle()
     third = nodes.on(3)
     assert (third.log_start_offset, third.log_end_offset, third.high_watermark) == (3, 4, 4)
@@ -184,13 +184,13 @@ async def test_a_follower_below_the_leaders_log_start_begins_anew_there(nodes: N
 async def test_a_damaged_batch_of_the_leader_is_not_taken(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
-    nodes.hooks.links.cut(1, 3)
+    nodes.injection.links.cut(1, 3)
     nodes.append(b"b")
     path = next((nodes.path / "node-1" / "t-0").glob("*.log"))
     content = bytearray(path.read_bytes())
     content[-2] ^= 1
     path.write_bytes(content)
-    nodes.hooks.links.mend(1, 3)
+    nodes.injection.links.mend(1, 3)
     await nodes.settle()
     assert nodes.on(3).log_end_offset == 1
 
@@ -209,7 +209,7 @@ async def test_a_damaged_length_costs_neither_the_loop_nor_the_leader(
     """The leader knows the place of a new batch; an older one it searches for, and meets the damage itself."""
     nodes.create()
     nodes.append(b"a")
-    nodes.hooks.links.cut(1, 3)
+    nodes.injection.links.cut(1, 3)
     size = nodes.leader.log.size
     nodes.append(b"b")
     for _ in range(newer):
@@ -217,7 +217,7 @@ async def test_a_damaged_length_costs_neither_the_loop_nor_the_leader(
     damage_length(nodes, size)
     reads = Mock(wraps=nodes.leader.log.read, side_effect=[DEFAULT] * 3)
     monkeypatch.setattr(nodes.leader.log, "read", reads)
-    nodes.hooks.links.mend(1, 3)
+    nodes.injection.links.mend(1, 3)
     await nodes.settle()
     monkeypatch.undo()
     assert nodes.leader.offline is None
@@ -231,7 +231,7 @@ async def test_what_was_copied_in_front_of_a_damaged_batch_has_still_to_be_flush
     copy = nodes.on(3)
     copy.log.flushed_up_to(copy.log_end_offset)
     copy.note_flushed()
-    nodes.hooks.links.cut(1, 3)
+    nodes.injection.links.cut(1, 3)
     nodes.append(b"b")
     before = len(nodes.content(1))
     nodes.append(b"c")

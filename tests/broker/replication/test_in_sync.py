@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from broker.replication.leading import Fetched, Question
+from broker.replicas.replication.leading import FollowerFetch, LeaderResponse
 from protocol.errors import ErrorCode
 from tests.support.nodes import Nodes
 from tests.support.points import Gate
@@ -16,7 +16,7 @@ LAG_MS = 30_000
 async def test_a_follower_that_stands_still_is_out_after_its_time_and_the_rest_goes_on(nodes: Nodes):
     nodes.create(min_isr=2)
     nodes.append(b"a")
-    nodes.hooks.links.pause(3)
+    nodes.injection.links.pause(3)
     outcome = nodes.outcome(nodes.append(b"b"))
     await nodes.pass_time(LAG_MS - 1)
     assert (nodes.isr, outcome.error) == ((1, 2, 3), None)
@@ -26,11 +26,11 @@ async def test_a_follower_that_stands_still_is_out_after_its_time_and_the_rest_g
 
 async def test_with_too_few_left_nothing_more_is_committed(nodes: Nodes):
     nodes.create([1, 2], min_isr=2)
-    nodes.hooks.links.pause(2)
+    nodes.injection.links.pause(2)
     outcome = nodes.outcome(nodes.append(b"a"))
     await nodes.pass_time(2 * LAG_MS)
     assert (nodes.isr, nodes.leader.high_watermark, outcome.error) == ((1,), 0, None)
-    nodes.hooks.links.resume(2)
+    nodes.injection.links.resume(2)
     await nodes.settle()
     assert (nodes.isr, nodes.leader.high_watermark, outcome.error) == ((1, 2), 1, OK)
 
@@ -38,8 +38,8 @@ async def test_with_too_few_left_nothing_more_is_committed(nodes: Nodes):
 async def test_followers_that_do_not_fetch_stay_out_and_nothing_more_is_written(nodes: Nodes):
     nodes.create(min_isr=2)
     nodes.append(b"a")
-    nodes.hooks.links.cut(1, 2)
-    nodes.hooks.links.pause(3)
+    nodes.injection.links.cut(1, 2)
+    nodes.injection.links.pause(3)
     outcome = nodes.outcome(nodes.append(b"b"))
     changes: list[tuple[int, ...]] = []
     nodes.controller.watch_isr = changes.append
@@ -49,7 +49,7 @@ async def test_followers_that_do_not_fetch_stay_out_and_nothing_more_is_written(
     assert (outcome.error, nodes.ends()[1]) == (None, (1, 2)), "the high watermark stands still"
     assert nodes.append(b"c").error is ErrorCode.not_enough_replicas
     assert nodes.ends()[1] == (1, 2)
-    nodes.hooks.links.resume(3)
+    nodes.injection.links.resume(3)
     await nodes.settle()
     assert (nodes.isr, outcome.error, nodes.ends()[1]) == ((1, 3), OK, (2, 2))
 
@@ -58,8 +58,8 @@ async def test_followers_of_a_leader_whose_disk_is_slow_are_in_sync(nodes: Nodes
     """They have all that the leader's disk has confirmed; nothing that they could fetch is missing."""
     nodes.create(min_isr=2)
     nodes.append(b"a")
-    gate = Gate("log.write", lambda passage: passage.node_id == 1)
-    nodes.hooks.points = gate
+    gate = Gate("log.write", lambda at: at.node_id == 1)
+    nodes.injection.points = gate
     outcome = nodes.outcome(nodes.append(b"b"))
     changes: list[tuple[int, ...]] = []
     nodes.controller.watch_isr = changes.append
@@ -74,13 +74,13 @@ async def test_an_earlier_life_of_a_follower_is_not_let_in(nodes: Nodes):
     """KIP-903: what a broker had fetched before it died says nothing about the disk with which it comes back."""
     nodes.create()
     nodes.append(b"a")
-    nodes.hooks.links.pause(3)
+    nodes.injection.links.pause(3)
     nodes.kill(3)
     nodes.start(3)
     leading, epoch = nodes.leader.leading, nodes.controller.brokers[3].epoch
     assert leading is not None
     for broker_epoch, isr in ((None, (1, 2)), (epoch - 1, (1, 2)), (epoch, (1, 2, 3))):
-        leading.fetch(Question(3, 0, 1, 0, 0, 0, 1024, broker_epoch), lambda: None)
+        leading.fetch(FollowerFetch(3, 0, 1, 0, 0, 0, 1024, broker_epoch), lambda: None)
         await nodes.settle()
         assert nodes.isr == isr
 
@@ -90,16 +90,16 @@ async def test_a_follower_below_the_start_of_the_leaders_epoch_does_not_join(nod
     nodes.create(min_isr=2)
     nodes.append(b"a")
     nodes.kill(3)
-    nodes.hooks.links.pause(3)
+    nodes.injection.links.pause(3)
     nodes.start(3)
-    nodes.hooks.links.slow(1, 2, 100)
+    nodes.injection.links.slow(1, 2, 100)
     outcome = nodes.outcome(nodes.append(b"b"))
     while outcome.error is None:
         await nodes.pass_time(10)
     assert (outcome.error, nodes.ends()) == (OK, {1: (2, 2), 2: (1, 2), 3: (0, 1)})
     nodes.kill(1)
-    nodes.hooks.links.slow(2, 3, 100)
-    nodes.hooks.links.resume(3)
+    nodes.injection.links.slow(2, 3, 100)
+    nodes.injection.links.resume(3)
     await nodes.pass_time(50)
     leading = nodes.leader.leading
     assert leading is not None
@@ -124,8 +124,8 @@ async def test_a_fetch_of_another_leader_epoch_is_refused_and_tells_nothing(node
         (nodes.leader.leader_epoch - 1, ErrorCode.fenced_leader_epoch),
         (nodes.leader.leader_epoch + 1, ErrorCode.unknown_leader_epoch),
     ):
-        question = Question(3, epoch, 0, -1, 0, 0, 1024, 1)
-        assert leading.fetch(question, lambda: None) == Fetched(error)
+        question = FollowerFetch(3, epoch, 0, -1, 0, 0, 1024, 1)
+        assert leading.fetch(question, lambda: None) == LeaderResponse(error)
     assert leading.followers[3] == before
 
 
@@ -138,14 +138,14 @@ async def test_when_fewer_must_be_in_sync_what_waited_is_committed(nodes: Nodes)
     assert nodes.leader.high_watermark == 1
 
 
-async def test_one_that_was_about_to_join_and_is_gone_holds_nobody_up_for_long(nodes: Nodes):
+async def test_a_follower_that_was_about_to_join_and_is_gone_does_not_delay_appends_for_long(nodes: Nodes):
     nodes.create([1, 2])
     nodes.kill(2)
     nodes.append(b"a")
     nodes.controller.refuses_isr = True
     nodes.start(2)
     await nodes.settle()
-    nodes.hooks.links.pause(2)
+    nodes.injection.links.pause(2)
     outcome = nodes.outcome(nodes.append(b"b"))
     assert outcome.error is None, "it has caught up, so that the high watermark does not run away from it"
     nodes.kill(2)
@@ -163,7 +163,7 @@ async def test_a_follower_at_rest_is_in_sync_for_ever(nodes: Nodes):
 async def test_over_a_slow_link_a_follower_that_was_at_rest_is_not_taken_for_a_stuck_one(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
-    nodes.hooks.links.slow(1, 3, 1000)
+    nodes.injection.links.slow(1, 3, 1000)
     await nodes.pass_time(10 * LAG_MS)
     nodes.append(b"b")
     await nodes.pass_time(500)
@@ -233,8 +233,8 @@ async def test_a_partition_moves_to_another_node_and_its_old_folder_goes(nodes: 
     assert nodes.outcome(nodes.append(b"b")).error is OK
 
 
-async def test_a_folder_that_nobody_has_opened_follows_when_it_is_assigned(nodes: Nodes):
-    """Nobody has written since the start, so that no log is open anywhere."""
+async def test_an_unopened_folder_follows_when_it_is_assigned(nodes: Nodes):
+    """No producer has written since the start, so that no log is open anywhere."""
     nodes.create([1, 2])
     nodes.reassign(3)
     await nodes.settle()
@@ -264,7 +264,7 @@ async def test_nodes_that_come_after_the_leader_has_opened_its_log_follow_it(nod
 
 async def test_a_partition_that_is_left_with_one_replica_commits_all_that_it_has(nodes: Nodes):
     nodes.create([1, 2])
-    nodes.hooks.links.pause(2)
+    nodes.injection.links.pause(2)
     outcome = nodes.outcome(nodes.append(b"a"))
     nodes.reassign(1)
     await nodes.settle()

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.partition import AppendResult, Partition
-from broker.replication.leading import Leading
+from broker.replicas.partition import AppendResult, Partition
+from broker.replicas.replication.leading import Leading
 from protocol.errors import ErrorCode
-from storage.producers import Producers
+from storage.producers import ProducerStateManager
 from tests.support.nodes import Nodes
 
 OK = ErrorCode.none
@@ -73,7 +73,7 @@ class Replication(RuleBasedStateMachine):
         await asyncio.get_running_loop().shutdown_default_executor()
 
     async def _end(self) -> None:
-        """All come back, all links are mended: everybody has the same, and whoever was acknowledged finds his record."""
+        """All come back, all links are mended: all replicas have the same, and every acknowledged record is there."""
         nodes = self.nodes
         self._mend_all()
         for node_id in {1, 2, 3} - nodes.running.keys():
@@ -89,7 +89,7 @@ class Replication(RuleBasedStateMachine):
             self._check_producers(nodes.on(node_id))
 
     def _check_join(self, isr: tuple[int, ...]) -> None:
-        links, state = self.nodes.hooks.links, self.nodes.controller.state()
+        links, state = self.nodes.injection.links, self.nodes.controller.state()
         for node_id in set(isr) - set(state.isr):
             if (
                 node_id not in self.nodes.running
@@ -162,7 +162,7 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule(producer_id=PRODUCERS, back=st.integers(1, 5))
     def repeat(self, producer_id: int, back: int) -> None:
-        """One of the last five batches comes again: it is recognised, whoever leads by now."""
+        """One of the last five batches comes again: it is recognised, whichever node leads by now."""
 
         async def work() -> None:
             entry = self.nodes.leader.log.producers.entries.get(producer_id)
@@ -181,24 +181,24 @@ class Replication(RuleBasedStateMachine):
     @rule(sender=NODE_IDS, receiver=NODE_IDS)
     def cut(self, sender: int, receiver: int) -> None:
         async def work() -> None:
-            if sender != receiver and not self.nodes.hooks.links.is_cut(sender, receiver):
-                self.nodes.hooks.links.cut(sender, receiver)
+            if sender != receiver and not self.nodes.injection.links.is_cut(sender, receiver):
+                self.nodes.injection.links.cut(sender, receiver)
 
         self._run(work())
 
     @rule(node_id=NODE_IDS)
     def pause(self, node_id: int) -> None:
         async def work() -> None:
-            if not self.nodes.hooks.links.is_paused(node_id, "t", 0):
-                self.nodes.hooks.links.pause(node_id)
+            if not self.nodes.injection.links.is_paused(node_id, "t", 0):
+                self.nodes.injection.links.pause(node_id)
 
         self._run(work())
 
     @rule(sender=NODE_IDS, receiver=NODE_IDS, delay_ms=st.sampled_from([5, 100]))
     def slow(self, sender: int, receiver: int, delay_ms: int) -> None:
         async def work() -> None:
-            if sender != receiver and not self.nodes.hooks.links.delay_ms(sender, receiver):
-                self.nodes.hooks.links.slow(sender, receiver, delay_ms)
+            if sender != receiver and not self.nodes.injection.links.delay_ms(sender, receiver):
+                self.nodes.injection.links.slow(sender, receiver, delay_ms)
 
         self._run(work())
 
@@ -211,7 +211,7 @@ class Replication(RuleBasedStateMachine):
         self._run(work())
 
     def _mend_all(self) -> None:
-        links = self.nodes.hooks.links
+        links = self.nodes.injection.links
         for sender in (1, 2, 3):
             if links.is_paused(sender, "t", 0):
                 links.resume(sender)
@@ -232,18 +232,18 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule(count=st.integers(1, 4))
     def die_with_a_tail(self, count: int) -> None:
-        """The leader writes what nobody copies, and dies: its log has left the others' when it comes back."""
+        """The leader writes what no follower fetches, and dies: its log has left the others' when it comes back."""
 
         async def work() -> None:
             nodes, leader_id = self.nodes, self.nodes.controller.state().leader
             others = [each for each in (1, 2, 3) if each != leader_id]
             for node_id in others:
-                nodes.hooks.links.pause(node_id)
+                nodes.injection.links.pause(node_id)
             for _ in range(count):
                 nodes.append(self._value(), acks=1)
             nodes.kill(leader_id)
             for node_id in others:
-                nodes.hooks.links.resume(node_id)
+                nodes.injection.links.resume(node_id)
 
         self._run(work())
 
@@ -255,8 +255,8 @@ class Replication(RuleBasedStateMachine):
         async def work() -> None:
             nodes, leader_id = self.nodes, self.nodes.controller.state().leader
             for node_id in {1, 2, 3} - {leader_id}:
-                if not nodes.hooks.links.is_paused(node_id, "t", 0):
-                    nodes.hooks.links.pause(node_id)
+                if not nodes.injection.links.is_paused(node_id, "t", 0):
+                    nodes.injection.links.pause(node_id)
             nodes.append(self._value(), acks=1)
             await nodes.pass_time(50_000)
 
@@ -360,7 +360,7 @@ class Replication(RuleBasedStateMachine):
 
     def _check_producers(self, partition: Partition) -> None:
         """What it remembers of producers is what a reading of all its batches gives."""
-        log, again = partition.log, Producers()
+        log, again = partition.log, ProducerStateManager()
         for batch in log.batches():
             again.replay(batch)
         known = {each.producer_id: each for each in log.producers.snapshot()}

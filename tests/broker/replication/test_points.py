@@ -1,4 +1,4 @@
-"""Somebody stands at a follower's append, at the disk's write, at its fsync: what is held, refused, let through later."""
+"""A rule stands at a follower's append, at the disk's write, at its fsync: what is held, refused, let through later."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.hooks import Passage
+from broker.injection.points import InjectionPoint
 from protocol.errors import ErrorCode
 from tests.broker.replication.conftest import MakeNodes
 from tests.support.nodes import Nodes, Outcome
@@ -22,18 +22,18 @@ class Guard:
         self.node_ids = node_ids
         self.refusal = refusal
         self.held: list[tuple[Callable[[], object], Callable[[ErrorCode], object]]] = []
-        self.passages: list[Passage] = []
+        self.passages: list[InjectionPoint] = []
         self.open = False
-        nodes.hooks.points = self
+        nodes.injection.points = self
 
     def watches(self, point: str) -> bool:
         return point == self.point
 
     def reached(
-        self, passage: Passage, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+        self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        self.passages.append(passage)
-        if self.open or passage.node_id not in self.node_ids:
+        self.passages.append(at)
+        if self.open or at.node_id not in self.node_ids:
             go_on()
         elif self.refusal is not None:
             refuse(self.refusal)

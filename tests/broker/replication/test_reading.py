@@ -11,11 +11,11 @@ import pytest
 from broker.apis.fetch import fetch
 from broker.apis.list_offsets import list_offsets
 from broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
-from broker.context import RequestContext
-from broker.fetch_sessions import FetchSessions
+from broker.loop.slices import Slices
 from broker.node import Listener
-from broker.replication.selection import RACK_AWARE
-from broker.slices import Slices
+from broker.node.context import RequestContext
+from broker.node.fetch_sessions import FetchSessionCache
+from broker.replicas.replication.selection import RACK_AWARE
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -50,7 +50,7 @@ def context(nodes: Nodes, node_id: int, version: int, api_key: int = 1) -> Reque
         config=nodes.config,
         metadata=nodes.controller,
         replicas=nodes.running[node_id],
-        fetch_sessions=FetchSessions(10, lambda: 1),
+        fetch_sessions=FetchSessionCache(10, lambda: 1),
     )
     return RequestContext(node, LISTENER, api_key, version, "test", "/127.0.0.1")
 
@@ -79,7 +79,7 @@ def ask(
 def test_a_follower_serves_what_it_knows_to_be_committed(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
-    nodes.hooks.links.pause(3)
+    nodes.injection.links.pause(3)
     nodes.append(b"b")
     at_leader, at_follower = ask(nodes, 1), ask(nodes, 2)
     assert at_follower.error_code == OK
@@ -130,7 +130,7 @@ def test_without_a_nearer_one_the_leader_serves(racks: Nodes, rack: str):
 
 def test_a_follower_that_has_not_the_offset_or_is_not_in_sync_is_not_preferred(racks: Nodes):
     racks.append(b"a")
-    racks.hooks.links.pause(3)
+    racks.injection.links.pause(3)
     racks.append(b"b")
     assert ask(racks, 1, 2, rack="r3").preferred_read_replica == -1
     assert ask(racks, 1, 1, rack="r3").preferred_read_replica == 3
@@ -157,19 +157,19 @@ def list_latest(nodes: Nodes, node_id: int, version: int = 5) -> tuple[int, int]
 async def test_a_new_leader_says_where_the_end_is_once_its_followers_have_told_it(nodes: Nodes):
     nodes.create(min_isr=2)
     nodes.append(b"a")
-    nodes.hooks.links.cut(1, 2)
-    nodes.hooks.links.cut(2, 3)
-    nodes.hooks.links.pause(3)
+    nodes.injection.links.cut(1, 2)
+    nodes.injection.links.cut(2, 3)
+    nodes.injection.links.pause(3)
     nodes.append(b"b", acks=1)
     assert list_latest(nodes, 2) == (ErrorCode.not_leader_or_follower, -1)
-    nodes.hooks.links.mend(1, 2)
+    nodes.injection.links.mend(1, 2)
     await nodes.settle()
     assert nodes.ends() == {1: (1, 2), 2: (1, 2), 3: (1, 1)}
     nodes.kill(1)
     assert list_latest(nodes, 2) == (ErrorCode.offset_not_available, -1)
     assert list_latest(nodes, 2, version=4) == (ErrorCode.leader_not_available, -1)
-    nodes.hooks.links.mend(2, 3)
-    nodes.hooks.links.resume(3)
+    nodes.injection.links.mend(2, 3)
+    nodes.injection.links.resume(3)
     await nodes.settle()
     assert list_latest(nodes, 2) == (OK, 2)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.connection import Connection
+from broker.net.connection import Connection
 from broker.trace.filters import TraceFilter
 from broker.trace.lines import text_line
 from broker.trace.pcap import pcap

@@ -9,7 +9,7 @@ import aiokafka
 import pytest
 
 from broker.trace.reading import UnknownTransaction, timeline, transactions
-from broker.trace.told import Timeline
+from broker.trace.timeline_view import Timeline
 from tests.broker.trace.conftest import TracedBroker
 
 INPUT = aiokafka.TopicPartition("orders", 1)
@@ -130,12 +130,12 @@ async def test_an_open_transaction_is_told_as_open(broker: TracedBroker) -> None
         await producer.abort_transaction()
 
 
-async def test_an_id_that_nobody_has_used_is_unknown(broker: TracedBroker) -> None:
-    with pytest.raises(UnknownTransaction, match="nobody-tx"):
-        await life_of(broker, "nobody-tx")
+async def test_an_unused_id_is_unknown(broker: TracedBroker) -> None:
+    with pytest.raises(UnknownTransaction, match="unknown-tx"):
+        await life_of(broker, "unknown-tx")
     await commit_and_abort(broker)
-    with pytest.raises(UnknownTransaction, match="nobody-tx"):
-        await life_of(broker, "nobody-tx")
+    with pytest.raises(UnknownTransaction, match="unknown-tx"):
+        await life_of(broker, "unknown-tx")
     with pytest.raises(UnknownTransaction):
         await timeline([], "orders-tx")
 

@@ -22,6 +22,7 @@ from protocol.frame import request_header, response_header
 from protocol.messages.index import APIS
 from protocol.versions import WireField, at_version, versions_of
 from tests.broker.trace.conftest import TracedBroker
+from tests.support.deadlines import HANG_S
 
 TSHARK = shutil.which("tshark")
 needs_tshark = pytest.mark.tshark
@@ -279,7 +280,7 @@ def tshark(path: Path, *ports: int) -> list[Line]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     lines = []
     for text in run.stdout.splitlines():

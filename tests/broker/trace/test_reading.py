@@ -1,4 +1,4 @@
-"""How much of the logs is read for a timeline, and that reading holds nobody up."""
+"""How much of the logs is read for a timeline, and that reading delays no request."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from kio.index import load_request_schema, load_response_schema
 
 from broker.trace.decoding import CUT, answer_dict, error_name, request_dict
 from broker.trace.exchange import Exchange, Outcome, TransactionFacts
-from broker.trace.facts import transactions_in
 from broker.trace.json_form import json_line, to_json
 from broker.trace.lines import text_line
+from broker.trace.producer_facts import transactions_in
 from protocol.batch import build_batch, end_txn_marker
 from protocol.codec import client_codec, request_codec
 from protocol.frame import parse_request_header, request_header, response_header
@@ -161,7 +161,7 @@ def test_records_are_told_as_their_batches_and_never_their_values() -> None:
     assert b64encode(b"secret").decode() not in json.dumps(told)
 
 
-def test_values_are_told_if_somebody_asks() -> None:
+def test_values_are_shown_on_request() -> None:
     told = request_dict(produced(), names, values=True)
     (batch,) = told["topic_data"][0]["partition_data"][0]["records"]["batches"]
     first, second = batch["records"]

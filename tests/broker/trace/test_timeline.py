@@ -8,15 +8,15 @@ import pytest
 
 from broker.trace.exchange import Exchange, Outcome, TransactionFacts
 from broker.trace.timeline import assemble
-from broker.trace.told import Timeline
-from broker.trace.written import (
+from broker.trace.timeline_records import (
     BatchWritten,
     CommittedOffset,
     MarkerWritten,
     Scanned,
     StateRecord,
 )
-from broker.transactions.state import State
+from broker.trace.timeline_view import Timeline
+from broker.transactions.state import TransactionState
 from protocol.records.transaction_log import TransactionLogValue, TransactionPartitions
 from tests.broker.trace.test_pcap import exchange
 
@@ -41,7 +41,9 @@ class Story:
         self.now_ms += delay_ms
         return self
 
-    def state(self, state: State, *partitions: tuple[str, int], producer_id: int | None = None) -> Story:
+    def state(
+        self, state: TransactionState, *partitions: tuple[str, int], producer_id: int | None = None
+    ) -> Story:
         value = TransactionLogValue(
             producer_id=self.producer_id if producer_id is None else producer_id,
             previous_producer_id=self.producer_id,
@@ -105,13 +107,13 @@ class Story:
         return self
 
     def commit(self, *places: tuple[str, int]) -> Story:
-        self.state(State.ONGOING, *places)
+        self.state(TransactionState.ONGOING, *places)
         for place in places:
             self.batch(place)
-        self.state(State.PREPARE_COMMIT, *places)
+        self.state(TransactionState.PREPARE_COMMIT, *places)
         for place in places:
             self.marker(place, committed=True)
-        return self.state(State.COMPLETE_COMMIT)
+        return self.state(TransactionState.COMPLETE_COMMIT)
 
     def told(self, sent: dict[int, Any] | None = None) -> Timeline:
         by_partition = sorted(self.written, key=lambda each: (each.topic, each.partition))
@@ -139,7 +141,7 @@ class Story:
 
 
 def test_transactions_of_one_epoch_are_told_apart_by_their_markers() -> None:
-    story = Story().state(State.EMPTY).commit(ORDERS_0, ORDERS_1).commit(ORDERS_0)
+    story = Story().state(TransactionState.EMPTY).commit(ORDERS_0, ORDERS_1).commit(ORDERS_0)
     assert story.brief() == [
         "- Empty",
         "1 Ongoing",
@@ -181,8 +183,12 @@ def test_all_of_it_in_one_millisecond_keeps_the_order_that_must_be() -> None:
 
 @pytest.mark.parametrize("client_ms", [-1, 0, NOW_MS + 10**9, 2**63 - 1, -(2**63)])
 def test_a_client_s_clock_moves_no_batch_out_of_its_transaction(client_ms: int) -> None:
-    story = Story().state(State.ONGOING, ORDERS_0).batch(ORDERS_0, time_ms=client_ms).batch(ORDERS_0)
-    story.state(State.PREPARE_ABORT, ORDERS_0).marker(ORDERS_0, committed=False).state(State.COMPLETE_ABORT)
+    story = (
+        Story().state(TransactionState.ONGOING, ORDERS_0).batch(ORDERS_0, time_ms=client_ms).batch(ORDERS_0)
+    )
+    story.state(TransactionState.PREPARE_ABORT, ORDERS_0).marker(ORDERS_0, committed=False).state(
+        TransactionState.COMPLETE_ABORT
+    )
     assert story.brief() == [
         "1 Ongoing",
         "1 orders-0@0",
@@ -195,25 +201,37 @@ def test_a_client_s_clock_moves_no_batch_out_of_its_transaction(client_ms: int) 
 
 
 def test_each_state_names_the_partitions_that_have_joined_since() -> None:
-    story = Story().state(State.ONGOING, ORDERS_0).state(State.ONGOING, ORDERS_0, ORDERS_1, OFFSETS)
+    story = (
+        Story()
+        .state(TransactionState.ONGOING, ORDERS_0)
+        .state(TransactionState.ONGOING, ORDERS_0, ORDERS_1, OFFSETS)
+    )
     joined = [event["joined"] for event in story.told().to_json()["events"]]
     assert joined == [["orders-0"], ["__consumer_offsets-3", "orders-1"]]
     assert story.verdicts() == ["open"]
 
 
 @pytest.mark.parametrize(
-    ("state", "verdict"), [(State.PREPARE_COMMIT, "committing"), (State.PREPARE_ABORT, "aborting")]
+    ("state", "verdict"),
+    [(TransactionState.PREPARE_COMMIT, "committing"), (TransactionState.PREPARE_ABORT, "aborting")],
 )
-def test_a_decision_without_all_its_markers_is_told_as_under_way(state: State, verdict: str) -> None:
-    story = Story().state(State.ONGOING, ORDERS_0, ORDERS_1).batch(ORDERS_0).batch(ORDERS_1)
-    story.state(state, ORDERS_0, ORDERS_1).marker(ORDERS_0, committed=state is State.PREPARE_COMMIT)
+def test_a_decision_without_all_its_markers_is_told_as_under_way(
+    state: TransactionState, verdict: str
+) -> None:
+    story = Story().state(TransactionState.ONGOING, ORDERS_0, ORDERS_1).batch(ORDERS_0).batch(ORDERS_1)
+    story.state(state, ORDERS_0, ORDERS_1).marker(
+        ORDERS_0, committed=state is TransactionState.PREPARE_COMMIT
+    )
     assert story.verdicts() == [verdict]
-    assert story.brief()[-1] == f"1 {'COMMIT' if state is State.PREPARE_COMMIT else 'ABORT'} orders-0@1"
+    assert (
+        story.brief()[-1]
+        == f"1 {'COMMIT' if state is TransactionState.PREPARE_COMMIT else 'ABORT'} orders-0@1"
+    )
     assert "1 orders-1@0" in story.brief()
 
 
 def test_a_batch_that_comes_after_the_marker_belongs_to_no_transaction() -> None:
-    """What hangs: with the old protocol a late batch opens a transaction that nobody ends."""
+    """What hangs: with the old protocol a late batch opens a transaction that no producer ends."""
     story = Story().commit(ORDERS_0).wait(100).batch(ORDERS_0)
     assert story.brief()[-1] == "- orders-0@2"
     assert "of no transaction that is known" in story.told().to_text().splitlines()[-1]
@@ -226,8 +244,15 @@ def test_a_marker_that_comes_after_all_was_complete_belongs_to_none() -> None:
 
 
 def test_a_marker_written_twice_counts_once_for_its_transaction() -> None:
-    story = Story().state(State.ONGOING, ORDERS_0).batch(ORDERS_0).state(State.PREPARE_COMMIT, ORDERS_0)
-    story.marker(ORDERS_0, committed=True).marker(ORDERS_0, committed=True).state(State.COMPLETE_COMMIT)
+    story = (
+        Story()
+        .state(TransactionState.ONGOING, ORDERS_0)
+        .batch(ORDERS_0)
+        .state(TransactionState.PREPARE_COMMIT, ORDERS_0)
+    )
+    story.marker(ORDERS_0, committed=True).marker(ORDERS_0, committed=True).state(
+        TransactionState.COMPLETE_COMMIT
+    )
     assert story.brief()[3:] == ["1 COMMIT orders-0@1", "1 COMMIT orders-0@2", "1 CompleteCommit"]
 
 
@@ -239,10 +264,15 @@ def test_what_compaction_has_left_of_the_states_still_holds_the_batches() -> Non
 
 
 def test_a_fenced_producer_s_batches_are_not_the_next_one_s() -> None:
-    story = Story().state(State.ONGOING, ORDERS_0).batch(ORDERS_0).state(State.PREPARE_ABORT, ORDERS_0)
-    story.marker(ORDERS_0, committed=False, epoch=1).state(State.COMPLETE_ABORT)
+    story = (
+        Story()
+        .state(TransactionState.ONGOING, ORDERS_0)
+        .batch(ORDERS_0)
+        .state(TransactionState.PREPARE_ABORT, ORDERS_0)
+    )
+    story.marker(ORDERS_0, committed=False, epoch=1).state(TransactionState.COMPLETE_ABORT)
     story.epoch = 1
-    story.state(State.EMPTY).state(State.ONGOING, ORDERS_0)
+    story.state(TransactionState.EMPTY).state(TransactionState.ONGOING, ORDERS_0)
     story.epoch = 0
     story.batch(ORDERS_0)
     assert story.brief()[-2:] == ["2 Ongoing", "- orders-0@2"]
@@ -251,7 +281,7 @@ def test_a_fenced_producer_s_batches_are_not_the_next_one_s() -> None:
 def test_an_id_that_was_forgotten_begins_anew() -> None:
     story = Story().commit(ORDERS_0).forgotten()
     story.producer_id = 8
-    story.state(State.EMPTY).commit(ORDERS_0)
+    story.state(TransactionState.EMPTY).commit(ORDERS_0)
     assert story.brief()[5:] == [
         "- forgotten",
         "- Empty",
@@ -265,9 +295,9 @@ def test_an_id_that_was_forgotten_begins_anew() -> None:
 
 def test_the_last_epoch_of_a_producer_id_ends_under_the_old_id() -> None:
     """The state Complete has the next producer id already (KIP-360)."""
-    story = Story(epoch=32766).state(State.ONGOING, ORDERS_0).batch(ORDERS_0)
-    story.state(State.PREPARE_COMMIT, ORDERS_0).marker(ORDERS_0, committed=True, epoch=32767)
-    story.state(State.COMPLETE_COMMIT, producer_id=8)
+    story = Story(epoch=32766).state(TransactionState.ONGOING, ORDERS_0).batch(ORDERS_0)
+    story.state(TransactionState.PREPARE_COMMIT, ORDERS_0).marker(ORDERS_0, committed=True, epoch=32767)
+    story.state(TransactionState.COMPLETE_COMMIT, producer_id=8)
     assert story.brief()[-2:] == ["1 COMMIT orders-0@1", "1 CompleteCommit"]
 
 
@@ -278,10 +308,14 @@ PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN, FIND_COORDINATOR = 0, 22, 24
 
 def test_a_request_stands_before_what_came_of_it() -> None:
     story = (
-        Story().asks(INIT_PRODUCER_ID).state(State.EMPTY).asks(ADD_PARTITIONS).state(State.ONGOING, ORDERS_0)
+        Story()
+        .asks(INIT_PRODUCER_ID)
+        .state(TransactionState.EMPTY)
+        .asks(ADD_PARTITIONS)
+        .state(TransactionState.ONGOING, ORDERS_0)
     )
-    story.asks(PRODUCE).batch(ORDERS_0).asks(END_TXN).state(State.PREPARE_COMMIT, ORDERS_0)
-    story.marker(ORDERS_0, committed=True).state(State.COMPLETE_COMMIT)
+    story.asks(PRODUCE).batch(ORDERS_0).asks(END_TXN).state(TransactionState.PREPARE_COMMIT, ORDERS_0)
+    story.marker(ORDERS_0, committed=True).state(TransactionState.COMPLETE_COMMIT)
     assert story.brief() == [
         "- InitProducerId",
         "- Empty",
@@ -303,15 +337,15 @@ def test_a_retry_that_changed_nothing_stands_where_its_time_is() -> None:
 
 
 def test_what_a_request_brought_tells_when_a_batch_came() -> None:
-    story = Story().state(State.ONGOING, ORDERS_0).batch(ORDERS_0, time_ms=NOW_MS - 5000).wait(10)
-    story.asks(ADD_PARTITIONS).state(State.ONGOING, ORDERS_0, ORDERS_1)
+    story = Story().state(TransactionState.ONGOING, ORDERS_0).batch(ORDERS_0, time_ms=NOW_MS - 5000).wait(10)
+    story.asks(ADD_PARTITIONS).state(TransactionState.ONGOING, ORDERS_0, ORDERS_1)
     story.asks(PRODUCE).batch(ORDERS_1, time_ms=NOW_MS - 5000)
     sent = {2: {("orders", 1, 7, 0, 0)}}
     assert story.brief(sent)[2:] == ["1 AddPartitionsToTxn", "1 Ongoing", "1 Produce", "1 orders-1@0"]
 
 
 def test_a_produce_lets_its_own_partitions_join() -> None:
-    story = Story().asks(PRODUCE).state(State.ONGOING, ORDERS_0).batch(ORDERS_0)
+    story = Story().asks(PRODUCE).state(TransactionState.ONGOING, ORDERS_0).batch(ORDERS_0)
     assert story.brief({1: {("orders", 0, 7, 0, 0)}})[:2] == ["1 Produce", "1 Ongoing"]
     assert story.brief({1: {("orders", 1, 7, 0, 0)}})[1] != "1 Ongoing"
 
@@ -320,10 +354,15 @@ def test_a_produce_lets_its_own_partitions_join() -> None:
 
 
 def test_the_table_for_people() -> None:
-    story = Story().state(State.EMPTY).state(State.ONGOING, ORDERS_0, OFFSETS).batch(ORDERS_0)
+    story = (
+        Story()
+        .state(TransactionState.EMPTY)
+        .state(TransactionState.ONGOING, ORDERS_0, OFFSETS)
+        .batch(ORDERS_0)
+    )
     story.batch(OFFSETS, offsets=(CommittedOffset("readers", "input", 0, 42),))
-    story.state(State.PREPARE_COMMIT, ORDERS_0, OFFSETS).marker(ORDERS_0, committed=True)
-    story.marker(OFFSETS, committed=True).state(State.COMPLETE_COMMIT)
+    story.state(TransactionState.PREPARE_COMMIT, ORDERS_0, OFFSETS).marker(ORDERS_0, committed=True)
+    story.marker(OFFSETS, committed=True).state(TransactionState.COMPLETE_COMMIT)
     assert story.told().to_text().splitlines() == [
         "transactional id tx",
         "  transaction 1: committed, 1 record, __consumer_offsets-3, orders-0",
@@ -342,7 +381,7 @@ def test_the_table_for_people() -> None:
 
 def test_what_was_not_read_is_said() -> None:
     scanned = [Scanned("orders", 0, 1, 5000, 6000, is_whole=False)]
-    assembled = assemble("tx", Story().state(State.EMPTY).states, [], scanned=scanned)
+    assembled = assemble("tx", Story().state(TransactionState.EMPTY).states, [], scanned=scanned)
     told = Timeline(assembled)
     assert told.to_json()["scanned"][0]["is_whole"] is False
     assert told.to_text().splitlines()[-1] == (

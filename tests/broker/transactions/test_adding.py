@@ -8,8 +8,8 @@ import pytest
 
 from broker.transactions.state import (
     Answer,
-    State,
     Transaction,
+    TransactionState,
     Transition,
     add_partitions,
     verify_partitions,
@@ -18,14 +18,14 @@ from protocol.errors import ErrorCode
 
 NOW = 1_000
 A, B, C = ("a", 0), ("b", 1), ("c", 2)
-STORED = [State(number) for number in range(6)]
-SETTLED = [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT]
-PREPARED = [State.PREPARE_COMMIT, State.PREPARE_ABORT]
+STORED = [TransactionState(number) for number in range(6)]
+SETTLED = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
+PREPARED = [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT]
 
 
-def known(state: State, **more) -> Transaction:
+def known(state: TransactionState, **more) -> Transaction:
     fields = {"previous_producer_id": 7, "epoch": 3, "timeout_ms": 60, "start_ms": 44, "last_update_ms": 50}
-    partitions = frozenset({A, B}) if state in (State.ONGOING, *PREPARED) else frozenset()
+    partitions = frozenset({A, B}) if state in (TransactionState.ONGOING, *PREPARED) else frozenset()
     return Transaction("tx", 7, state=state, **{**fields, "partitions": partitions, **more})
 
 
@@ -55,12 +55,12 @@ FAULTS = [
 
 def test_an_unknown_id_has_no_producer_id():
     assert add(None, A) == Answer(ErrorCode.invalid_producer_id_mapping)
-    assert add(None, A, pending=State.ONGOING) == Answer(ErrorCode.invalid_producer_id_mapping)
+    assert add(None, A, pending=TransactionState.ONGOING) == Answer(ErrorCode.invalid_producer_id_mapping)
     assert verify(None, A, B) == dict.fromkeys((A, B), ErrorCode.invalid_producer_id_mapping)
 
 
 @pytest.mark.parametrize("fault", [{}, *(fault for fault, _ in FAULTS)])
-@pytest.mark.parametrize("pending", list(State))
+@pytest.mark.parametrize("pending", list(TransactionState))
 @pytest.mark.parametrize("state", STORED)
 def test_adding_comes_after_what_is_pending(state, pending, fault):
     assert add(known(state), A, pending=pending, **fault) == Answer(ErrorCode.concurrent_transactions)
@@ -75,7 +75,7 @@ def test_a_stranger_is_told_so_before_the_state_counts(state, fault, error):
 
 @pytest.mark.parametrize("epoch", [2, 4])
 def test_the_producer_id_is_compared_before_the_epoch(epoch):
-    txn = known(State.ONGOING)
+    txn = known(TransactionState.ONGOING)
     assert add(txn, A, producer_id=8, epoch=epoch) == Answer(ErrorCode.invalid_producer_id_mapping)
     assert verify(txn, A, producer_id=8, epoch=epoch) == {A: ErrorCode.invalid_producer_id_mapping}
 
@@ -88,13 +88,13 @@ def test_a_decided_transaction_takes_nothing_more(state):
 
 @pytest.mark.parametrize("partitions", [(A,), (B,), (A, B), (B, A)])
 def test_what_is_there_already_is_not_written_again(partitions):
-    assert add(known(State.ONGOING), *partitions) == Answer(ErrorCode.none, 7, 3)
+    assert add(known(TransactionState.ONGOING), *partitions) == Answer(ErrorCode.none, 7, 3)
 
 
 @pytest.mark.parametrize("client_version", [0, 2])
 @pytest.mark.parametrize("partitions", [(C,), (A, C), (A, B, C)])
 def test_an_open_transaction_grows_and_keeps_its_start(partitions, client_version):
-    txn = known(State.ONGOING)
+    txn = known(TransactionState.ONGOING)
     assert add(txn, *partitions, client_version=client_version) == Transition(
         replace(txn, partitions=frozenset({A, B, C}), last_update_ms=NOW, client_version=client_version),
         Answer(ErrorCode.none, 7, 3),
@@ -108,7 +108,7 @@ def test_a_transaction_begins_with_its_first_partition(state, client_version):
     assert add(txn, C, client_version=client_version) == Transition(
         replace(
             txn,
-            state=State.ONGOING,
+            state=TransactionState.ONGOING,
             partitions=frozenset({C}),
             start_ms=NOW,
             last_update_ms=NOW,
@@ -119,14 +119,14 @@ def test_a_transaction_begins_with_its_first_partition(state, client_version):
 
 
 def test_the_producer_id_before_a_transition_is_noted():
-    txn = known(State.COMPLETE_COMMIT, previous_producer_id=5)
+    txn = known(TransactionState.COMPLETE_COMMIT, previous_producer_id=5)
     decision = add(txn, C)
     assert isinstance(decision, Transition)
     assert decision.after.previous_producer_id == 7
 
 
 def test_each_partition_is_verified_by_itself():
-    assert verify(known(State.ONGOING), A, B, C) == {
+    assert verify(known(TransactionState.ONGOING), A, B, C) == {
         A: ErrorCode.none,
         B: ErrorCode.none,
         C: ErrorCode.transaction_abortable,

@@ -7,12 +7,13 @@ import asyncio
 import pytest
 
 from broker.apis.end_txn import end_txn
-from broker.partition import AppendResult
-from broker.transactions.state import State
+from broker.replicas.partition import AppendResult
+from broker.transactions.state import TransactionState
 from protocol.batch import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.records.transaction_log import TransactionLogValue
+from tests.support.deadlines import HANG_S
 from tests.support.world import CONSUMER_OFFSETS, NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
 OK = ErrorCode.none
@@ -61,9 +62,9 @@ def begin(world: World) -> tuple[int, int]:
 
 def fail_appends(world: World, *errors: ErrorCode) -> None:
     """The next appends to the coordinator's partition fail so."""
-    home = world.node.transactions.partition_for("tx")
-    assert home is not None
-    partition = world.partition(TRANSACTION_STATE, home)
+    shard = world.node.transactions.partition_for("tx")
+    assert shard is not None
+    partition = world.partition(TRANSACTION_STATE, shard)
     left = list(errors)
     append = partition.append_internal
 
@@ -87,9 +88,9 @@ def hold_high_watermark(world: World, topic: str, index: int):
 
 
 def hold_home(world: World):
-    home = world.node.transactions.partition_for("tx")
-    assert home is not None
-    return hold_high_watermark(world, TRANSACTION_STATE, home)
+    shard = world.node.transactions.partition_for("tx")
+    assert shard is not None
+    return hold_high_watermark(world, TRANSACTION_STATE, shard)
 
 
 # -- what is written ----------------------------------------------------------------------------------------
@@ -182,8 +183,8 @@ def test_what_is_there_already_is_not_written_again(world):
 def test_the_clusters_level_decides_the_version_of_values(tmp_path, level, version):
     world = World(tmp_path, transaction_version=level)
     world.init()
-    home = world.node.transactions.partition_for("tx")
-    [batch] = world.batches(TRANSACTION_STATE, home or 0)
+    shard = world.node.transactions.partition_for("tx")
+    [batch] = world.batches(TRANSACTION_STATE, shard or 0)
     [record] = batch.records()
     assert record.value is not None
     assert int.from_bytes(record.value[:2], "big") == version
@@ -215,7 +216,7 @@ def test_both_protocols_take_turns_on_one_id(world):
 
 
 @pytest.mark.parametrize(("version", "epoch_after"), [(4, 0), (5, 1)])
-def test_between_the_answer_and_complete_everybody_has_to_come_again(kafka, version, epoch_after):
+def test_between_the_response_and_complete_every_request_has_to_be_repeated(kafka, version, epoch_after):
     producer_id, epoch = kafka.init()
     send(kafka, producer_id, epoch)
     assert kafka.end("tx", producer_id, epoch, committed=True, version=version)[0] == OK
@@ -271,7 +272,7 @@ async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_append
     waiting = kafka.ask_produce({("t", 0): batch}, transactional_id="tx")
     for _ in range(6):
         kafka.clock.advance(20)
-    answer = await asyncio.wait_for(waiting, 5)
+    answer = await asyncio.wait_for(waiting, HANG_S)
     assert kafka.markers("t") == [(0, True)]
     assert answer.responses[0].partition_responses[0].error_code == OK
 
@@ -295,7 +296,7 @@ async def test_a_batch_that_waits_is_verified_anew_at_each_try(kafka):
     waiting = kafka.ask_produce({("u", 0): batch}, transactional_id="tx")
     for _ in range(6):
         kafka.clock.advance(20)
-    answer = await asyncio.wait_for(waiting, 5)
+    answer = await asyncio.wait_for(waiting, HANG_S)
     assert answer.responses[0].partition_responses[0].error_code == OK
 
 
@@ -316,7 +317,7 @@ async def test_an_exception_in_a_later_try_is_the_answer(kafka, monkeypatch):
     for _ in range(6):
         kafka.clock.advance(20)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, HANG_S)
 
 
 async def test_an_exception_after_the_records_were_read_is_the_answer(world, monkeypatch):
@@ -332,7 +333,7 @@ async def test_an_exception_after_the_records_were_read_is_the_answer(world, mon
     monkeypatch.setattr(partition, "append", lambda *arguments, **more: 1 / 0)
     waiting = world.ask_produce({("t", 0): build_batch([(world.clock.now, b"k", b"v")])})
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, HANG_S)
     assert world.node.append_queues.is_free(partition)
 
 
@@ -399,7 +400,7 @@ def test_a_fence_that_could_not_be_written_holds_in_memory_and_is_not_repeated(t
         assert world.ask_init().error_code == ErrorCode.coordinator_not_available
         txn = world.memory()
         assert txn is not None
-        assert (txn.state, txn.epoch) == (State.ONGOING, 1)
+        assert (txn.state, txn.epoch) == (TransactionState.ONGOING, 1)
     assert world.end("tx", producer_id, epoch, committed=True, version=4)[0] == ErrorCode.producer_fenced
     assert world.ask_init().error_code == ErrorCode.concurrent_transactions
     assert world.briefs()[2:] == [(3, 1), (5, 1)]
@@ -412,13 +413,13 @@ def test_a_fence_that_could_not_be_written_holds_in_memory_and_is_not_repeated(t
 def wear_out(world: World, epoch: int = 32766) -> int:
     """An id whose producer id has come to this epoch: written, and read by a new coordinator."""
     producer_id, _ = world.init()
-    home = world.node.transactions.partition_for("tx")
-    assert home is not None
+    shard = world.node.transactions.partition_for("tx")
+    assert shard is not None
     value = world.states("tx")[-1].value
     assert value is not None
     value.producer_epoch = epoch
     key = b"\0\0\0\x02tx"
-    partition = world.partition(TRANSACTION_STATE, home)
+    partition = world.partition(TRANSACTION_STATE, shard)
     assert partition.append_internal(build_batch([(1, key, value.encode(1))])).error is OK
     world.drop_coordinator()
     return producer_id
@@ -474,7 +475,7 @@ def test_a_worn_out_producer_that_times_out_gets_a_new_producer_id(world):
     assert world.init() == (producer_id + 1, 1)
 
 
-async def test_everybody_waits_for_the_next_block_of_producer_ids(world):
+async def test_all_requests_wait_for_the_next_block_of_producer_ids(world):
     from broker.apis.init_producer_id import init_producer_id
     from protocol.messages.init_producer_id import InitProducerIdRequest
 
@@ -541,8 +542,8 @@ def test_a_state_that_cannot_be_written_is_not_taken(world, failure, told):
 @pytest.mark.parametrize("failures", [1, 2, 3])
 def test_complete_is_written_in_the_end(world, failures):
     producer_id, epoch = begin(world)
-    home = world.node.transactions.partition_for("tx")
-    partition = world.partition(TRANSACTION_STATE, home or 0)
+    shard = world.node.transactions.partition_for("tx")
+    partition = world.partition(TRANSACTION_STATE, shard or 0)
     append, left = partition.append_internal, failures
 
     def failing(records, **more):
@@ -562,7 +563,7 @@ def test_complete_is_written_in_the_end(world, failures):
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_nobody_is_answered_before_the_decision_is_committed(world, version):
+def test_no_request_gets_a_response_before_the_decision_is_committed(world, version):
     producer_id, epoch = begin(world)
     release = hold_home(world)
     answers = []
@@ -587,8 +588,8 @@ def test_a_new_leader_in_the_meantime_makes_the_answer_not_coordinator(world):
     world.node.transactions.end(
         "tx", producer_id, epoch, committed=True, bumps_epoch=True, done=answers.append
     )
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home or 0, OTHER_NODE_ID)
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard or 0, OTHER_NODE_ID)
     assert [answer.error for answer in answers] == [ErrorCode.not_coordinator]
     assert world.markers("t") == []
     assert world.ask_init().error_code == ErrorCode.not_coordinator
@@ -601,8 +602,8 @@ def test_an_epoch_that_changed_under_an_append_makes_the_answer_not_coordinator(
     world.node.transactions.end(
         "tx", producer_id, epoch, committed=True, bumps_epoch=True, done=answers.append
     )
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home or 0, NODE_ID)
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard or 0, NODE_ID)
     release()
     assert [answer.error for answer in answers] == [ErrorCode.not_coordinator]
     world.start()
@@ -738,7 +739,7 @@ async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypa
     world.node.transactions.start()
     txn = world.memory()
     assert txn is not None
-    assert txn.state is (State.PREPARE_COMMIT if committed else State.PREPARE_ABORT)
+    assert txn.state is (TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT)
     assert world.markers("t") == [(1, committed)]
     release()
     assert world.briefs()[-1] == (4 if committed else 5, 1)
@@ -757,8 +758,8 @@ def test_an_open_transaction_goes_on_after_a_restart(world):
 
 def test_records_that_are_not_understood_are_skipped(world):
     producer_id, _ = world.init()
-    home = world.node.transactions.partition_for("tx")
-    partition = world.partition(TRANSACTION_STATE, home or 0)
+    shard = world.node.transactions.partition_for("tx")
+    partition = world.partition(TRANSACTION_STATE, shard or 0)
     key = b"\0\0\0\x02tx"
     for foreign in ((b"\0\x09later", b"?"), (key, b"\0\x09later"), (key, b"")):
         partition.append_internal(build_batch([(1, *foreign)]))
@@ -829,7 +830,7 @@ def test_a_timeout_is_noticed_after_a_restart_too(world):
 
 
 @pytest.mark.parametrize("ending", ["empty", "commit", "abort"])
-def test_an_id_that_nobody_uses_is_forgotten_with_a_tombstone(world, ending):
+def test_an_unused_id_is_forgotten_with_a_tombstone(world, ending):
     world.start()
     producer_id, epoch = world.init()
     if ending != "empty":
@@ -872,7 +873,7 @@ def test_an_open_transaction_keeps_its_id(tmp_path):
 # -- who owns an id -----------------------------------------------------------------------------------------
 
 
-def test_without_its_topic_nobody_is_the_coordinator(world):
+def test_without_its_topic_there_is_no_coordinator(world):
     del world.cluster.topics[TRANSACTION_STATE]
     assert world.ask_init().error_code == ErrorCode.not_coordinator
     assert world.add("tx", 0, 0, ("t", 0))["t", 0] == ErrorCode.not_coordinator
@@ -882,8 +883,8 @@ def test_without_its_topic_nobody_is_the_coordinator(world):
 
 def test_an_id_whose_partition_is_led_elsewhere_is_not_ours(world):
     world.init()
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home or 0, OTHER_NODE_ID)
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard or 0, OTHER_NODE_ID)
     assert world.ask_init().error_code == ErrorCode.not_coordinator
     assert world.end("tx", 0, 0, committed=True)[0] == ErrorCode.not_coordinator
 

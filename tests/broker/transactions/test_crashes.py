@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.crash import on_passage
-from broker.replicas import Replicas
-from broker.transactions.state import State
+from broker.injection.crash import on_passage
+from broker.replicas.manager import ReplicaManager
+from broker.transactions.state import TransactionState
 from protocol.errors import ErrorCode
 from storage import files
 from tests.support.disk import Unsynced
@@ -36,7 +36,7 @@ def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the broker does in a thread is done at once: a crash may come between any two of its calls as well."""
 
-    def at_once(_: Replicas, work: Callable[[], object]) -> Future[object]:
+    def at_once(_: ReplicaManager, work: Callable[[], object]) -> Future[object]:
         future: Future[object] = Future()
         try:
             future.set_result(work())
@@ -44,7 +44,7 @@ def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
             future.set_exception(error)
         return future
 
-    monkeypatch.setattr(Replicas, "in_background", at_once)
+    monkeypatch.setattr(ReplicaManager, "in_background", at_once)
 
 
 class Crash(BaseException):
@@ -139,7 +139,9 @@ class Story:
         assert txn is not None
         values = [world.committed_values(TOPIC, index) for index in range(PARTITIONS)]
         if decided:
-            assert txn.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT)
+            assert txn.state is (
+                TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+            )
             assert all(set(verdict) == {committed} for verdict in self.verdicts())
             assert values == [[b"%d" % index] if committed else [] for index in range(PARTITIONS)]
             assert self.committed_offset() == (42 if committed else None)
@@ -149,7 +151,7 @@ class Story:
                 assert partition.last_stable_offset == partition.log_end_offset
         else:
             assert self.answer is None, "what was answered was decided"
-            assert txn.state is State.ONGOING
+            assert txn.state is TransactionState.ONGOING
             assert self.verdicts() == [[]] * (PARTITIONS + 1)
             assert values == [[]] * PARTITIONS
             assert self.committed_offset() is None
@@ -310,8 +312,8 @@ def test_a_torn_write_of_the_decision_is_no_decision(tmp_path, tail):
     story = Story(tmp_path, "markers-first", 5)
     assert story.end(CrashAt("txn.prepare.before", 1), committed=True)
     story.world.abandon()
-    home = story.world.node.transactions.partition_for("tx")
-    log = tmp_path / f"__transaction_state-{home}" / f"{0:020d}.log"
+    shard = story.world.node.transactions.partition_for("tx")
+    log = tmp_path / f"__transaction_state-{shard}" / f"{0:020d}.log"
     log.write_bytes(log.read_bytes() + tail)
     story.world.cluster.restart()
     story.world._open()
@@ -352,7 +354,7 @@ def test_a_crash_before_the_end_leaves_the_transaction_to_its_timeout(tmp_path, 
     world.start()
     world.clock.advance(80_000)
     txn = world.memory("tx")
-    assert txn is None or txn.state in (State.EMPTY, State.COMPLETE_ABORT)
+    assert txn is None or txn.state in (TransactionState.EMPTY, TransactionState.COMPLETE_ABORT)
     for index in range(PARTITIONS):
         partition = world.partition(TOPIC, index)
         assert world.committed_values(TOPIC, index) == []

@@ -9,8 +9,8 @@ import pytest
 from broker.transactions.state import (
     NEEDS_PRODUCER_ID,
     Answer,
-    State,
     Transaction,
+    TransactionState,
     Transition,
     add_partitions,
     complete,
@@ -22,14 +22,14 @@ from protocol.errors import ErrorCode
 NOW = 1_000
 FRESH = 26
 P = frozenset({("t", 0), ("t", 1)})
-STORED = [State(number) for number in range(6)]
-SETTLED = [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT]
+STORED = [TransactionState(number) for number in range(6)]
+SETTLED = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 BOTH_VERSIONS = pytest.mark.parametrize("end", [end_v1, end_v2], ids=["v1", "v2"])
 BOTH_VERDICTS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
-OPENLY_PENDING = [state for state in State if state is not State.PREPARE_EPOCH_FENCE]
+OPENLY_PENDING = [state for state in TransactionState if state is not TransactionState.PREPARE_EPOCH_FENCE]
 
 
-def known(state: State, epoch: int = 3, **more) -> Transaction:
+def known(state: TransactionState, epoch: int = 3, **more) -> Transaction:
     fields = {
         "previous_producer_id": 7,
         "last_epoch": 2,
@@ -57,21 +57,21 @@ PREPARE = "prepare"
 
 # state: (COMMIT, ABORT)
 V1 = {
-    State.ONGOING: (PREPARE, PREPARE),
-    State.PREPARE_COMMIT: (CONCURRENT, INVALID),
-    State.PREPARE_ABORT: (INVALID, CONCURRENT),
-    State.COMPLETE_COMMIT: (OK, INVALID),
-    State.COMPLETE_ABORT: (INVALID, OK),
-    State.EMPTY: (INVALID, INVALID),
+    TransactionState.ONGOING: (PREPARE, PREPARE),
+    TransactionState.PREPARE_COMMIT: (CONCURRENT, INVALID),
+    TransactionState.PREPARE_ABORT: (INVALID, CONCURRENT),
+    TransactionState.COMPLETE_COMMIT: (OK, INVALID),
+    TransactionState.COMPLETE_ABORT: (INVALID, OK),
+    TransactionState.EMPTY: (INVALID, INVALID),
 }
 # state: (ABORT retry, ABORT of the current epoch, COMMIT retry, COMMIT of the current epoch)
 V2 = {
-    State.ONGOING: (FENCED, PREPARE, FENCED, PREPARE),
-    State.EMPTY: (FENCED, PREPARE, FENCED, INVALID),
-    State.PREPARE_ABORT: (CONCURRENT, FENCED, INVALID, FENCED),
-    State.PREPARE_COMMIT: (INVALID, FENCED, CONCURRENT, FENCED),
-    State.COMPLETE_ABORT: (OK, PREPARE, INVALID, INVALID),
-    State.COMPLETE_COMMIT: (INVALID, PREPARE, OK, INVALID),
+    TransactionState.ONGOING: (FENCED, PREPARE, FENCED, PREPARE),
+    TransactionState.EMPTY: (FENCED, PREPARE, FENCED, INVALID),
+    TransactionState.PREPARE_ABORT: (CONCURRENT, FENCED, INVALID, FENCED),
+    TransactionState.PREPARE_COMMIT: (INVALID, FENCED, CONCURRENT, FENCED),
+    TransactionState.COMPLETE_ABORT: (OK, PREPARE, INVALID, INVALID),
+    TransactionState.COMPLETE_COMMIT: (INVALID, PREPARE, OK, INVALID),
 }
 
 
@@ -82,7 +82,7 @@ def test_version_1_answers_by_its_table(state, committed):
     decision = ask(end_v1, txn, committed=committed)
     expected = V1[state][0 if committed else 1]
     if expected is PREPARE:
-        prepared = State.PREPARE_COMMIT if committed else State.PREPARE_ABORT
+        prepared = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
         after = replace(txn, state=prepared, last_update_ms=NOW, client_version=0)
         assert decision == Transition(after, Answer(OK))
     else:
@@ -101,8 +101,8 @@ def test_version_2_answers_by_its_table(state, committed, is_retry):
             txn,
             epoch=4,
             last_epoch=3,
-            state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
-            start_ms=44 if state is State.ONGOING else NOW,
+            state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
+            start_ms=44 if state is TransactionState.ONGOING else NOW,
             last_update_ms=NOW,
             client_version=2,
         )
@@ -160,36 +160,55 @@ def test_what_is_pending_comes_first(end, pending, state, committed):
     ],
 )
 def test_version_1_looks_at_the_producer_before_what_is_pending_and_version_2_after_it(end, wrong, error):
-    decision = ask(end, known(State.ONGOING), committed=True, pending=State.ONGOING, **wrong)
+    decision = ask(
+        end, known(TransactionState.ONGOING), committed=True, pending=TransactionState.ONGOING, **wrong
+    )
     assert decision == Answer(error)
 
 
 @BOTH_VERDICTS
 @BOTH_VERSIONS
 def test_a_pending_fence_is_not_in_the_way(end, committed):
-    decision = ask(end, known(State.ONGOING), committed=committed, pending=State.PREPARE_EPOCH_FENCE)
+    decision = ask(
+        end,
+        known(TransactionState.ONGOING),
+        committed=committed,
+        pending=TransactionState.PREPARE_EPOCH_FENCE,
+    )
     assert isinstance(decision, Transition)
 
 
 def test_a_transaction_begun_by_version_2_may_be_ended_by_version_1():
-    decision = ask(end_v1, known(State.ONGOING, client_version=2), committed=True)
+    decision = ask(end_v1, known(TransactionState.ONGOING, client_version=2), committed=True)
     assert isinstance(decision, Transition)
     assert (decision.after.epoch, decision.after.client_version) == (3, 0)
 
 
 def test_an_abort_with_nothing_added_has_no_partitions():
-    decision = ask(end_v2, known(State.EMPTY, start_ms=-1), committed=False)
+    decision = ask(end_v2, known(TransactionState.EMPTY, start_ms=-1), committed=False)
     assert isinstance(decision, Transition)
     after = decision.after
-    assert (after.state, after.partitions, after.start_ms) == (State.PREPARE_ABORT, frozenset(), NOW)
-    assert complete(after, NOW).state is State.COMPLETE_ABORT
+    assert (after.state, after.partitions, after.start_ms) == (
+        TransactionState.PREPARE_ABORT,
+        frozenset(),
+        NOW,
+    )
+    assert complete(after, NOW).state is TransactionState.COMPLETE_ABORT
 
 
 # -- the last epoch -----------------------------------------------------------------------------------------
 
 
 @BOTH_VERDICTS
-@pytest.mark.parametrize("state", [State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
+@pytest.mark.parametrize(
+    "state",
+    [
+        TransactionState.ONGOING,
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    ],
+)
 def test_the_last_usable_epoch_asks_for_a_producer_id_only_where_it_bumps(state, committed):
     decision = ask(end_v2, known(state, epoch=32766), committed=committed, epoch=32766)
     bumps = V2[state][2 * committed + 1] is PREPARE
@@ -197,13 +216,13 @@ def test_the_last_usable_epoch_asks_for_a_producer_id_only_where_it_bumps(state,
 
 
 def test_epoch_32765_still_has_a_next_one():
-    decision = ask(end_v2, known(State.ONGOING, epoch=32765), committed=True, epoch=32765)
+    decision = ask(end_v2, known(TransactionState.ONGOING, epoch=32765), committed=True, epoch=32765)
     assert isinstance(decision, Transition)
     assert decision.answer == Answer(OK, 7, 32766)
 
 
 def test_version_1_never_changes_the_producer_id():
-    decision = ask(end_v1, known(State.ONGOING, epoch=32766), committed=True, epoch=32766)
+    decision = ask(end_v1, known(TransactionState.ONGOING, epoch=32766), committed=True, epoch=32766)
     assert isinstance(decision, Transition)
     assert (decision.after.epoch, decision.after.next_producer_id) == (32766, -1)
 
@@ -211,7 +230,7 @@ def test_version_1_never_changes_the_producer_id():
 def ended_at_the_last_epoch(committed: bool) -> tuple[Transition, Transaction]:
     decision = ask(
         end_v2,
-        known(State.ONGOING, epoch=32766),
+        known(TransactionState.ONGOING, epoch=32766),
         committed=committed,
         epoch=32766,
         fresh_producer_id=FRESH,

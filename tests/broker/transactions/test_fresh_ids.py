@@ -14,6 +14,7 @@ from protocol.batch import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.support.deadlines import HANG_S
 from tests.support.world import NODE_ID, OTHER_NODE_ID, TRANSACTION_STATE, World
 
 OK = ErrorCode.none
@@ -77,7 +78,7 @@ def end(world: World, producer_id: int, epoch: int) -> asyncio.Future[Any]:
 
 
 async def answered(waiting: asyncio.Future[Any]) -> Any:
-    return await asyncio.wait_for(waiting, 5)
+    return await asyncio.wait_for(waiting, HANG_S)
 
 
 async def test_an_end_of_version_4_that_comes_meanwhile_is_seen(world):
@@ -184,14 +185,14 @@ async def test_an_exception_after_the_append_is_answered(world, monkeypatch):
     partition = world.partition(TRANSACTION_STATE, index)
     advance, partition.advance_high_watermark = partition.advance_high_watermark, lambda: None
     answer = init(world)
-    home = world.node.transactions._homes.find(index)
-    monkeypatch.setattr(type(home), "install", lambda *arguments: 1 / 0)
+    shard = world.node.transactions._runtime.find(index)
+    monkeypatch.setattr(type(shard), "install", lambda *arguments: 1 / 0)
     advance()
     assert (await answered(answer)).error_code == ErrorCode.unknown_server_error
 
 
 def test_an_abort_of_version_5_at_the_very_last_epoch_does_not_bump(world):
-    """Nobody should have come there; the abort is let through, and the next producer id takes over."""
+    """Such an epoch should not be in use; the abort is let through, and the next producer id takes over."""
     producer_id = opened(world, 32767)
     assert world.end("tx", producer_id, 32767, committed=False) == (OK, producer_id + 1, 0)
     assert world.briefs()[-2:] == [(3, 32767), (5, 0)]

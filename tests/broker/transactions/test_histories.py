@@ -1,7 +1,7 @@
 """Random histories of several producers. After each one the coordinators' memory is what their log says.
 
 A seed makes a history; it is in the name of a failing test's message. What a history checks as it goes: offsets keep their
-order, epochs never go back, nobody gets a producer id twice. At its end: consumers see what was committed and nothing
+order, epochs never go back, no producer id is given out twice. At its end: consumers see what was committed and nothing
 else, and a coordinator that reads the log anew knows exactly what the old one knew.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import storage.files
-from broker.transactions.state import State, Transaction
+from broker.transactions.state import Transaction, TransactionState
 from protocol.errors import ErrorCode
 from tests.support.world import World, committed_values
 
@@ -134,7 +134,7 @@ class History:
     def is_idle(self, producer: Producer) -> bool:
         return self.pending(producer) is None
 
-    def pending(self, producer: Producer) -> State | None:
+    def pending(self, producer: Producer) -> TransactionState | None:
         transactions = self.world.node.transactions
         found = transactions._find(producer.transactional_id)
         assert not isinstance(found, ErrorCode)
@@ -176,7 +176,7 @@ class History:
         producer.added.clear()
 
     def stale_request(self, producer: Producer) -> None:
-        """Somebody with an old, a future or a foreign identity: he must change nothing."""
+        """A producer with an old, a future or a foreign identity: it must change nothing."""
         producer_id = producer.producer_id + self.chance.choice([0, 0, 1])
         epoch = producer.epoch + self.chance.choice([-2, 1, 7])
         identity = (producer.transactional_id, producer_id, epoch)
@@ -224,7 +224,7 @@ class History:
         txn = self.world.memory(producer.transactional_id)
         return (
             txn is not None
-            and txn.state is State.ONGOING
+            and txn.state is TransactionState.ONGOING
             and (txn.producer_id, txn.epoch) == (producer.producer_id, producer.epoch)
         )
 
@@ -277,37 +277,45 @@ class History:
         before = self.stored_memory()
         self.world.drop_coordinator()
         assert not isinstance(self.world.node.transactions.all_entries(), ErrorCode), "every log is read now"
-        after = {index: home for index, home in self.stored_memory().items() if home}
-        if any(txn.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT) for txn in _all(before)):
-            # What was decided is carried out by whoever reads it.
+        after = {index: shard for index, shard in self.stored_memory().items() if shard}
+        if any(
+            txn.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+            for txn in _all(before)
+        ):
+            # What was decided is carried out by the coordinator that loads it.
             before = {
-                index: {name: _finished(txn, after[index][name]) for name, txn in home.items()}
-                for index, home in before.items()
+                index: {name: _finished(txn, after[index][name]) for name, txn in shard.items()}
+                for index, shard in before.items()
             }
         assert after == before
         groups = self.world.node.groups.memory()
         for index in groups:
-            self.world.node.groups.load(index)
+            self.world.node.groups._runtime.unload(index)
+            self.world.node.groups._runtime.find(index)
         assert self.world.node.groups.memory() == groups
 
     def stored_memory(self) -> dict[int, dict[str, Transaction]]:
         """All fields but the last epoch, which is not stored."""
         return {
-            index: {name: replace(txn, last_epoch=-1) for name, txn in home.items()}
-            for index, home in self.world.node.transactions.memory().items()
-            if home
+            index: {name: replace(txn, last_epoch=-1) for name, txn in shard.items()}
+            for index, shard in self.world.node.transactions.memory().items()
+            if shard
         }
 
 
 def _all(memory: dict[int, dict[str, Transaction]]) -> list[Transaction]:
-    return [txn for home in memory.values() for txn in home.values()]
+    return [txn for shard in memory.values() for txn in shard.values()]
 
 
 def _finished(before: Transaction, after: Transaction) -> Transaction:
     """A prepared transaction with the state that its verdict leads to, and all else as it must be."""
-    if before.state not in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
+    if before.state not in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
         return before
-    complete = State.COMPLETE_COMMIT if before.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+    complete = (
+        TransactionState.COMPLETE_COMMIT
+        if before.state is TransactionState.PREPARE_COMMIT
+        else TransactionState.COMPLETE_ABORT
+    )
     return replace(
         before,
         state=complete,

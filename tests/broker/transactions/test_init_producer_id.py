@@ -10,8 +10,8 @@ from broker.transactions.state import (
     NEEDS_PRODUCER_ID,
     AbortFirst,
     Answer,
-    State,
     Transaction,
+    TransactionState,
     Transition,
     abort_by_coordinator,
     complete,
@@ -24,11 +24,16 @@ ME = 7
 BEFORE = 5
 FRESH = 26
 NONE = (-1, -1)
-SETTLED = [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT]
-ALL_STORED = [*SETTLED, State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT]
+SETTLED = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
+ALL_STORED = [
+    *SETTLED,
+    TransactionState.ONGOING,
+    TransactionState.PREPARE_COMMIT,
+    TransactionState.PREPARE_ABORT,
+]
 
 
-def known(state: State = State.EMPTY, epoch: int = 3, **more) -> Transaction:
+def known(state: TransactionState = TransactionState.EMPTY, epoch: int = 3, **more) -> Transaction:
     fields = {"previous_producer_id": ME, "timeout_ms": 60, "last_update_ms": 10, "client_version": 2}
     partitions = frozenset({("t", 0)}) if state not in SETTLED else frozenset()
     return Transaction("tx", ME, epoch=epoch, state=state, partitions=partitions, **{**fields, **more})
@@ -51,9 +56,9 @@ FENCED = Answer(ErrorCode.producer_fenced)
 
 
 @pytest.mark.parametrize("given", [NONE, (ME, 3), (99, 3)])
-@pytest.mark.parametrize("pending", list(State))
+@pytest.mark.parametrize("pending", list(TransactionState))
 @pytest.mark.parametrize("state", ALL_STORED)
-def test_while_an_append_is_under_way_everybody_has_to_come_again(state, pending, given):
+def test_while_an_append_is_under_way_every_request_has_to_be_repeated(state, pending, given):
     assert ask(known(state), given, pending) == CONCURRENT
 
 
@@ -66,14 +71,14 @@ def test_the_producer_id_is_compared_before_the_state_is_looked_at(state, given)
 
 
 @pytest.mark.parametrize("given", [NONE, (ME, 3), (ME, 2), (ME, 9), (BEFORE, 32766), (BEFORE, 32767)])
-@pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
+@pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
 def test_a_decided_transaction_is_waited_for(state, given):
     assert ask(known(state, previous_producer_id=BEFORE), given) == CONCURRENT
 
 
 @pytest.mark.parametrize("given", [NONE, (ME, 3), (ME, 2), (ME, 9), (BEFORE, 32766), (BEFORE, 32767)])
 def test_an_open_transaction_is_aborted_first(given):
-    assert ask(known(State.ONGOING, previous_producer_id=BEFORE), given) == AbortFirst(CONCURRENT)
+    assert ask(known(TransactionState.ONGOING, previous_producer_id=BEFORE), given) == AbortFirst(CONCURRENT)
 
 
 def test_an_id_that_was_never_used_takes_any_producer_id_and_epoch():
@@ -112,7 +117,7 @@ def test_the_epoch_that_is_given_decides_on_the_next_one(state, given, last_epoc
         txn,
         epoch=epoch,
         last_epoch=new_last,
-        state=State.EMPTY,
+        state=TransactionState.EMPTY,
         timeout_ms=500,
         start_ms=-1,
         last_update_ms=NOW,
@@ -130,7 +135,7 @@ def test_a_used_up_producer_id_is_replaced(state, epoch, is_given):
     assert decision.answer == Answer(ErrorCode.none, FRESH, 0)
     assert (after.producer_id, after.epoch, after.previous_producer_id) == (FRESH, 0, ME)
     assert after.last_epoch == (epoch if is_given else -1)
-    assert (after.state, after.partitions, after.start_ms) == (State.EMPTY, frozenset(), -1)
+    assert (after.state, after.partitions, after.start_ms) == (TransactionState.EMPTY, frozenset(), -1)
 
 
 @pytest.mark.parametrize("epoch", [32766, 32767])
@@ -177,14 +182,18 @@ def test_an_open_transaction_of_epoch_0_ends_with_epoch_2_for_the_new_instance(
     transaction_version, aborted_epoch, last_epoch, client_version
 ):
     prepared = abort_by_coordinator(
-        known(State.ONGOING, epoch=0, start_ms=44),
+        known(TransactionState.ONGOING, epoch=0, start_ms=44),
         transaction_version=transaction_version,
         failed_fence=False,
         now_ms=NOW,
     )
     assert isinstance(prepared, Transition)
     after = prepared.after
-    assert (after.state, after.epoch, after.last_epoch) == (State.PREPARE_ABORT, aborted_epoch, last_epoch)
+    assert (after.state, after.epoch, after.last_epoch) == (
+        TransactionState.PREPARE_ABORT,
+        aborted_epoch,
+        last_epoch,
+    )
     assert (after.partitions, after.start_ms, after.client_version) == (
         frozenset({("t", 0)}),
         44,
@@ -198,7 +207,7 @@ def test_an_open_transaction_of_epoch_0_ends_with_epoch_2_for_the_new_instance(
 
 def test_a_fence_that_could_not_be_written_bumps_no_second_time():
     fence = abort_by_coordinator(
-        known(State.ONGOING, epoch=5), transaction_version=1, failed_fence=True, now_ms=NOW
+        known(TransactionState.ONGOING, epoch=5), transaction_version=1, failed_fence=True, now_ms=NOW
     )
     assert isinstance(fence, Transition)
     assert fence.after.epoch == 5
@@ -207,14 +216,14 @@ def test_a_fence_that_could_not_be_written_bumps_no_second_time():
 @pytest.mark.parametrize(("epoch", "after"), [(32766, 32767), (32767, 32767)])
 def test_a_fence_of_version_1_stops_at_the_last_epoch(epoch, after):
     fence = abort_by_coordinator(
-        known(State.ONGOING, epoch=epoch), transaction_version=1, failed_fence=False, now_ms=NOW
+        known(TransactionState.ONGOING, epoch=epoch), transaction_version=1, failed_fence=False, now_ms=NOW
     )
     assert isinstance(fence, Transition)
     assert (fence.after.epoch, fence.after.next_producer_id) == (after, -1)
 
 
 def test_an_abort_of_version_2_at_the_last_usable_epoch_draws_a_producer_id():
-    open_txn = known(State.ONGOING, epoch=32766)
+    open_txn = known(TransactionState.ONGOING, epoch=32766)
     arguments = {"transaction_version": 2, "failed_fence": False, "now_ms": NOW}
     assert abort_by_coordinator(open_txn, **arguments) is NEEDS_PRODUCER_ID
     prepared = abort_by_coordinator(open_txn, **arguments, fresh_producer_id=FRESH)
@@ -226,7 +235,7 @@ def test_an_abort_of_version_2_at_the_last_usable_epoch_draws_a_producer_id():
 
 def test_a_producer_of_version_2_that_timed_out_is_told_the_current_epoch():
     prepared = abort_by_coordinator(
-        known(State.ONGOING, epoch=4), transaction_version=2, failed_fence=False, now_ms=NOW
+        known(TransactionState.ONGOING, epoch=4), transaction_version=2, failed_fence=False, now_ms=NOW
     )
     assert isinstance(prepared, Transition)
     decision = ask(complete(prepared.after, NOW), (ME, 4))
@@ -236,7 +245,7 @@ def test_a_producer_of_version_2_that_timed_out_is_told_the_current_epoch():
 
 def test_a_producer_of_version_1_that_timed_out_is_fenced():
     prepared = abort_by_coordinator(
-        known(State.ONGOING, epoch=4), transaction_version=1, failed_fence=False, now_ms=NOW
+        known(TransactionState.ONGOING, epoch=4), transaction_version=1, failed_fence=False, now_ms=NOW
     )
     assert isinstance(prepared, Transition)
     assert ask(complete(prepared.after, NOW), (ME, 4)) == FENCED

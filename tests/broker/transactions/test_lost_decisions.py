@@ -18,10 +18,10 @@ from broker.transactions.lost_decisions import (
     knows_an_end,
     lost_decisions,
 )
-from broker.transactions.state import State, Transaction
+from broker.transactions.state import Transaction, TransactionState
 from protocol.batch import RecordBatch, build_batch, end_txn_marker
 from protocol.errors import ErrorCode
-from storage.producers import ProducerEntry
+from storage.producers import ProducerStateEntry
 from tests.support.disk import Disk
 from tests.support.world import TRANSACTION_STATE, World
 
@@ -35,7 +35,7 @@ def ongoing(**changes: Any) -> Transaction:
     given = {
         "producer_id": 7,
         "epoch": 5,
-        "state": State.ONGOING,
+        "state": TransactionState.ONGOING,
         "partitions": frozenset(KEYS),
         "start_ms": START_MS,
         "last_update_ms": START_MS,
@@ -46,8 +46,8 @@ def ongoing(**changes: Any) -> Transaction:
 
 def entry(
     epoch: int, *, marked: bool = True, open_at: int = -1, last_ms: int = START_MS + 1
-) -> ProducerEntry:
-    return ProducerEntry(
+) -> ProducerStateEntry:
+    return ProducerStateEntry(
         7,
         epoch,
         coordinator_epoch=0 if marked else -1,
@@ -84,32 +84,39 @@ def entry(
             ongoing(client_version=0), entry(5, marked=False), False, id="version 1: never a marker"
         ),
         pytest.param(ongoing(), entry(6, marked=False, open_at=3), False, id="a later epoch, never a marker"),
-        pytest.param(ongoing(state=State.PREPARE_COMMIT, epoch=6), entry(6), False, id="decided: epoch"),
         pytest.param(
-            ongoing(state=State.PREPARE_COMMIT, client_version=0),
+            ongoing(state=TransactionState.PREPARE_COMMIT, epoch=6), entry(6), False, id="decided: epoch"
+        ),
+        pytest.param(
+            ongoing(state=TransactionState.PREPARE_COMMIT, client_version=0),
             entry(5),
             False,
             id="decided: its own markers",
         ),
-        pytest.param(ongoing(state=State.PREPARE_ABORT), entry(6), False, id="decided: whatever the epoch"),
         pytest.param(
-            ongoing(state=State.COMPLETE_COMMIT, partitions=frozenset()),
+            ongoing(state=TransactionState.PREPARE_ABORT), entry(6), False, id="decided: whatever the epoch"
+        ),
+        pytest.param(
+            ongoing(state=TransactionState.COMPLETE_COMMIT, partitions=frozenset()),
             entry(6),
             True,
             id="settled: a later end",
         ),
         pytest.param(
-            ongoing(state=State.COMPLETE_COMMIT, partitions=frozenset(), client_version=0),
+            ongoing(state=TransactionState.COMPLETE_COMMIT, partitions=frozenset(), client_version=0),
             entry(5, last_ms=START_MS + 9),
             False,
             id="settled: Kafka's Complete is older than its markers",
         ),
         pytest.param(
-            ongoing(state=State.EMPTY, epoch=6), entry(5), False, id="settled: a new epoch of its own"
+            ongoing(state=TransactionState.EMPTY, epoch=6),
+            entry(5),
+            False,
+            id="settled: a new epoch of its own",
         ),
     ],
 )
-def test_what_a_partition_knows(txn: Transaction, known: ProducerEntry, expected: bool):
+def test_what_a_partition_knows(txn: Transaction, known: ProducerStateEntry, expected: bool):
     assert knows_an_end(txn, known) is expected
 
 
@@ -138,7 +145,9 @@ def test_the_first_marker_that_is_not_known_is_the_transaction_s():
     )
 
 
-def find(txn: Transaction, markers: dict[int, Marker | None], known: ProducerEntry) -> list[LostDecision]:
+def find(
+    txn: Transaction, markers: dict[int, Marker | None], known: ProducerStateEntry
+) -> list[LostDecision]:
     entries = {7: [((TOPIC, index), known) for index in markers]}
     return lost_decisions([txn], entries, lambda key, _: markers[key[1]])
 
@@ -158,7 +167,7 @@ def test_the_partitions_without_a_marker_are_named_and_what_becomes_of_them():
     assert (found.verdict, found.is_torn) == (Verdict.ABORT, False)
     (found,) = find(ongoing(), {0: said(0, committed=False), 1: said(1, committed=True)}, entry(6))
     assert (found.verdict, found.is_torn) == (Verdict.BOTH, True)
-    settled = ongoing(state=State.COMPLETE_ABORT, partitions=frozenset())
+    settled = ongoing(state=TransactionState.COMPLETE_ABORT, partitions=frozenset())
     (found,) = find(settled, {0: said(0, committed=True)}, entry(6))
     assert (found.is_torn, "ended" in found.outcome) == (False, True)
 
@@ -264,7 +273,7 @@ def test_markers_whose_decision_was_lost_are_reported_in_one_line(cut: PowerCut,
     txn = world.memory("tx")
     assert txn is not None
     reports = [line for line in lines if line["event"] == "the decision of a transaction was lost"]
-    if txn.state is not State.ONGOING or not left:
+    if txn.state is not TransactionState.ONGOING or not left:
         assert reports == []
         return
     (report,) = reports
@@ -286,7 +295,7 @@ def test_markers_whose_decision_was_lost_are_reported_in_one_line(cut: PowerCut,
     world.clock.advance(80_000)
     after = world.memory("tx")
     assert after is not None
-    assert after.state is State.COMPLETE_ABORT
+    assert after.state is TransactionState.COMPLETE_ABORT
 
 
 def test_when_all_partitions_are_synced_and_the_decision_is_not_it_is_lost(tmp_path: Path):
@@ -311,7 +320,7 @@ def world_txn(world: World) -> Transaction:
     world.node.transactions.start()
     txn = world.memory("tx")
     assert txn is not None
-    assert txn.state is State.ONGOING
+    assert txn.state is TransactionState.ONGOING
     return txn
 
 
@@ -337,7 +346,7 @@ def test_an_id_that_was_settled_for_its_coordinator_has_ended_again(cut: PowerCu
     world.start()
     txn = world.memory("tx")
     assert txn is not None
-    assert txn.state is State.COMPLETE_COMMIT
+    assert txn.state is TransactionState.COMPLETE_COMMIT
     found = find_lost_decisions([txn], world.node.replicas)
     expected = [(1, False), (2, False)] if cut.version >= 5 else []
     assert [(marker.partition, marker.committed) for one in found for marker in one.markers] == expected

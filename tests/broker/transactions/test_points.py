@@ -49,13 +49,13 @@ def ending(world: World, producer_id: int, epoch: int) -> list[ErrorCode]:
 
 def test_before_prepare(world):
     producer_id, epoch = begin(world, 0)
-    world.hooks.points = gate = Gate("txn.prepare.append")
+    world.injection.points = gate = Gate("txn.prepare.append")
     answers = ending(world, producer_id, epoch)
     [held] = gate.held
-    passage = held.passage
-    home = world.node.transactions.partition_for("tx")
-    assert (passage.node_id, passage.topic, passage.partition) == (NODE_ID, TRANSACTION_STATE, home)
-    assert passage.transactional_id == "tx"
+    at = held.at
+    shard = world.node.transactions.partition_for("tx")
+    assert (at.node_id, at.topic, at.partition) == (NODE_ID, TRANSACTION_STATE, shard)
+    assert at.transactional_id == "tx"
     assert (answers, state_of(world), world.markers("t")) == ([], ONGOING, [])
     assert world.ask_init().error_code == CONCURRENT
     gate.release()
@@ -73,7 +73,7 @@ def test_before_prepare(world):
 )
 def test_a_prepare_that_is_refused_is_a_failed_append(world, error, told):
     producer_id, epoch = begin(world, 0)
-    world.hooks.points = gate = Gate("txn.prepare.append")
+    world.injection.points = gate = Gate("txn.prepare.append")
     answers = ending(world, producer_id, epoch)
     gate.refuse(error)
     assert (answers, state_of(world)) == ([told], ONGOING)
@@ -84,10 +84,10 @@ def test_a_prepare_that_is_refused_is_a_failed_append(world, error, told):
 @pytest.mark.parametrize("elsewhere", [True, False], ids=["another leader", "another epoch"])
 def test_a_prepare_that_is_let_go_after_the_coordinator_has_moved_is_not_written(world, elsewhere):
     producer_id, epoch = begin(world, 0)
-    world.hooks.points = gate = Gate("txn.prepare.append")
+    world.injection.points = gate = Gate("txn.prepare.append")
     answers = ending(world, producer_id, epoch)
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home, OTHER_NODE_ID if elsewhere else NODE_ID)
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard, OTHER_NODE_ID if elsewhere else NODE_ID)
     gate.release()
     assert answers == [ErrorCode.not_coordinator]
     assert state_of(world) == ONGOING
@@ -96,12 +96,12 @@ def test_a_prepare_that_is_let_go_after_the_coordinator_has_moved_is_not_written
 def test_k_of_n_markers(world, peers):
     """The producer is answered; some partitions know the verdict, the others do not."""
     producer_id, epoch = begin(world, 0, 1, 2, 3, 4)
-    world.hooks.points = gate = Gate("txn.marker", lambda passage: passage.partition in (1, 2, 4))
+    world.injection.points = gate = Gate("txn.marker", lambda at: at.partition in (1, 2, 4))
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
     assert gate.passed == [], "the answer comes first"
     world.clock.advance(0)
     assert [world.markers("t", index) for index in range(4)] == [[(1, True)], [], [], [(1, True)]]
-    assert {(held.passage.transactional_id, held.passage.partition) for held in gate.held} == {
+    assert {(held.at.transactional_id, held.at.partition) for held in gate.held} == {
         ("tx", 1),
         ("tx", 2),
         ("tx", 4),
@@ -117,7 +117,7 @@ def test_k_of_n_markers(world, peers):
 
 def test_a_marker_that_is_refused_is_tried_again(world):
     producer_id, epoch = begin(world, 0)
-    world.hooks.points = gate = Gate("txn.marker")
+    world.injection.points = gate = Gate("txn.marker")
     world.end("tx", producer_id, epoch, committed=True)
     for _ in range(3):
         world.clock.advance(100)
@@ -131,12 +131,12 @@ def test_a_marker_that_is_refused_is_tried_again(world):
 def test_a_marker_that_is_let_go_too_late_is_not_written(world):
     """D4, on one node: the next owner of the id has finished meanwhile."""
     producer_id, epoch = begin(world, 0)
-    world.hooks.points = gate = Gate("txn.marker")
+    world.injection.points = gate = Gate("txn.marker")
     world.end("tx", producer_id, epoch, committed=True)
     world.clock.advance(0)
-    home = world.node.transactions.partition_for("tx")
-    world.hooks.points = None
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    shard = world.node.transactions.partition_for("tx")
+    world.injection.points = None
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     assert (world.markers("t"), state_of(world)) == ([(1, True)], COMPLETE_COMMIT)
     gate.release()
     assert world.markers("t") == [(1, True)]
@@ -144,7 +144,7 @@ def test_a_marker_that_is_let_go_too_late_is_not_written(world):
 
 def test_before_complete(world):
     producer_id, epoch = begin(world, 0)
-    world.hooks.points = gate = Gate("txn.complete.append")
+    world.injection.points = gate = Gate("txn.complete.append")
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
     assert (world.markers("t"), state_of(world)) == ([(1, True)], PREPARE_COMMIT)
     assert world.add("tx", producer_id, 1, ("t", 1)) == {("t", 1): CONCURRENT}
@@ -158,9 +158,9 @@ def test_before_complete(world):
 
 def test_a_load_that_is_held(world):
     producer_id, epoch = begin(world, 0)
-    world.hooks.points = gate = Gate("coordinator.load")
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    world.injection.points = gate = Gate("coordinator.load")
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     loading = ErrorCode.coordinator_load_in_progress
     assert world.ask_init().error_code == loading
     assert world.add("tx", producer_id, epoch, ("t", 1)) == {("t", 1): loading}
@@ -172,11 +172,11 @@ def test_a_load_that_is_held(world):
 
 def test_a_load_that_is_let_go_when_another_has_come_does_nothing(world):
     begin(world, 0)
-    world.hooks.points = gate = Gate("coordinator.load")
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
-    world.hooks.points = None
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    world.injection.points = gate = Gate("coordinator.load")
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
+    world.injection.points = None
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     before = world.memory()
     gate.release()
     assert world.memory() is before
@@ -184,13 +184,13 @@ def test_a_load_that_is_let_go_when_another_has_come_does_nothing(world):
 
 def test_a_load_that_is_refused(world):
     begin(world, 0)
-    world.hooks.points = gate = Gate("coordinator.load")
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    world.injection.points = gate = Gate("coordinator.load")
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     gate.refuse(ErrorCode.kafka_storage_error)
     assert world.ask_init().error_code == ErrorCode.not_coordinator
-    world.hooks.points = None
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    world.injection.points = None
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     assert world.ask_init().error_code == CONCURRENT, (
         "the next leadership reads again, and aborts what was open"
     )
@@ -212,7 +212,7 @@ def test_a_long_log_is_read_in_several_turns(world, monkeypatch):
 
 def test_nothing_that_waited_in_a_killed_node_happens_any_more(world, peers):
     producer_id, epoch = begin(world, 0, 1, 4)
-    world.hooks.points = gate = Gate("txn.marker", lambda passage: passage.partition == 1)
+    world.injection.points = gate = Gate("txn.marker", lambda at: at.partition == 1)
     world.end("tx", producer_id, epoch, committed=True)
     world.clock.advance(0)
     [sent] = peers.take()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from broker.transactions.records import from_value, state_batch, to_value, tombstone_batch
-from broker.transactions.state import State, Transaction
+from broker.transactions.state import Transaction, TransactionState
 from protocol.batch import RecordBatch
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 
@@ -19,13 +19,13 @@ TXN = Transaction(
     epoch=1,
     last_epoch=0,
     timeout_ms=60_000,
-    state=State.ONGOING,
+    state=TransactionState.ONGOING,
     partitions=frozenset({("t", 1), ("t", 0), ("s", 3)}),
     start_ms=100,
     last_update_ms=200,
     client_version=2,
 )
-STORED = [State(number) for number in range(6)]
+STORED = [TransactionState(number) for number in range(6)]
 
 
 def partitions_of(value: TransactionLogValue) -> dict[str, list[int]] | None:
@@ -37,7 +37,7 @@ def partitions_of(value: TransactionLogValue) -> dict[str, list[int]] | None:
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_state_comes_back_from_its_record(state, version):
     txn = replace(TXN, state=state)
-    if state in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+    if state in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
         txn = replace(txn, partitions=frozenset())
     back = from_value("v2", TransactionLogValue.decode(to_value(txn).encode(version)))
     expected = replace(txn, last_epoch=-1)
@@ -49,7 +49,7 @@ def test_a_state_comes_back_from_its_record(state, version):
 @pytest.mark.parametrize("state", STORED)
 def test_partitions_are_null_in_empty_and_a_list_elsewhere(state):
     value = to_value(replace(TXN, state=state, partitions=frozenset()))
-    assert partitions_of(value) == (None if state is State.EMPTY else {})
+    assert partitions_of(value) == (None if state is TransactionState.EMPTY else {})
 
 
 def test_partitions_are_grouped_by_topic():

@@ -104,9 +104,9 @@ def test_end_is_answered_while_the_markers_are_on_their_way(world, peers):
 
 @pytest.mark.parametrize(("version", "epoch", "transaction_version"), [(4, 0, 0), (5, 1, 2)])
 def test_a_marker_field_by_field(world, peers, version, epoch, transaction_version):
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     producer_id, _ = commit(world, 1, version=version)
     [sent] = peers.take()
     assert (sent.client_id, sent.api_key, sent.api_version) == ("broker-1-txn-marker-sender", 27, 2)
@@ -224,7 +224,7 @@ def test_a_newer_owner_there_ends_it_here(world, peers, error):
     world.clock.advance(60_000)
     assert peers.take() == []
     assert state_of(world) == PREPARE_COMMIT
-    assert world.ask_init().error_code == CONCURRENT, "until somebody reads the log again"
+    assert world.ask_init().error_code == CONCURRENT, "until a coordinator reads the log again"
 
 
 def test_a_topic_that_is_deleted_meanwhile_counts_as_marked(world, peers):
@@ -241,8 +241,8 @@ def test_a_topic_that_is_deleted_meanwhile_counts_as_marked(world, peers):
 def test_who_owns_the_id_no_more_does_nothing_with_late_answers(world, peers):
     commit(world, 1)
     [sent] = peers.take()
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home, OTHER_NODE_ID)
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard, OTHER_NODE_ID)
     answer(sent)
     world.clock.advance(60_000)
     assert state_of(world) == PREPARE_COMMIT
@@ -254,15 +254,15 @@ def test_the_next_owner_sends_all_markers_again_in_its_own_epoch(world, peers):
     producer_id, epoch = commit(world, 0, 1, 3)
     to_second, late = peers.take()
     answer(to_second)
-    home = world.node.transactions.partition_for("tx")
-    world.cluster.move(TRANSACTION_STATE, home, OTHER_NODE_ID)
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    shard = world.node.transactions.partition_for("tx")
+    world.cluster.move(TRANSACTION_STATE, shard, OTHER_NODE_ID)
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     [to_second] = peers.take()
     answer(late)
     [to_third] = peers.take()
     assert asked(to_second) == {producer_id: {("t", 1)}}
     assert {sent.request.markers[0].coordinator_epoch for sent in (to_second, to_third)} == {2}
-    assert world.markers("t", 0) == [(epoch + 1, True)] * 2, "once more, which harms nobody"
+    assert world.markers("t", 0) == [(epoch + 1, True)] * 2, "once more, which does no harm"
     answer(to_second)
     assert state_of(world) == PREPARE_COMMIT, "what the late answer said was not about this one"
     answer(to_third)
@@ -272,18 +272,18 @@ def test_the_next_owner_sends_all_markers_again_in_its_own_epoch(world, peers):
 
 def test_a_coordinator_that_takes_over_much_sends_it_together_and_has_turns_between(world, peers):
     homes = {world.node.transactions.partition_for(f"id-{number}") for number in range(200)}
-    home = homes.pop()
+    shard = homes.pop()
     names = [
         name
         for name in (f"id-{number}" for number in range(400))
-        if world.node.transactions.partition_for(name) == home
+        if world.node.transactions.partition_for(name) == shard
     ]
     for name in names:
         commit(world, 0, 1, transactional_id=name)
     assert len(names) > 70
     [late] = peers.take()
-    world.cluster.move(TRANSACTION_STATE, home, OTHER_NODE_ID)
-    world.cluster.move(TRANSACTION_STATE, home, NODE_ID)
+    world.cluster.move(TRANSACTION_STATE, shard, OTHER_NODE_ID)
+    world.cluster.move(TRANSACTION_STATE, shard, NODE_ID)
     first_turn = len(world.markers("t", 0)) - len(names)
     assert 0 < first_turn < 70, "each has two partitions"
     answer(late)
@@ -308,12 +308,12 @@ def lose_replicas(world: World, topic: str, index: int) -> None:
 def test_a_coordinator_without_its_replicas_is_not_available(world):
     producer_id, epoch = world.init()
     world.add("tx", producer_id, epoch, ("t", 0))
-    home = world.node.transactions.partition_for("tx")
-    lose_replicas(world, TRANSACTION_STATE, home)
+    shard = world.node.transactions.partition_for("tx")
+    lose_replicas(world, TRANSACTION_STATE, shard)
     unavailable = ErrorCode.coordinator_not_available
     assert world.end("tx", producer_id, epoch, committed=True)[0] == unavailable
     assert world.briefs()[-1] == (1, 0)
-    world.partition(TRANSACTION_STATE, home).isr = (1, 2)
+    world.partition(TRANSACTION_STATE, shard).isr = (1, 2)
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
 
 
@@ -321,20 +321,20 @@ def test_a_coordinator_without_its_replicas_is_not_available(world):
 
 
 def test_a_watched_marker_comes_to_the_point_when_the_one_before_it_is_written(world, peers):
-    world.hooks.points = gate = Gate("txn.marker", lambda passage: False)
+    world.injection.points = gate = Gate("txn.marker", lambda at: False)
     commit(world, 0, 1, 2, 3)
     world.clock.advance(0)
     seen = []
     for _ in range(3):
         [sent] = peers.take()
-        seen.append([(passage.topic, passage.partition) for passage in gate.passed])
+        seen.append([(at.topic, at.partition) for at in gate.passed])
         answer(sent)
     assert seen == [[("t", index) for index in range(count)] for count in (2, 3, 4)]
     assert state_of(world) == COMPLETE_COMMIT
 
 
 def test_of_two_transactions_one_watched_marker_is_on_its_way(world, peers):
-    world.hooks.points = gate = Gate("txn.marker", lambda passage: False)
+    world.injection.points = gate = Gate("txn.marker", lambda at: False)
     commit(world, 1)
     commit(world, 3, transactional_id="other")
     world.clock.advance(0)
@@ -346,20 +346,20 @@ def test_of_two_transactions_one_watched_marker_is_on_its_way(world, peers):
 
 
 def test_a_watched_marker_that_fails_makes_way_and_counts_again(world, peers):
-    world.hooks.points = gate = Gate("txn.marker", lambda passage: False)
+    world.injection.points = gate = Gate("txn.marker", lambda at: False)
     commit(world, 1, 3)
     world.clock.advance(0)
     answer(peers.take()[0], error=ErrorCode.not_leader_or_follower)
     answer(peers.take()[0])
-    assert [passage.partition for passage in gate.passed] == [1, 3]
+    assert [at.partition for at in gate.passed] == [1, 3]
     world.clock.advance(RETRY_BACKOFF_MS)
     answer(peers.take()[0])
-    assert [passage.partition for passage in gate.passed] == [1, 3, 1]
+    assert [at.partition for at in gate.passed] == [1, 3, 1]
     assert state_of(world) == COMPLETE_COMMIT
 
 
 def test_watched_markers_of_a_coordinator_that_has_moved_hold_no_other_up(world, peers):
-    world.hooks.points = Gate("txn.marker", lambda passage: False)
+    world.injection.points = Gate("txn.marker", lambda at: False)
     commit(world, 1)
     world.clock.advance(0)
     [first] = peers.take()

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.transactions.state import VALID_PREDECESSORS, State, Transaction, complete
+from broker.transactions.state import VALID_PREDECESSORS, Transaction, TransactionState, complete
 
-# As in Kafka's TransactionState: every pair that is not listed is illegal.
+# A judge, so a copy. As in Kafka's TransactionState: every pair that is not listed is illegal.
 FOLLOWS = {
     "EMPTY": {"EMPTY", "COMPLETE_COMMIT", "COMPLETE_ABORT"},
     "ONGOING": {"ONGOING", "EMPTY", "COMPLETE_COMMIT", "COMPLETE_ABORT"},
@@ -33,17 +33,19 @@ IDS = {
 
 @pytest.mark.parametrize(("name", "number"), IDS.items())
 def test_a_state_has_the_number_that_is_stored(name, number):
-    assert State[name] == number
-    assert len(State) == len(IDS)
+    assert TransactionState[name] == number
+    assert len(TransactionState) == len(IDS)
 
 
 @pytest.mark.parametrize("after", IDS)
 @pytest.mark.parametrize("before", IDS)
 def test_a_state_follows_only_its_valid_predecessors(before, after):
-    assert (State[before] in VALID_PREDECESSORS[State[after]]) is (before in FOLLOWS[after])
+    assert (TransactionState[before] in VALID_PREDECESSORS[TransactionState[after]]) is (
+        before in FOLLOWS[after]
+    )
 
 
-@pytest.mark.parametrize("state", [each for each in State if not each.name.startswith("PREPARE_")])
+@pytest.mark.parametrize("state", [each for each in TransactionState if not each.name.startswith("PREPARE_")])
 def test_an_illegal_transition_is_a_broken_invariant(state):
     with pytest.raises(AssertionError, match="cannot become"):
         complete(Transaction("tx", 7, epoch=1, state=state), 5)
@@ -52,7 +54,7 @@ def test_an_illegal_transition_is_a_broken_invariant(state):
 def test_a_new_id_has_nothing():
     txn = Transaction("tx", 7)
     assert (txn.producer_id, txn.previous_producer_id, txn.next_producer_id) == (7, -1, -1)
-    assert (txn.epoch, txn.last_epoch, txn.state, txn.start_ms) == (-1, -1, State.EMPTY, -1)
+    assert (txn.epoch, txn.last_epoch, txn.state, txn.start_ms) == (-1, -1, TransactionState.EMPTY, -1)
     assert (txn.partitions, txn.client_version) == (frozenset(), 0)
 
 
@@ -63,7 +65,7 @@ PREPARED = Transaction(
     epoch=4,
     last_epoch=3,
     timeout_ms=60,
-    state=State.PREPARE_COMMIT,
+    state=TransactionState.PREPARE_COMMIT,
     partitions=frozenset({("t", 0)}),
     start_ms=100,
     last_update_ms=200,
@@ -74,7 +76,10 @@ PREPARED = Transaction(
 @pytest.mark.parametrize("client_version", [0, 2])
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(State.PREPARE_COMMIT, State.COMPLETE_COMMIT), (State.PREPARE_ABORT, State.COMPLETE_ABORT)],
+    [
+        (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+        (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
+    ],
 )
 def test_completion_empties_the_partitions_and_keeps_the_rest(before, after, client_version):
     prepared = replace(PREPARED, state=before, client_version=client_version)
@@ -85,7 +90,10 @@ def test_completion_empties_the_partitions_and_keeps_the_rest(before, after, cli
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(State.PREPARE_COMMIT, State.COMPLETE_COMMIT), (State.PREPARE_ABORT, State.COMPLETE_ABORT)],
+    [
+        (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+        (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
+    ],
 )
 def test_completion_of_the_last_epoch_hands_over_to_the_next_producer_id(before, after):
     prepared = replace(PREPARED, state=before, epoch=32767, last_epoch=32766, next_producer_id=26)

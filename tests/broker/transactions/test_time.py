@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import TIMEOUT_NEVER_MS, State, Transaction, is_expired, is_timed_out
+from broker.transactions.state import (
+    TIMEOUT_NEVER_MS,
+    Transaction,
+    TransactionState,
+    is_expired,
+    is_timed_out,
+)
 
-SETTLED = [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT]
+SETTLED = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 
 
-def known(state: State, **more) -> Transaction:
+def known(state: TransactionState, **more) -> Transaction:
     fields = {"timeout_ms": 60, "start_ms": 1_000, "last_update_ms": 5_000}
     return Transaction("tx", 7, epoch=1, state=state, **{**fields, **more})
 
 
 @pytest.mark.parametrize(("now_ms", "is_over"), [(1_059, False), (1_060, False), (1_061, True)])
 def test_the_timeout_counts_from_the_first_partition_and_not_from_the_last_update(now_ms, is_over):
-    assert is_timed_out(known(State.ONGOING), None, now_ms) is is_over
+    assert is_timed_out(known(TransactionState.ONGOING), None, now_ms) is is_over
 
 
-@pytest.mark.parametrize("state", [state for state in State if state is not State.ONGOING])
+@pytest.mark.parametrize(
+    "state", [state for state in TransactionState if state is not TransactionState.ONGOING]
+)
 def test_only_an_open_transaction_times_out(state):
     assert not is_timed_out(known(state), None, 10**12)
 
 
-@pytest.mark.parametrize("pending", list(State))
+@pytest.mark.parametrize("pending", list(TransactionState))
 def test_nothing_times_out_while_an_append_is_under_way(pending):
-    assert not is_timed_out(known(State.ONGOING), pending, 10**12)
+    assert not is_timed_out(known(TransactionState.ONGOING), pending, 10**12)
 
 
 def test_a_two_phase_commit_never_times_out():
     assert TIMEOUT_NEVER_MS == 2**31 - 1
-    assert not is_timed_out(known(State.ONGOING, timeout_ms=TIMEOUT_NEVER_MS), None, 10**13)
+    assert not is_timed_out(known(TransactionState.ONGOING, timeout_ms=TIMEOUT_NEVER_MS), None, 10**13)
 
 
 @pytest.mark.parametrize("state", SETTLED)
@@ -40,12 +48,12 @@ def test_an_id_expires_after_its_last_update(state, now_ms, is_over):
     assert is_expired(known(state), None, now_ms, 100) is is_over
 
 
-@pytest.mark.parametrize("state", [state for state in State if state not in SETTLED])
+@pytest.mark.parametrize("state", [state for state in TransactionState if state not in SETTLED])
 def test_an_id_in_a_transaction_does_not_expire(state):
     assert not is_expired(known(state), None, 10**12, 100)
 
 
-@pytest.mark.parametrize("pending", list(State))
+@pytest.mark.parametrize("pending", list(TransactionState))
 @pytest.mark.parametrize("state", SETTLED)
 def test_nothing_expires_while_an_append_is_under_way(state, pending):
     assert not is_expired(known(state), pending, 10**12, 100)

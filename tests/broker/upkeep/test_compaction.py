@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.partition import Partition
+from broker.replicas.maintenance.cleaner_throttler import REST_S, Abandoned, CleanerThrottler
+from broker.replicas.maintenance.log_cleaner import LogCleaner
+from broker.replicas.partition import Partition
 from broker.transactions.state import Transaction
-from broker.upkeep.compaction import Compaction
-from broker.upkeep.pace import REST_S, Abandoned, Pace
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage import files
@@ -24,6 +24,7 @@ from storage.checkpoints import read_offsets
 from storage.compaction.rewriting import Pass
 from storage.directory import CLEANER_OFFSETS
 from storage.log import Log
+from tests.support.deadlines import HANG_S
 from tests.support.world import CONSUMER_OFFSETS, TRANSACTION_STATE, World, begun, committed_values
 
 BACKOFF_MS = 15_000
@@ -34,12 +35,12 @@ COMPACT = {"cleanup.policy": "compact"}
 class Compacting(World):
     """A world whose node compacts."""
 
-    compaction: Compaction
+    compaction: LogCleaner
 
     def begin(self) -> None:
         replicas = self.node.replicas
-        self.compaction = Compaction(self.directory, self.config, self.clock, replicas.in_background)
-        replicas.add_upkeep(self.compaction)
+        self.compaction = LogCleaner(self.directory, self.config, self.clock, replicas.in_background)
+        replicas.add_listener(self.compaction)
         self.compaction.start()
 
     async def work(self) -> None:
@@ -152,7 +153,7 @@ async def test_other_logs_are_not_even_looked_at(tmp_path: Path) -> None:
         world.create("short", 1, **COMPACT)
         append(world.partition("short"), "a")
         assert world.compaction._candidates == {}
-        assert [timer for timer in world.clock.timers if "Compaction" in repr(timer.callback)] == []
+        assert [timer for timer in world.clock.timers if "LogCleaner" in repr(timer.callback)] == []
 
 
 async def test_a_log_that_is_clean_enough_waits_for_more(tmp_path: Path) -> None:
@@ -297,7 +298,7 @@ class Held:
 
         def rewrite(work: Pass, group: Any) -> Any:
             self.reached.set()
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(HANG_S)
             return original(work, group)
 
         monkeypatch.setattr(Pass, "rewrite", rewrite)
@@ -315,20 +316,20 @@ async def test_a_topic_that_is_deleted_takes_its_pass_with_it(
         held = Held(monkeypatch)
         world.clock.advance(BACKOFF_MS)
         await held.until_reached()
-        (at_work,) = {world.compaction._at_work}
-        assert at_work is not None
-        world.cluster.delete(at_work.topic)
+        (lifecycle_lock,) = {world.compaction._at_work}
+        assert lifecycle_lock is not None
+        world.cluster.delete(lifecycle_lock.topic)
         with said("log cannot be compacted", "partition offline") as lines:
             held.go_on.set()
             await world.work()
         assert lines == []
         # The same name again: nothing of the old one comes here.
-        again = dirty(world, at_work.topic)
+        again = dirty(world, lifecycle_lock.topic)
         await world.round()
         assert offsets(again.log) == [1, 2]
-        survivor = other if at_work is not other else again
+        survivor = other if lifecycle_lock is not other else again
         assert offsets(survivor.log) == [1, 2]
-        assert (at_work.topic, 0) in world.rows()
+        assert (lifecycle_lock.topic, 0) in world.rows()
 
 
 async def test_what_retention_takes_meanwhile_stays_away(
@@ -499,7 +500,7 @@ def sum_of(world: World) -> int:
 
 
 def test_a_pass_that_is_not_wanted_any_more_ends() -> None:
-    pace = Pace(1e9)
+    pace = CleanerThrottler(1e9)
     pace(10)
     pace.abandoned = True
     with pytest.raises(Abandoned):
@@ -508,18 +509,18 @@ def test_a_pass_that_is_not_wanted_any_more_ends() -> None:
 
 def test_bytes_per_second_are_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("broker.upkeep.pace.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("broker.replicas.maintenance.cleaner_throttler.time.monotonic", lambda: now[0])
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr("broker.upkeep.pace.time.sleep", sleep)
-    pace = Pace(1000)
+    monkeypatch.setattr("broker.replicas.maintenance.cleaner_throttler.time.sleep", sleep)
+    pace = CleanerThrottler(1000)
     for _ in range(100):
         pace(100)
         now[0] += 0.001
     assert 9.5 < now[0] < 11
-    pace = Pace(float("inf"))
+    pace = CleanerThrottler(float("inf"))
     before = now[0]
     for _ in range(100):
         pace(10**9)

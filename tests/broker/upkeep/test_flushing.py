@@ -16,8 +16,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from broker.metadata.image import TOPIC_RESOURCE
-from broker.partition import Partition
-from broker.upkeep import flushing
+from broker.replicas.maintenance import flushing
+from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage import files
@@ -28,6 +28,7 @@ from storage.segment import Segment
 from tests.support.broker import StartBroker
 from tests.support.clients import DEADLINE_S, eventually
 from tests.support.clock import NOW_MS
+from tests.support.deadlines import HANG_S
 from tests.support.world import World, begun
 
 ROUND_MS = 5000
@@ -84,7 +85,7 @@ class Syncs:
                 self.at_once += 1
                 self.at_once_max = max(self.at_once, self.at_once_max)
                 self.names.append(name)
-            assert self.may_end.wait(60)
+            assert self.may_end.wait(HANG_S)
             with self._lock:
                 self.at_once -= 1
             if self.fails and name.startswith(self.fails):
@@ -125,7 +126,7 @@ async def test_a_round_without_anything_new_touches_no_file(
         append(world.partition("t"))
         await world.round()
         syncs = Syncs(monkeypatch)
-        monkeypatch.setattr(files.System, "open", None)  # whoever writes a file fails
+        monkeypatch.setattr(files.System, "open", None)  # every write of a file fails
         for _ in range(3):
             await world.round()
         assert syncs.names == []
@@ -314,7 +315,7 @@ async def test_checkpoints_that_cannot_be_written_are_written_in_the_next_round(
         assert ("t", 0) in world.rows(RECOVERY_POINTS)
 
 
-async def test_a_topic_that_is_deleted_during_its_sync_is_missed_by_nobody(
+async def test_a_topic_that_is_deleted_during_its_sync_leaves_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path) as world:

@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from broker.clock import Domain
 from broker.metadata.image import TOPIC_RESOURCE
-from broker.partition import Partition
-from broker.upkeep.retention import WORK_PER_TURN, Retention
+from broker.replicas.maintenance.retention import WORK_PER_TURN, Retention
+from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage import files
@@ -39,8 +39,8 @@ class Kept(World):
 
     def begin(self) -> None:
         replicas = self.node.replicas
-        replicas.add_upkeep(Retention(self.config, self.clock, replicas))
-        replicas._upkeep.members[-1].start()
+        replicas.add_listener(Retention(self.config, self.clock, replicas))
+        replicas._listeners.members[-1].start()
 
     def configure(self, topic: str, **configs: str) -> None:
         self.cluster.topics[topic].configs.update(configs)
@@ -183,7 +183,7 @@ async def test_what_was_appended_with_an_old_timestamp_goes_at_the_next_check(tm
 
 @pytest.mark.parametrize("flushed", [True, False])
 async def test_a_log_with_a_size_limit_is_looked_at_when_it_grew(tmp_path: Path, flushed: bool) -> None:
-    """Whether or not somebody syncs it meanwhile, after which `written` is told anew."""
+    """Whether or not it is synced meanwhile, after which `written` is told anew."""
     async with opened(tmp_path) as world:
         world.create("sized", 1, **{"retention.bytes": "2500"})
         partition = world.segments("sized", 5, 5, 5)
@@ -302,7 +302,7 @@ async def test_turns_are_turns_of_the_loop(tmp_path: Path) -> None:
     async with opened(tmp_path) as world:
         world.create("long", 1, **{"retention.ms": str(DAY_MS)})
         partition = world.segments("long", *[2 * DAY_MS] * 50, 5)
-        retention = world.node.replicas._upkeep.members[-1]
+        retention = world.node.replicas._listeners.members[-1]
         assert isinstance(retention, Retention)
         world.clock.now += INITIAL_MS
         retention._begin()
@@ -311,7 +311,7 @@ async def test_turns_are_turns_of_the_loop(tmp_path: Path) -> None:
         assert partition.log_start_offset == 50
 
 
-async def test_partitions_that_nobody_asked_for_since_a_clean_start_are_looked_at_once(
+async def test_unopened_partitions_are_looked_at_once_after_a_clean_start(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path) as world:
@@ -340,7 +340,7 @@ async def test_a_deleted_topic_is_left_alone_in_the_middle_of_it(tmp_path: Path)
         world.create("long", 1, **{"retention.ms": str(DAY_MS)})
         partition = world.segments("long", *[2 * DAY_MS] * 50, 5)
         await world.work()
-        retention = world.node.replicas._upkeep.members[-1]
+        retention = world.node.replicas._listeners.members[-1]
         assert isinstance(retention, Retention)
         world.clock.now += INITIAL_MS
         retention._begin()

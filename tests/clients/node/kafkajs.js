@@ -35,7 +35,8 @@ const connect = (bootstrap) =>
     clientId: 'kafkajs-program',
     logLevel: logLevel.WARN,
     logCreator: () => ({ log }) => console.error(log.message, log.error ?? ''),
-    retry: { initialRetryTime: 100, maxRetryTime: 500, retries: 20 },
+    // A broker that is started anew comes back when it does.
+    retry: { initialRetryTime: 100, maxRetryTime: 500, retries: 1000 },
   })
 
 const newProducer = (kafka, options = {}) =>

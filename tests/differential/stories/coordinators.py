@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.differential.stories.transactional import Producer
-from tests.differential.story import Body, Story, story
+from tests.differential.story import LONG_POLL_MS, Body, Story, story
 
 FAR = 900_000_000
 
@@ -96,7 +96,7 @@ def in_empty(s: Story) -> None:
 
 @story("init-producer-id")
 def unknown_id_with_producer(s: Story) -> None:
-    """An id nobody knows, with a producer id: accepted, with a fresh one."""
+    """An unknown id, with a producer id: accepted, with a fresh one."""
     s.normal.symbol("pid", 12345)
     init(s, "unknown", s.name("tx"), producer_id=12345, producer_epoch=7)
     init(s, "unknown, v3", s.name("tx3"), 3, producer_id=12345, producer_epoch=7)
@@ -154,7 +154,7 @@ def new_timeout(s: Story) -> None:
     init(s, "a short one", p.tx, timeout=300)
     p.epoch += 1
     p.start(t, True)
-    s.fetch(t, isolation_level=1, max_wait=8000, note="the abort is awaited")
+    s.fetch(t, isolation_level=1, max_wait=LONG_POLL_MS, note="the abort is awaited")
 
 
 @story("init-producer-id")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from tests.differential.story import RETRY_SECONDS, Story, story
+from tests.differential.story import Story, story
+from tests.support.deadlines import Deadline
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
@@ -23,11 +24,11 @@ def update(
 
 def level(s: Story, note: str, *, is_at: int = 2) -> None:
     """What ApiVersions tells. Kafka's controller answers before its broker has read the record: it is awaited."""
-    deadline = time.monotonic() + RETRY_SECONDS
+    deadline = Deadline()
     while True:
         answer = s.quiet("api_versions", 4, client_software_name="a", client_software_version="1")
         rows = [row for row in answer["finalized_features"] if row["name"] == "transaction.version"]
-        if [row["max_version_level"] for row in rows] == [is_at][:is_at] or time.monotonic() > deadline:
+        if [row["max_version_level"] for row in rows] == [is_at][:is_at] or deadline.is_over:
             break
         time.sleep(0.02)
     s.put(note, rows)

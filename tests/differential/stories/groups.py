@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.differential.story import Body, Pending, Story, Topic, assignment, story, subscription
+from tests.support.deadlines import Deadline
 
 UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 
@@ -122,11 +123,22 @@ def two(s: Story, **more: Any) -> tuple[Member, Member]:
     return a, b
 
 
+def until_members(member: Member, count: int) -> None:
+    """Looks, not recorded, until the group has so many."""
+    deadline = Deadline()
+    while (
+        len(member.s.quiet("describe_groups", 5, on="look", groups=[member.group])["groups"][0]["members"])
+        != count
+    ):
+        deadline.check(f"{count} members")
+        time.sleep(0.02)
+
+
 def until(member: Member, code: int) -> None:
     """Heartbeats, not recorded, until the answer is `code`."""
-    deadline = time.monotonic() + 10
+    deadline = Deadline()
     while member.s.quiet("heartbeat", 3, retry=(), on=member.on, **member.who())["error_code"] != code:
-        assert time.monotonic() < deadline
+        deadline.check("the group is so")
         time.sleep(0.02)
 
 
@@ -236,7 +248,7 @@ def selection(s: Story) -> None:
     a.lead()
     waiting = [b.joining(), c.joining()]
     until(a, 27)
-    time.sleep(0.1)
+    until_members(a, 3)
     a.join(7)
     b.joined(waiting[0])
     c.joined(waiting[1])
@@ -282,7 +294,7 @@ def session_expires(s: Story) -> None:
     """A member that is silent for its session timeout is gone; the last one leaves an empty group of a new generation."""
     a = Member(s, "a", session=1000)
     a.lead()
-    time.sleep(2.0)
+    until_members(a, 0)
     a.heartbeat("expired")
     s.ask("describe_groups", 5, groups=[a.group])
     b = Member(s, "b")
@@ -360,7 +372,7 @@ def nobody_syncs(s: Story) -> None:
     """Members that do not sync in the rebalance timeout are removed."""
     a = Member(s, "a", rebalance=600)
     a.join()
-    time.sleep(1.5)
+    until_members(a, 0)
     a.heartbeat("removed")
     s.ask("describe_groups", 5, groups=[a.group])
 
@@ -660,9 +672,9 @@ def after_the_topic_is_gone(s: Story) -> None:
     m.commit(t)
     m.commit(u)
     s.ask("delete_topics", 6, topics=[{"name": t.name}], timeout=10000)
-    deadline = time.monotonic() + 10
+    deadline = Deadline()
     while len(s.quiet("offset_fetch", 7, group_id=m.group, topics=None)["topics"]) > 1:
-        if time.monotonic() > deadline:
+        if deadline.is_over:
             break
         time.sleep(0.05)
     s.ask("offset_fetch", 7, group_id=m.group, topics=None)
@@ -722,7 +734,7 @@ def delete(s: Story) -> None:
 
 @story("group-admin")
 def delete_offsets(s: Story) -> None:
-    """Unknown group 69; a topic somebody subscribes 86; a group of another type with members 68."""
+    """Unknown group 69; a subscribed topic 86; a group of another type with members 68."""
     t, u = s.topic(), s.topic()
     m = Member(s, "m", topics=[t.name])
     simple = Member(s, "n", "simple")

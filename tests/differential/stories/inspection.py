@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.differential.stories.transactional import Producer
 from tests.differential.stories.write_txn_markers import marker
-from tests.differential.story import RETRY_SECONDS, Body, Story, Topic, story
+from tests.differential.story import Body, Story, Topic, story
+from tests.support.deadlines import Deadline
 
 STATES = ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"]
 
@@ -97,8 +98,8 @@ def timed_out(s: Story) -> None:
 
 
 def wait_until(s: Story, p: Producer, state: str) -> None:
-    deadline = time.monotonic() + RETRY_SECONDS
-    while time.monotonic() < deadline:
+    deadline = Deadline()
+    while not deadline.is_over:
         answer = s.quiet("describe_transactions", 0, transactional_ids=[p.tx])
         if answer["transaction_states"][0]["transaction_state"] == state:
             return

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.differential.stories.transactional import Producer
-from tests.differential.story import Story, Topic, story
+from tests.differential.story import LONG_POLL_MS, Story, Topic, story
 
 
 def timed_out(s: Story, new: bool) -> tuple[Topic, Producer]:
     t, p = s.topic(), Producer(s, "tx", timeout=300)
     p.start(t, new)
-    s.fetch(t, isolation_level=1, max_wait=8000, note="the broker aborts")
+    s.fetch(t, isolation_level=1, max_wait=LONG_POLL_MS, note="the broker aborts")
     s.settle(p.tx)
     return t, p
 

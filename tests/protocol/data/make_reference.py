@@ -19,7 +19,15 @@ from uuid import UUID
 
 from protocol.batch import RecordBatch, build_batch
 from protocol.compression import CODEC_NAMES
-from protocol.records import cluster_metadata, consumer_protocol, group_log, kraft, transaction_log
+from protocol.records import (
+    cluster_metadata,
+    consumer_protocol,
+    group_log,
+    kraft,
+    share_group_log,
+    streams_group_log,
+    transaction_log,
+)
 from protocol.schema import Key, Record, Structure
 from protocol.wire_types import BOOLEAN, FLOAT64, INT8, INT16, INT32, INT64, UINT16, Array, Bytes, Uuid
 
@@ -30,13 +38,15 @@ PACKAGES = {
     cluster_metadata: "org.apache.kafka.common.metadata",
     kraft: "org.apache.kafka.common.message",
     consumer_protocol: "org.apache.kafka.common.message",
+    share_group_log: "org.apache.kafka.coordinator.group.generated",
+    streams_group_log: "org.apache.kafka.coordinator.group.generated",
 }
 BOUNDS = {INT8: 2**7, INT16: 2**15, INT32: 2**31, INT64: 2**63}
 CASES_PER_VERSION = 4
 
 
 def schemas() -> Iterator[tuple[str, type[Record]]]:
-    """Every record class of the five modules, with the name of Kafka's class."""
+    """Every record class of the modules, with the name of Kafka's class."""
     for module, package in PACKAGES.items():
         for name, cls in vars(module).items():
             own = is_dataclass(cls) and cls.__module__ == module.__name__ and issubclass(cls, Record)

@@ -105,8 +105,8 @@ class Log:
 
     def plain(self, length: int = 1) -> int:
         """A batch without a producer id."""
-        nobody = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "last_sequence": -1}
-        return self._put(length, None, transactional=False, control=False, **nobody)
+        no_producer = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "last_sequence": -1}
+        return self._put(length, None, transactional=False, control=False, **no_producer)
 
     def marker(
         self, producer: int, epoch: int, outcome: str = "commit", *, time_ms: int | None = None
@@ -159,7 +159,7 @@ class World:
         return next(self._ms)
 
     def producer(self) -> int:
-        """A producer id that nobody else has."""
+        """A producer id that was not used yet."""
         return next(self._producers)
 
     def log(self, topic: str, partition: int = 0, *, log_dir: str = DIRECTORY, start: int = 0) -> Log:

@@ -143,7 +143,7 @@ def lost_offsets(segment: Segment) -> list[Place]:
 
 
 def overlap(segment: Segment) -> list[Place]:
-    """A batch of somebody else's begins at the last offset that is taken: whose the offsets are cannot be believed."""
+    """A batch of another producer begins at the last offset that is taken: whose the offsets are cannot be believed."""
     content, last = segment.path.read_bytes(), segment.batches[-1].last_offset
     segment.path.write_bytes(content + _at(last, _batch(0, 0)))
     return [Place("damage", segment.topic, segment.partition, None, len(content))]

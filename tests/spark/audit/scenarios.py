@@ -259,8 +259,8 @@ def hanging_beside(world: World) -> Expected:
 
 
 @broken
-def hanging_of_nobody(world: World) -> Expected:
-    log, producer = world.log("hanging_of_nobody"), world.producer()
+def hanging_of_no_known_id(world: World) -> Expected:
+    log, producer = world.log("hanging_of_no_known_id"), world.producer()
     return {("hanging_transaction", log.topic, 0, log.data(producer))}
 
 
@@ -703,7 +703,7 @@ def made_anew_and_not_written_yet(world: World) -> None:
 
 @broken
 def hole_in_a_copied_partition(world: World) -> Expected:
-    """Without the checkpoint files nobody knows whether a cleaner was here."""
+    """Without the checkpoint files it is unknown whether a cleaner was here."""
     log = world.log("hole_in_a_copied_partition", log_dir=COPIED)
     log.plain()
     log.skip(1)
@@ -712,7 +712,7 @@ def hole_in_a_copied_partition(world: World) -> Expected:
 
 @broken
 def unacknowledged_copies(world: World) -> Expected:
-    """A dead leader's last batches, which nobody else has: a warning, as they are cut off when it follows again."""
+    """A dead leader's last batches, which no other replica has: a warning, as they are cut off when it follows again."""
     one, two = world.log("unacknowledged_copies"), world.log("unacknowledged_copies", log_dir="/data-2")
     for log in (one, two):
         log.plain()

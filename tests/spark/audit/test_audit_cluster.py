@@ -13,11 +13,11 @@ from odradek import Broker
 from odradek.spark.audit import audit
 from tests.spark.audit.test_audit_planted import write
 from tests.support.clients import FINDS_COORDINATORS, PATIENCE
+from tests.support.deadlines import HANG_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 TRANSACTIONS = 60
-WAIT_S = 60
 SETTINGS = {
     "default.replication.factor": 3,
     "offsets.topic.num.partitions": 3,
@@ -42,7 +42,7 @@ class Worker:
             }
         )
         self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name})
-        self.producer.init_transactions(WAIT_S)
+        self.producer.init_transactions(HANG_S)
 
     def once(self, number: int) -> None:
         self.producer.begin_transaction()
@@ -52,16 +52,16 @@ class Worker:
                     self.producer.produce("output", f"{number}/{part}".encode(), partition=partition)
             offsets = [TopicPartition("input", 0, number)]
             self.producer.send_offsets_to_transaction(
-                offsets, self.consumer.consumer_group_metadata(), WAIT_S
+                offsets, self.consumer.consumer_group_metadata(), HANG_S
             )
             if number % 3:
-                self.producer.commit_transaction(WAIT_S)
+                self.producer.commit_transaction(HANG_S)
             else:
-                self.producer.abort_transaction(WAIT_S)
+                self.producer.abort_transaction(HANG_S)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
-            self.producer.abort_transaction(WAIT_S)
+            self.producer.abort_transaction(HANG_S)
 
 
 def test_three_nodes_that_died_in_turns_leave_nothing_to_be_found(spark: Any, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_three_nodes_that_died_in_turns_leave_nothing_to_be_found(spark: Any, tm
         # One is under way when everything ends.
         workers[0].producer.begin_transaction()
         workers[0].producer.produce("output", b"open", partition=0)
-        workers[0].producer.flush(WAIT_S)
+        workers[0].producer.flush(HANG_S)
         broker.kill()
     report = audit(spark, data, tmp_path / "report")
     assert report.violations == 0, report.findings

@@ -58,7 +58,7 @@ def test_a_key_that_is_none(tmp_path: Path) -> None:
 
 
 def test_a_key_of_a_topic_that_is_not_there(tmp_path: Path) -> None:
-    """It would be kept by nobody, and look as if it were kept."""
+    """No rule would keep it, and it would look as if it were kept."""
     segment(tmp_path / "data" / "orders-0", b"")
     with pytest.raises(BadKey, match=r"There is no topic oders in .*data"):
         audit(MagicMock(), tmp_path / "data", tmp_path / "out", unique={"oders": "key"})

@@ -9,9 +9,9 @@ from typing import Any
 
 from odradek.spark.testing.kafka import Kafka
 from odradek.spark.testing.streams import process_all
+from tests.support.deadlines import HANG_S
 
 AVAILABLE_NOW = {"availableNow": True}
-TIMEOUT_S = 60.0
 # Java's admin client goes on asking for what has left the cluster, a node or a topic, until its time is over, a minute by
 # default; then Spark asks again, and sees what is.
 SOON = {"kafka.default.api.timeout.ms": 6_000, "kafka.request.timeout.ms": 5_000}
@@ -42,12 +42,12 @@ class Query:
         return str(self.running.lastProgress.sources[0].endOffset)
 
     def process_all(self) -> Query:
-        process_all(self.running, TIMEOUT_S)
+        process_all(self.running, HANG_S)
         return self
 
     def ended(self) -> Query:
         """After all that was there when it began."""
-        assert self.running.awaitTermination(int(TIMEOUT_S)), self.running.lastProgress
+        assert self.running.awaitTermination(int(HANG_S)), self.running.lastProgress
         return self
 
 

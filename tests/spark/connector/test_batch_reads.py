@@ -7,6 +7,7 @@ import pytest
 
 from odradek.spark.testing.kafka import Record
 from tests.spark.connector.queries import values
+from tests.support.deadlines import HANG_S
 
 pytestmark = pytest.mark.spark
 
@@ -102,7 +103,7 @@ def test_every_codec_is_read(kafka, load):
         producer = kafka.producer({"compression.type": codec, "linger.ms": 50})
         for number in range(20):
             producer.produce(topic, f"{codec} {number} " + "x" * 500)
-        assert producer.flush(60) == 0
+        assert producer.flush(HANG_S) == 0
     assert [each[:8].split()[0] for each in values(load(subscribe=topic).collect())] == [
         codec for codec in CODECS for _ in range(20)
     ]
@@ -130,7 +131,7 @@ def delete_records(kafka: Any, topic: str, before: int) -> None:
     from confluent_kafka import TopicPartition
 
     for done in kafka.admin.delete_records([TopicPartition(topic, 0, before)]).values():
-        assert done.result(60).low_watermark == before
+        assert done.result(HANG_S).low_watermark == before
 
 
 def test_what_was_deleted_is_missed_or_not(kafka, load):

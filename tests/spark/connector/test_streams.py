@@ -8,6 +8,7 @@ import pytest
 from odradek.spark.testing.kafka import Kafka
 from tests.spark.connector.queries import AVAILABLE_NOW, SOON, Queries
 from tests.spark.connector.test_batch_reads import at, delete_records, numbered
+from tests.support.deadlines import HANG_S
 
 pytestmark = pytest.mark.spark
 
@@ -24,6 +25,7 @@ def test_a_stream_follows_what_is_written(kafka, queries):
     assert sorted(query.values) == ["0", "1", "2"]
 
 
+@pytest.mark.smoke
 def test_a_restart_goes_on_where_the_checkpoint_is(kafka, queries):
     topic, out = kafka.topic(), kafka.topic()
     for number in range(3):
@@ -67,7 +69,7 @@ def test_a_new_partition_is_read_from_its_beginning(kafka, queries):
     query = queries.start(subscribe=topic)
     kafka.produce(topic, ["a"])
     query.process_all()
-    kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(60)
+    kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(HANG_S)
     kafka.eventually(lambda: kafka.partitions(topic) == [0, 1], "the second partition")
     kafka.produce(topic, numbered(7, 8, partition=1))
     kafka.eventually(lambda: query.process_all().values == ["a", "7"], "what is in it")
@@ -120,7 +122,7 @@ def test_one_partition_of_a_stream_is_split_into_several_tasks(kafka, queries):
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_what_was_deleted_while_nobody_looked(kafka, queries, strict: bool):
+def test_what_was_deleted_while_no_query_ran(kafka, queries, strict: bool):
     topic, out = kafka.topic(retention_ms=-1), kafka.topic()
 
     def start():
@@ -143,8 +145,8 @@ def test_what_was_deleted_while_nobody_looked(kafka, queries, strict: bool):
 
 
 def recreate(kafka, topic: str) -> None:
-    kafka.admin.delete_topics([topic])[topic].result(60)
-    kafka.eventually(lambda: topic not in kafka.admin.list_topics(timeout=30).topics, "its end")
+    kafka.admin.delete_topics([topic])[topic].result(HANG_S)
+    kafka.eventually(lambda: topic not in kafka.admin.list_topics(timeout=HANG_S).topics, "its end")
     kafka.topic(name=topic)
 
 
@@ -186,7 +188,7 @@ def test_a_running_stream_loses_its_topic(kafka, queries):
     query = queries.start(subscribe=topic, **SOON)
     kafka.produce(topic, ["a"])
     query.process_all()
-    kafka.admin.delete_topics([topic])[topic].result(60)
+    kafka.admin.delete_topics([topic])[topic].result(HANG_S)
     with pytest.raises(Exception, match=LOST):
         query.ended()
 
@@ -200,7 +202,7 @@ def test_a_topic_goes_between_the_look_at_its_partitions_and_at_their_ends(kafka
         kafka.produce(topic, ["a"])
         query.process_all()
         with kafka_broker.faults.add(f"ListOffsets topic={topic} -> hold").wait():
-            kafka.admin.delete_topics([topic])[topic].result(60)
+            kafka.admin.delete_topics([topic])[topic].result(HANG_S)
         with pytest.raises(Exception, match=LOST):
             query.ended()
 

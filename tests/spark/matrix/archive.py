@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,8 +18,8 @@ from pathlib import Path
 import pyspark
 
 from odradek.spark.environment import cache_directory, java, session
+from tests.support.deadlines import TEST_S
 
-MAKE_S = 240.0
 OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
@@ -27,9 +28,8 @@ def java_options() -> str:
     """For a driver's JVM, which lives for a minute: it starts quickly rather than runs quickly."""
     folder = cache_directory() / "spark"
     folder.mkdir(parents=True, exist_ok=True)
-    version = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr.split(
-        '"'
-    )[1]
+    told = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr
+    [version] = re.findall(r'^\w+ version "([^"]+)"', told, re.MULTILINE)
     archive = folder / f"spark-{pyspark.__version__}-java-{version}.jsa"
     with (folder / "archive.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -45,7 +45,7 @@ def _make(archive: Path) -> None:
         [sys.executable, "-m", "tests.spark.matrix.archive", str(made)],
         check=True,
         capture_output=True,
-        timeout=MAKE_S,
+        timeout=TEST_S,
     )
     made.rename(archive)
 
@@ -68,7 +68,7 @@ def main() -> None:
     jvm = spark.sparkContext._gateway.proc
     spark.stop()
     jvm.stdin.close()
-    jvm.wait(MAKE_S)
+    jvm.wait(TEST_S)
 
 
 if __name__ == "__main__":

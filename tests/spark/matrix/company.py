@@ -21,22 +21,22 @@ from random import Random
 from confluent_kafka.admin import AdminClient
 
 from odradek import Broker
+from odradek.deadlines import stretched
 from tests.spark.matrix import sinks
 from tests.spark.matrix.plan import BOTH, DRIVER, WORKER, ZOMBIE, Plan, save
 from tests.spark.matrix.processes import DriverProcess, signal_to, state_of
 from tests.spark.matrix.stage import Stage
 from tests.spark.matrix.story import Outcome, Story, prepare
 from tests.support.clients import PATIENCE, eventually
+from tests.support.deadlines import HANG_S, LONG_TEST_S, TEST_S, Deadline, Stopwatch
 
 CORES = 2
 RUNS_MAX = 10
 """So often a query may be started: more means that it does not get on."""
 POLL_S = 0.05
-GATHER_S = 90.0
+GATHER_S = stretched(90.0)
 """So long the driver waits for others to be at their points; those that are not yet there die in the next one."""
-PLAY_S = 1200.0
-ZOMBIE_S = 60.0
-AUDIT_S = 240.0
+PLAY_S = LONG_TEST_S
 NODES = 3
 SETTINGS = {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 3}
 REPLICATED = {
@@ -68,7 +68,7 @@ class Company:
         self.drivers = 0
         self._past: list[DriverProcess] = []
         """Killed, with workers that may live on."""
-        self._gathering_since = 0.0
+        self._gathering = Stopwatch()
         self._node_down: tuple[int, Story, int] | None = None
         self.log: list[str] = []
 
@@ -100,19 +100,17 @@ class Company:
         self._start_node()
         self._late_ones_arrive()
         zombies = [pid for each in self.stories for pid in each.woken]
-        # What they have to say to Spark nobody hears: that is their end.
-        eventually(
-            lambda: not any(map(state_of, zombies)), "zombies have come to their ends", within_s=ZOMBIE_S
-        )
+        # Their output to Spark has no reader: that ends them.
+        eventually(lambda: not any(map(state_of, zombies)), "zombies have come to their ends")
         return [each.outcome() for each in self.stories]
 
     def until(self, come: Callable[[], object], what: str) -> None:
         """Let it go on, as it is planned, until this has come."""
         if self.driver is None:
             self.raise_curtain()
-        deadline = time.monotonic() + PLAY_S
+        deadline = Deadline(PLAY_S)
         while not come():
-            if time.monotonic() > deadline:
+            if deadline.is_over:
                 raise self._failed(f"not within {PLAY_S:.0f} s: {what}")
             self._hear()
             self._workers_die()
@@ -159,7 +157,7 @@ class Company:
             while True:
                 said = self.driver.events.get_nowait()
                 if said is None:
-                    raise self._failed("the driver died, and nobody had killed it")
+                    raise self._failed("the driver died without a kill")
                 story = next(each for each in self.stories if each.name == said["query"])
                 if said["event"] == "ended":
                     self._ended(story, said)
@@ -183,7 +181,7 @@ class Company:
         self.driver.order(
             audit={"data": str(self._directory / "data"), "out": str(self._directory / "audit")}
         )
-        said = self.driver.events.get(timeout=AUDIT_S)
+        said = self.driver.events.get(timeout=TEST_S)
         if said is None:
             raise self._failed("the driver died while it audited")
         return [str(each) for each in said["violations"]]
@@ -212,17 +210,17 @@ class Company:
         signal_to(pid, signal.SIGKILL)
 
     def _due(self) -> list[Story]:
-        """For whom the driver is to die now: who stands at its point, once nobody is missing, and whose time has come."""
+        """The stories for which the driver dies now: all have arrived at their points, and their time has come."""
         waiting = [each for each in self.stories if each.waits_for_the_driver]
         there = [each for each in waiting if each.standing is not None]
-        now = time.monotonic()
-        self._gathering_since = self._gathering_since if there else now
-        if len(there) < len(waiting) and now - self._gathering_since < GATHER_S:
+        if not there:
+            self._gathering = Stopwatch()
+        if len(there) < len(waiting) and not self._gathering.has_run_s(GATHER_S):
             return []
         return there + [each for each in self.stories if each.victim != WORKER and each.its_moment_has_come]
 
     def driver_dies(self, due: Sequence[Story] = ()) -> None:
-        """For those who are due; it hits all the others where they are. With nobody due, all of it dies."""
+        """For those who are due; it hits all the others where they are. With none due, all of it dies."""
         assert self.driver is not None
         alone = [each.standing for each in due if each.victim == DRIVER and each.standing is not None]
         for each in due:
@@ -271,7 +269,7 @@ class Company:
         if not story.plan.node or self._node_down is not None:
             return
         topic = story.output if story.plan.node == "leader" else "__transaction_state"
-        known = self._admin.list_topics(topic, timeout=10).topics[topic].partitions
+        known = self._admin.list_topics(topic, timeout=HANG_S).topics[topic].partitions
         led = [int(each.leader) for each in known.values() if each.leader > 0]
         if led:
             self._node_down = (self._chance.choice(led), story, story.written())

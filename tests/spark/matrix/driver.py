@@ -60,7 +60,7 @@ def _violations(spark: SparkSession, data: str, out: str) -> list[str]:
 
 
 class _Voice:
-    """Whole lines, whoever speaks."""
+    """Whole lines, from all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

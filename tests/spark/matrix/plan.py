@@ -37,7 +37,7 @@ FAULTS = (
 """What the network may do besides; # is drawn."""
 COMMITTING = ("commit.started", "commit.checked", "decision.written")
 MOMENT = "moment"
-"""In place of a point: when so much of the output is written, wherever anybody is."""
+"""In place of a point: when so much of the output is written, wherever the processes are."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def draw(seed: int, point: str, victim: str, *, calm: bool = False, **features: 
 
 
 def _before(chance: Random, plan: Plan, point: str) -> list[Kill]:
-    """Spark gives a batch up when its commit has failed: without that nobody comes to these steps."""
+    """Spark gives a batch up when its commit has failed: without that no process comes to these steps."""
     if not point.startswith("abort."):
         return []
     return [_kill(chance, plan, chance.choice(COMMITTING), WORKER, 0.0)]
@@ -174,7 +174,7 @@ def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> 
 def sample(seed: int, points: Iterable[str]) -> list[Plan]:
     """Fewer: any two values of phase, victim and features meet, and the points of a phase take turns. All are calm.
 
-    Deaths at a moment are not among them: whoever is caught by a death of others has one."""
+    Deaths at a moment are not among them: a process that is caught by the death of others has one."""
     chance = Random(seed)
     phases: dict[str, list[str]] = {}
     for point in chance.sample([*points], k=len([*points])):

@@ -18,43 +18,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from odradek.spark.processes import of_session
 from tests.spark.matrix.archive import java_options
 from tests.support.clients import eventually
+from tests.support.deadlines import HANG_S
 
 ROOT = Path(__file__).resolve().parents[3]
 PRELOAD = Path(__file__).parent / "preload"
-READY_S = 90.0
-"""A JVM on a busy machine."""
-DEATH_S = 10.0
 
 
 @dataclass(frozen=True)
 class Process:
     pid: int
     parent: int
-    state: str
-    """As in /proc: T is stopped, Z is dead and not buried."""
     command: str
 
 
 def processes(session: int) -> list[Process]:
     """The living ones of a session."""
     found = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            # The name, in parentheses, may have anything in it.
-            state, parent, _group, of = (directory / "stat").read_text().rpartition(") ")[2].split()[:4]
-            if int(of) == session and state not in "ZX":
-                command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                found.append(Process(int(directory.name), int(parent), state, command))
+    for pid in of_session(session):
+        with contextlib.suppress(psutil.Error):
+            each = psutil.Process(pid)
+            if each.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                found.append(Process(pid, each.ppid(), " ".join(each.cmdline())))
     return found
 
 
 def state_of(pid: int) -> str:
-    """Empty when it is gone."""
+    """One of ``psutil.STATUS_...``; empty when it is gone."""
     try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(") ")[2].split()[0]
-    except OSError:
+        return psutil.Process(pid).status()
+    except psutil.NoSuchProcess:
         return ""
 
 
@@ -100,7 +97,7 @@ class DriverProcess:
         self.events.put(None)
 
     def until_ready(self) -> DriverProcess:
-        said = self.events.get(timeout=READY_S)
+        said = self.events.get(timeout=HANG_S)
         assert said is not None, "the driver ended before it was ready"
         assert said["event"] == "ready", said
         self.jvm = int(said["jvm"])
@@ -134,15 +131,17 @@ class DriverProcess:
     # ---- how it ends
 
     def kill(self) -> None:
-        """The JVM and the program die at once; workers go on by themselves, nobody tells them to stop."""
+        """The JVM and the program die at once; workers go on by themselves, as no process stops them."""
         # The JVM is to see nothing of what becomes of its daemons, which would take their workers with them.
         signal_to(self.jvm, signal.SIGSTOP)
         for each in self.daemons():
             signal_to(each.pid, signal.SIGKILL)
         signal_to(self.jvm, signal.SIGKILL)
         signal_to(self._process.pid, signal.SIGKILL)
-        self._process.wait(DEATH_S)
-        eventually(lambda: state_of(self.jvm) in ("", "Z"), "the JVM is gone", within_s=DEATH_S)
+        self._process.wait(HANG_S)
+        eventually(
+            lambda: state_of(self.jvm) in ("", psutil.STATUS_ZOMBIE), "the JVM is gone", within_s=HANG_S
+        )
 
     def kill_all(self) -> None:
         """Everything of it, stopped or not."""
@@ -154,9 +153,9 @@ class DriverProcess:
 
         assert self._process.stdin is not None
         self._process.kill()
-        self._process.wait(DEATH_S)
-        eventually(gone, "the driver's processes are gone", within_s=DEATH_S)
-        self._listener.join(DEATH_S)
+        self._process.wait(HANG_S)
+        eventually(gone, "the driver's processes are gone", within_s=HANG_S)
+        self._listener.join(HANG_S)
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._log.close()
@@ -166,7 +165,7 @@ class DriverProcess:
 def stopped(pid: int) -> Iterator[Callable[[], None]]:
     """A process that stands still inside, unless it is let go on before."""
     signal_to(pid, signal.SIGSTOP)
-    eventually(lambda: state_of(pid) in ("T", ""), f"{pid} stands still")
+    eventually(lambda: state_of(pid) in (psutil.STATUS_STOPPED, ""), f"{pid} stands still")
     try:
         yield lambda: (signal_to(pid, signal.SIGCONT), None)[1]
     finally:

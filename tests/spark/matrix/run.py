@@ -54,8 +54,8 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
 
 
 def complaints(outcomes: Iterable[Outcome]) -> list[str]:
-    """What must not be with an exactly-once sink; and kills that were planned where nobody came by. (Whom a death of others
-    has caught is played again.)"""
+    """What must not be with an exactly-once sink; and kills that were planned at points that no process reached. (A
+    story that was caught by the death of others is played again.)"""
     return [str(each) for each in outcomes if each.verdict.complaints or (_unseen(each) and not each.caught)]
 
 
@@ -70,7 +70,7 @@ def kept() -> list[Plan]:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """Counts, for whoever reads the log of a long run."""
+    """Counts, for the log of a long run."""
     kills = [kill for each in outcomes for kill in each.kills]
     victims = ", ".join(
         f"{sum(kill.victim == who for kill in kills)} {who}" for who in sorted({k.victim for k in kills})

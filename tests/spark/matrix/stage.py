@@ -1,12 +1,12 @@
-"""Points of the sink at which a process stops dead until somebody kills it or lets it go on.
+"""Points of the sink at which a process stops until the test kills it or lets it go on.
 
-A directory (``ODRADEK_MATRIX_STAGE``) has a file for each query that somebody waits for, which says where. The process
+A directory (``ODRADEK_MATRIX_STAGE``) has a file for each query that the test waits for, which says where. The process
 that gets there takes the file for itself, by renaming it, and stops: SIGSTOP, so that nothing of it goes on behind. With it
 standing there, what dies and when is no matter of luck.
 
     stage = Stage(directory)
     stage.set("payments", "decided", batch=3)
-    pid = stage.standing("payments")       # None until somebody stands there
+    pid = stage.standing("payments")       # None until a process stands there
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import json
 import os
 import signal
 from pathlib import Path
+
+import psutil
 
 from tests.spark.matrix.processes import state_of
 
@@ -34,14 +36,14 @@ class Stage:
     # ---- the harness's side
 
     def set(self, query: str, point: str, batch: int = 0, nth: int = 1) -> None:
-        """Whoever takes this step as the nth of a batch from this one on stands there. The last word counts."""
+        """The process that takes this step as the nth of a batch from this one on stops there. The last call counts."""
         self.clear(query)
         written = self._directory / f"{query}.new"
         written.write_text(json.dumps({"point": point, "batch": batch, "nth": nth}))
         written.rename(self._directory / query)
 
     def is_set(self, query: str) -> bool:
-        """Nobody has come by yet."""
+        """No process has reached it yet."""
         return (self._directory / query).exists()
 
     def clear(self, query: str) -> None:
@@ -53,7 +55,7 @@ class Stage:
         """The process that stands at its point."""
         for each in self._directory.glob(f"{query}.at-*"):
             pid = int(each.suffix.removeprefix(".at-"))
-            if state_of(pid) in ("T", ""):
+            if state_of(pid) in (psutil.STATUS_STOPPED, ""):
                 return pid
         return None
 

@@ -15,9 +15,9 @@ from tests.spark.matrix.plan import MOMENT, WORKER, Kill, Plan
 from tests.spark.matrix.processes import signal_to
 from tests.spark.matrix.verdict import Row, Verdict, judge, look, written
 from tests.support.clients import PATIENCE
+from tests.support.deadlines import HANG_S
 
 KEYS = 37
-FLUSH_S = 30
 
 
 @dataclass(frozen=True)
@@ -193,5 +193,5 @@ def prepare(plan: Plan, name: str, servers: str, admin: AdminClient, replicas: i
     producer = Producer({**PATIENCE, "bootstrap.servers": servers, "acks": "all", "linger.ms": 1})
     for key, value in sent:
         producer.produce(story.input, key=key, value=value)
-    assert producer.flush(FLUSH_S) == 0
+    assert producer.flush(HANG_S) == 0
     return story

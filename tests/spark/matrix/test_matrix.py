@@ -1,4 +1,4 @@
-"""The crash matrix: whoever dies at whatever step, a read_committed reader finds each record once.
+"""The crash matrix: whatever process dies at whatever step, a read_committed reader finds each record once.
 
 ODRADEK_MATRIX_SEEDS=5 pytest -m slow tests/spark/matrix                # more seeds than three
 ODRADEK_MATRIX_POINTS='decision.*' pytest -m slow tests/spark/matrix    # some of the points
@@ -15,6 +15,7 @@ import pytest
 from odradek.spark.sink.points import POINTS
 from tests.spark.matrix.plan import MOMENT, VICTIMS, column, draw, pairwise, sample
 from tests.spark.matrix.run import PLANS_VARIABLE, companies, kept, run, summary
+from tests.support.deadlines import LONG_TEST_S
 
 pytestmark = pytest.mark.spark_apart
 SEEDS = int(os.environ.get("ODRADEK_MATRIX_SEEDS", "3"))
@@ -23,21 +24,21 @@ SIDE_BY_SIDE = 16
 """Stories in one company: each is a driver's thread and up to five Python processes."""
 
 
-@pytest.mark.timeout(900)
-def test_each_record_is_there_once_whoever_dies_in_whatever_phase():
+@pytest.mark.timeout(LONG_TEST_S)
+def test_each_record_is_there_once_whatever_dies_in_whatever_phase():
     """Any two of phase, victim and features meet, in one company."""
     print(summary(run(sample(1, POINTS), "sample")))
 
 
-@pytest.mark.more
-@pytest.mark.timeout(1800)
+@pytest.mark.slow
+@pytest.mark.timeout(LONG_TEST_S)
 def test_each_record_is_there_once_also_when_a_second_death_and_a_bad_network_are_added():
     plans = pairwise(100, POINTS)[:SIDE_BY_SIDE]
     print(summary(run(plans, "more", audited=True)))
 
 
 @pytest.mark.more
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(LONG_TEST_S)
 @pytest.mark.parametrize("node", ["leader", "coordinator"])
 def test_each_record_is_there_once_when_a_node_dies_with_the_victim(node: str):
     points = ("task.flushed", "decision.written", "decision.made", "end.first")

@@ -62,13 +62,13 @@ def test_a_kill_that_others_did_away_with_is_carried_out_alone(company: Played):
     assert company.plans == [[fine.plan, undone.plan], [undone.plan]]
 
 
-def test_a_kill_that_nobody_came_by_is_a_failure(company: Played):
+def test_a_kill_at_a_point_that_was_not_reached_is_a_failure(company: Played):
     company.outcomes = [[outcome(1, missed=KILL)]]
     with pytest.raises(MatrixFailed, match="missed 1"):
         run.run([Plan(1)], "one")
 
 
-def test_a_kill_that_nobody_came_by_alone_either_is_a_failure(company: Played):
+def test_a_kill_at_a_point_that_was_not_reached_alone_either_is_a_failure(company: Played):
     company.outcomes = [[outcome(1, caught=1, missed=KILL)], [outcome(1, missed=KILL)]]
     with pytest.raises(MatrixFailed, match="missed 1"):
         run.run([Plan(1)], "one")
@@ -80,7 +80,7 @@ def test_a_moment_may_pass(company: Played):
     assert run.run([passed.plan], "one") == [passed]
 
 
-def test_what_is_wrong_with_the_output_is_a_failure_whoever_was_caught(company: Played):
+def test_what_is_wrong_with_the_output_is_a_failure_whatever_was_caught(company: Played):
     company.outcomes = [[outcome(1, caught=1, missed=KILL, verdict=Verdict(1, 0, 0, 0, ("lost: 1",)))]]
     with pytest.raises(MatrixFailed, match="lost: 1"):
         run.run([Plan(1)], "one")

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from tests.spark.matrix.processes import ROOT, processes, signal_to, state_of
 from tests.spark.matrix.stage import Stage
 from tests.support.clients import eventually
@@ -70,7 +72,7 @@ def test_a_process_stops_at_its_point_and_goes_on_when_it_is_let(tmp_path: Path)
         assert went_on(process)
         goes(process, "q", "decided", 4)
         assert stands(stage, "q") == process.pid
-        assert state_of(process.pid) == "T"
+        assert state_of(process.pid) == psutil.STATUS_STOPPED
         signal_to(process.pid, signal.SIGCONT)
         assert went_on(process)
         # It was once.
@@ -108,7 +110,7 @@ def test_who_was_killed_at_its_point_is_still_known_until_the_next_word(tmp_path
         assert stage.standing("q") is None
 
 
-def test_nobody_stops_where_nobody_waits(tmp_path: Path):
+def test_no_process_stops_where_no_test_waits(tmp_path: Path):
     stage = Stage(tmp_path)
     stage.set("q", "decided")
     stage.clear("q")

@@ -9,8 +9,9 @@ import pytest
 from tests.spark.matrix.company import Company
 from tests.spark.matrix.plan import Plan
 from tests.spark.matrix.sinks import STOCK
+from tests.support.deadlines import LONG_TEST_S
 
-pytestmark = [pytest.mark.spark_apart, pytest.mark.more, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark_apart, pytest.mark.slow, pytest.mark.timeout(LONG_TEST_S)]
 
 
 def test_spark_s_own_sink_doubles_what_was_written_when_its_driver_died(tmp_path: Path):

@@ -37,7 +37,7 @@ def test_one_lost_and_one_doubled_do_not_make_up_for_each_other():
     ]
 
 
-def test_what_nobody_sent_is_foreign_be_its_key_known_or_not():
+def test_what_was_not_sent_is_foreign_be_its_key_known_or_not():
     assert counts(replace(RIGHT, rows=(*RIGHT.rows, (b"0", b"17"), (b"17", b"0")))) == (0, 0, 2, 0)
 
 

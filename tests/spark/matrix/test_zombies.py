@@ -12,6 +12,7 @@ from tests.spark.matrix.plan import ZOMBIE, Kill, Plan
 from tests.spark.matrix.processes import signal_to
 from tests.spark.matrix.run import run
 from tests.support.clients import eventually
+from tests.support.deadlines import LONG_TEST_S
 
 pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
 SMALL = {"batches": 3, "records": 120, "partitions": 2}
@@ -27,7 +28,7 @@ def epochs(company: Company, name: str) -> dict[str, int]:
     }
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(LONG_TEST_S)
 def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does_no_harm(tmp_path: Path):
     """Once right before the decision, when all reports have been checked, and once right after it.
 
@@ -60,7 +61,7 @@ def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does
     assert [each.verdict.complaints for each in outcomes] == [(), ()]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(LONG_TEST_S)
 def test_a_driver_that_wakes_beside_its_successor_decides_nothing():
     """Right before its decision, when another has decided this batch and the next, or all; after it; while planning."""
     points = ("commit.checked", "decision.written", "decision.made", "end.first", "plan.fenced", "plan.swept")

@@ -10,14 +10,15 @@ from itertools import pairwise
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from odradek.deadlines import stretched
 from tests.support.clients import PATIENCE, eventually
+from tests.support.deadlines import HANG_S
 
 Row = tuple[bytes, bytes]
-READ_S = 30.0
-ATTEMPT_S = 2.0
+ATTEMPT_S = stretched(2.0)
 """A leader that has died is waited for no longer."""
 MOVED = (
-    # librdkafka's word for: at this moment nobody leads any of them.
+    # librdkafka's word for: at this moment none of them has a leader.
     KafkaError._NOENT,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -53,7 +54,7 @@ class Verdict:
 
 
 def judge(sent: Iterable[Row], found: Found, *, in_order: bool = False) -> Verdict:
-    """Per key, each value exactly once; nothing that nobody sent; nothing open."""
+    """Per key, each value exactly once; nothing that was not sent; nothing open."""
     wanted, got = _by_key(sent), _by_key(found.rows)
     lost = {key: Counter(values) - Counter(got.get(key, ())) for key, values in wanted.items()}
     more = {key: Counter(values) - Counter(wanted.get(key, ())) for key, values in got.items()}
@@ -116,7 +117,7 @@ def _said(what: str, kinds: Mapping[bytes, Counter[bytes]]) -> list[str]:
 def look(bootstrap_servers: str, topic: str) -> Found:
     """Read it to its end as read_committed, and see whether anything is open."""
     admin = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap_servers})
-    partitions = sorted(admin.list_topics(topic, timeout=READ_S).topics[topic].partitions)
+    partitions = sorted(admin.list_topics(topic, timeout=HANG_S).topics[topic].partitions)
     ends = _ends(admin, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
     stable = _ends(admin, topic, partitions, IsolationLevel.READ_COMMITTED)
     return Found(
@@ -137,10 +138,10 @@ def _ends(admin: AdminClient, topic: str, partitions: Iterable[int], level: Isol
             if error.args[0].code() not in MOVED:
                 raise
             # It asks the leaders that it knows of, and learns of others by this.
-            admin.list_topics(topic, timeout=READ_S)
+            admin.list_topics(topic, timeout=HANG_S)
             return None
 
-    return eventually(answers, f"the ends of {topic} are known", within_s=READ_S) or {}
+    return eventually(answers, f"the ends of {topic} are known") or {}
 
 
 def written(admin: AdminClient, topic: str, partitions: int) -> int:
@@ -170,9 +171,7 @@ def _read(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> tuple[
         return all(each.offset >= ends[each.partition] for each in consumer.position(consumer.assignment()))
 
     try:
-        eventually(
-            lambda: not any(ends.values()) or at_the_end(), f"{topic} is read to its end", within_s=READ_S
-        )
+        eventually(lambda: not any(ends.values()) or at_the_end(), f"{topic} is read to its end")
     finally:
         consumer.close()
     return tuple(row for each in sorted(rows) for row in rows[each])

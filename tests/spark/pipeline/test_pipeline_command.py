@@ -68,7 +68,7 @@ def test_a_broker_of_our_own_is_killed_too(runs: list[tuple[Settings, bool]]):
     assert settings.sink_format == "odradek.exactly_once"
 
 
-def test_somebody_s_kafka_is_not_killed(runs: list[tuple[Settings, bool]], tmp_path: Path):
+def test_a_kafka_of_the_user_s_is_not_killed(runs: list[tuple[Settings, bool]], tmp_path: Path):
     data = ["--data-dir", str(tmp_path), "--out", str(tmp_path / "out")]
     assert odradek_spark("demo", "--bootstrap", "kafka:9092", "--stock-sink", "--keep", *data).exit_code == 0
     [(settings, keep)] = runs

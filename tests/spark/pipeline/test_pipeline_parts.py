@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import cast
 
+import psutil
 import pytest
 
+from odradek.child import Child
 from odradek.demo import flights
 from odradek.spark.pipeline import expected
 from odradek.spark.pipeline.departures import CLOSING, WATERMARK_DELAY, Departure, disorder, in_order
 from odradek.spark.pipeline.expected import Row
 from odradek.spark.pipeline.job import is_over
 from odradek.spark.pipeline.plan import BROKER_POINTS, LATEST, SINK_POINTS, Kills, draw
-from odradek.spark.pipeline.programs import Program, spark_workers
+from odradek.spark.pipeline.programs import Program
 from odradek.spark.pipeline.run import GIVING_UP_MAX, Pipeline, PipelineFailed, Settings
 from odradek.spark.pipeline.show import Show
 from odradek.spark.pipeline.verdict import Verdict, compare, sees_planted_errors
+from odradek.spark.processes import python_workers
+from tests.support.clients import eventually
 
 PREFIX = 5000
 
@@ -34,6 +39,7 @@ def row(origin: str, flights: int) -> Row:
     return {"origin": origin, "hour": "2013-01-01T10:00:00Z", "flights": flights, "mean_delay_minutes": 1.5}
 
 
+@pytest.mark.more
 def test_no_flight_is_told_so_late_that_its_watermark_has_passed():
     most = disorder(told())
     assert len(told()) == 336_776
@@ -48,6 +54,7 @@ def test_every_flight_lies_before_the_closing_record():
     assert "2013" < last < CLOSING
 
 
+@pytest.mark.more
 def test_what_is_told_and_what_is_expected_are_the_same_flights_in_the_same_hours():
     wanted = expected.statistics(flights.data_file(), PREFIX)
     seen: Counter[str] = Counter()
@@ -91,7 +98,7 @@ def test_statistics_of_an_hour_by_hand():
     ]
 
 
-def test_the_verdict_sees_what_is_missing_twice_other_or_nobodys():
+def test_the_verdict_sees_what_is_missing_twice_other_or_unexpected():
     wanted = {expected.key_of(each): each for each in (row("JFK", 3), row("LGA", 2), row("EWR", 1))}
     right = [(key, json.dumps(each)) for key, each in wanted.items()]
     assert compare(wanted, right).is_clean
@@ -111,7 +118,7 @@ def test_a_plan_kills_as_often_as_is_asked_and_before_the_end(seed: int):
     assert (len(plan.worker), len(plan.producer), len(plan.broker_points)) == (2, 1, 4)
     assert all(0 < share <= LATEST for share in [*plan.driver, *plan.worker, *plan.producer])
     assert sum(times for _, times in plan.sink_points) <= 12
-    assert sum(passage for _, passage in plan.broker_points) <= 336
+    assert sum(at for _, at in plan.broker_points) <= 336
     assert plan.broker_points[0][1] > 60
     assert all(share * 336 >= 60 for share in plan.producer)
     assert plan == draw(random.Random(seed), kills, batches=12, transactions=336, ahead=60, has_points=True)
@@ -146,19 +153,30 @@ def test_a_query_is_over_when_a_batch_behind_the_last_window_is_done(tmp_path: P
     assert is_over(tmp_path)
 
 
-def test_spark_s_python_workers_are_found_below_their_own_driver_only():
-    daemon = "python -m pyspark.daemon pyspark.worker"
-    processes = {
-        10: (1, "python -m odradek.spark.pipeline.job"),
-        11: (10, "java org.apache.spark.deploy.SparkSubmit"),
-        12: (11, daemon),
-        13: (12, daemon),
-        14: (12, daemon),
-        20: (1, "python somebody's"),
-        21: (20, daemon),
-        22: (21, daemon),
-    }
-    assert spark_workers(10, processes) == [13, 14]
+# A driver whose only child is a daemon that forks two workers, as Spark's does.
+DAEMON = """
+import os, time
+os.fork() and os.fork()
+print("started", flush=True)
+time.sleep(600)
+"""
+DRIVER = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], 'pyspark.daemon'])"
+
+
+def test_spark_s_python_workers_are_found_below_their_own_driver_only(tmp_path: Path):
+    said: list[str] = []
+    command = [sys.executable, "-c", DRIVER, DAEMON]
+    drivers = [Child(command, tmp_path / "log", hears=said.append) for _ in range(2)]
+    try:
+        eventually(lambda: len(said) == 6, "two daemons and four workers")
+        found = [python_workers(each.pid) for each in drivers]
+        assert [len(pids) for pids in found] == [2, 2]
+        daemons = {psutil.Process(pid).ppid() for pids in found for pid in pids}
+        assert {psutil.Process(pid).ppid() for pid in daemons} == {each.pid for each in drivers}
+    finally:
+        for each in drivers:
+            each.kill()
+    assert python_workers(drivers[0].pid) == []
 
 
 class Ended:
@@ -182,7 +200,7 @@ class Ended:
 
 
 def pipeline(directory: Path, job: Ended, kills: Kills) -> Pipeline:
-    made = Pipeline(Settings(directory, 1, bootstrap="nobody:1", kills=kills), Show(500), 500)
+    made = Pipeline(Settings(directory, 1, bootstrap="unknown:1", kills=kills), Show(500), 500)
     made.producer, made.job = cast(Program, Ended(0)), cast(Program, job)
     return made
 

@@ -6,6 +6,8 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from odradek.demo import flights
 from odradek.demo.clients import read_all
 from odradek.spark.pipeline.departures import CLOSING, in_order
@@ -37,7 +39,7 @@ class Watched:
     def run(self, until: int) -> int:
         self.program.start()
         self.program.tell(until)
-        eventually(lambda: self.program.exit_code is not None, within_s=60)
+        eventually(lambda: self.program.exit_code is not None)
         assert self.program.exit_code is not None
         return self.program.exit_code
 
@@ -45,6 +47,7 @@ class Watched:
         return sum(said == word for said, _ in self.words)
 
 
+@pytest.mark.more
 def test_a_producer_that_is_killed_tells_every_flight_once_in_order(
     start_broker: StartBroker, tmp_path: Path
 ):

@@ -11,9 +11,10 @@ from odradek.spark.pipeline.run import Pipeline, Settings
 from odradek.spark.pipeline.show import Show
 from odradek.spark.pipeline.verdict import Outcome
 from tests.support import kafka_oracle
+from tests.support.deadlines import LONG_TEST_S
 
 # A minute each where nothing else runs; Spark starts three times.
-pytestmark = [pytest.mark.spark, pytest.mark.more, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
 
 FLIGHTS = 12_000
 PER_BATCH = 4_000
@@ -45,6 +46,7 @@ def test_statistics_are_there_once_when_producer_broker_worker_and_driver_are_ki
 
 
 @pytest.mark.java
+@pytest.mark.slow
 def test_the_same_job_runs_against_apache_kafka_by_its_address(spark: object, tmp_path: Path):
     kills = Kills(driver=1, worker=0, producer=1, broker=0)
     home = tmp_path / "kafka"

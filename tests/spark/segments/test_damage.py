@@ -77,7 +77,7 @@ def test_after_a_batch_with_a_wrong_crc_the_next_is_read(tmp_path: Path):
     assert batch_errors(tmp_path / TOPIC) == errors
 
 
-def test_crcs_are_not_looked_at_when_nobody_wants_to_know(tmp_path: Path):
+def test_crcs_are_not_checked_when_the_option_is_off(tmp_path: Path):
     crc_at = 17
     segment(tmp_path / TOPIC, log_of(GOOD[0], flipped(GOOD[1], crc_at), GOOD[2]))
     assert seen(tmp_path / TOPIC, check_crcs="false") == (list(range(9)), [])

@@ -170,7 +170,7 @@ def test_filters_on_offsets_and_places_choose_segments_by_their_names(data: Path
     assert chosen(spark.EqualTo(("last_offset",), 24), table="batches") == ["20"]
     assert chosen(spark.EqualTo(("partition",), 1)) == []
     assert chosen(spark.Not(spark.EqualTo(("topic",), "orders"))) == []
-    assert tasks(data, [spark.EqualTo(("topic",), "nobody")])[0].pieces == []
+    assert tasks(data, [spark.EqualTo(("topic",), "unknown")])[0].pieces == []
 
 
 @pytest.mark.parametrize(

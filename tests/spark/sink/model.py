@@ -123,7 +123,7 @@ class Kafka:
             raise InvalidTransaction("INVALID_TXN_STATE", transactional_id)
 
     def end_late(self, transactional_id: str, producer: ProducerId) -> None:
-        """A copy of an EndTxn(commit) that somebody has repeated long ago."""
+        """A copy of an EndTxn(commit) that its sender repeated long ago."""
         with contextlib.suppress(WireError):
             self.end(transactional_id, producer, True)
 
@@ -136,7 +136,7 @@ class Kafka:
                 self.unheard = None
 
     def time_out_pending(self) -> None:
-        """An operator ends what hangs (before KIP-890 nobody else does)."""
+        """An operator ends what hangs (before KIP-890 nothing else does)."""
         self.pending.clear()
 
     def _close(self, known: Transaction, commit: bool) -> None:
@@ -384,7 +384,7 @@ class Checkpoint:
 
 
 class World:
-    """Drivers, workers and a cluster; ``run`` lets them step by a rule until nobody can."""
+    """Drivers, workers and a cluster; ``run`` lets them step by a rule until none can."""
 
     def __init__(self, batches: Sequence[Sequence[str]], settings: Settings = SETTINGS) -> None:
         self.batches = [tuple(rows) for rows in batches]
@@ -437,7 +437,7 @@ class World:
                 raise
             Process.gate()
             if batch in self.checkpoint.commits:
-                raise RuntimeError(f"{name}: somebody else has committed batch {batch} to the checkpoint")
+                raise RuntimeError(f"{name}: another driver has committed batch {batch} to the checkpoint")
             self.checkpoint.commits.add(batch)
 
     def _tasks(
@@ -513,7 +513,7 @@ class World:
     def run_once(self, choose: Callable[[list[Process]], Process] = lambda runnable: runnable[-1]) -> None:
         """One step of one process."""
         runnable = [process for process in self.processes if process.runnable]
-        assert runnable, "nobody can go on"
+        assert runnable, "no process can go on"
         choose(runnable).step()
         self.steps += 1
 

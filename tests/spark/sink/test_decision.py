@@ -116,7 +116,7 @@ def test_chunks_left_over_by_a_longer_record_are_passed_over():
         ([(7, "odradek/0/1/ä")], "not what was written"),
     ],
 )
-def test_somebody_else_s_offsets_are_no_record(offsets, sentence):
+def test_foreign_offsets_are_no_record(offsets, sentence):
     with pytest.raises(UnreadableRecord, match=sentence):
         from_chunks(offsets)
 

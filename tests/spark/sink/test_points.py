@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from odradek.spark.sink.points import POINTS, VARIABLE, Kill, parse
+from tests.support.deadlines import HANG_S
 
 
 def test_a_kill_is_read_from_its_text():
@@ -34,7 +35,7 @@ def come_to(point: str, kill: str, times: int, batch: int, tmp_path) -> int:
         f"for _ in range({times}): reached({point!r}, {batch})\n"
     )
     environment = {**os.environ, VARIABLE: kill, "TMPDIR": str(tmp_path)}
-    return subprocess.run([sys.executable, "-c", program], env=environment, timeout=120).returncode
+    return subprocess.run([sys.executable, "-c", program], env=environment, timeout=HANG_S).returncode
 
 
 @pytest.mark.parametrize("point", ["plan.pooled", "end.some"])

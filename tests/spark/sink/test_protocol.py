@@ -1,4 +1,4 @@
-"""The protocol against a model: whoever dies or sleeps at whatever step, what is read in the end is what was put in."""
+"""The protocol against a model: whatever process dies or sleeps at whatever step, readers see what was put in."""
 
 import dataclasses
 import itertools
@@ -13,6 +13,7 @@ from odradek.spark.sink.names import driver_id, pool_id
 from odradek.spark.sink.plan import SWEEP_INTERVAL_MS, resolve
 from odradek.spark.wire import Retriable
 from tests.spark.sink.model import OUT, Process, World, with_answer
+from tests.support.deadlines import LONG_TEST_S
 
 BATCHES = (("a", "b", "c"), ("d", "e", "f", "g"), ("h", "i"))
 TASKS = (2, 3, 1)
@@ -84,6 +85,7 @@ class TestCrashes:
             world.check()
             world.close()
 
+    @pytest.mark.more
     def test_twice(self):
         """A second crash while the first is being repaired."""
         for first_at, second_at in itertools.product(range(3, STEPS, 9), range(1, STEPS, 8)):
@@ -134,6 +136,7 @@ def sleepers(world: World, kind: str) -> list[Process]:
 
 class TestZombies:
     @pytest.mark.parametrize("kind", ["driver", "task"])
+    @pytest.mark.more
     def test_asleep_at_any_step_awake_at_any_later_one(self, kind: str):
         """A driver that sleeps is replaced by another one on the same checkpoint, a task by its next attempt; then it
         wakes up and goes on with what it knew. It may spoil a batch, which then is written again; never what is read."""
@@ -142,7 +145,7 @@ class TestZombies:
                 self.one(kind, asleep, asleep + awake)
 
     @pytest.mark.slow
-    @pytest.mark.timeout(1800)
+    @pytest.mark.timeout(LONG_TEST_S)
     @pytest.mark.parametrize("kind", ["driver", "task"])
     def test_asleep_at_every_step_awake_at_every_later_one(self, kind: str):
         for asleep in range(1, STEPS):
@@ -281,6 +284,7 @@ class TestFailures:
             world.close()
         assert seen >= 4, "the decision, each end"
 
+    @pytest.mark.more
     def test_for_a_while_beginning_at_any_step(self):
         for at, long in itertools.product(range(STEPS), (4, 9)):
             world = World(BATCHES)
@@ -293,8 +297,9 @@ class TestFailures:
             world.check()
             world.close()
 
+    @pytest.mark.more
     def test_a_coordinator_that_was_deposed_answers_from_its_memory(self):
-        """It knows the record of an earlier step, and takes no commits. Whoever has committed knows the new one."""
+        """It knows the record of an earlier step, and takes no commits. A broker that has committed knows the new one."""
         for deposed, crash in itertools.product(range(0, STEPS, 3), range(0, STEPS, 7)):
             if crash < deposed:
                 continue
@@ -329,6 +334,7 @@ class TestFailures:
             world.close()
 
     @pytest.mark.parametrize("verified", [True, False])
+    @pytest.mark.more
     def test_an_end_of_the_driver_s_transaction_is_repeated_and_comes_late(self, verified: bool):
         """Without the verification of KIP-890 (before Kafka 3.6) offsets can then be left pending for ever."""
         for at in range(STEPS):
@@ -352,7 +358,7 @@ class TestFailures:
 
 
 class TestIntruders:
-    """Somebody outside who takes a reported id, or a timeout: what nobody of ours does."""
+    """A foreign program takes a reported id, or a timeout ends it: no driver or task does that."""
 
     def until_reported(self, world: World) -> Process:
         first = world.start_driver("first", (2,))
@@ -374,7 +380,7 @@ class TestIntruders:
         world.close()
 
     @pytest.mark.parametrize("take", ["init", "time_out"])
-    def test_after_the_decision_it_is_loud_until_somebody_says_what_is_to_be_done(self, take):
+    def test_after_the_decision_it_is_loud_until_the_user_says_what_is_to_be_done(self, take):
         for answer in ("again", "without"):
             world = World(BATCHES[:2])
             first = self.until_reported(world)
@@ -529,6 +535,7 @@ class TestStrays:
         assert world.record().run > 1
         world.close()
 
+    @pytest.mark.more
     def test_beside_a_running_query_at_any_time_and_late(self):
         """It costs the running query a replay at most: asleep between any two of its steps, it touches nothing later."""
         for at, long in itertools.product(range(1, STEPS, 9), (0, 3, 11, 41, 10**9)):
@@ -589,6 +596,7 @@ class TestTopics:
         return [str(each.error) for each in world.processes if isinstance(each.error, MayBeLost)]
 
     @pytest.mark.parametrize("anew", [True, False])
+    @pytest.mark.more
     def test_what_spark_has_not_heard_of_is_written_to_the_new_one_or_asked_about(self, anew):
         asked = 0
         for at in range(STEPS + 1):
@@ -662,6 +670,7 @@ def noting(function, note):
 
 
 class TestLateRequests:
+    @pytest.mark.more
     def test_a_repeated_init_comes_late_at_every_step(self):
         """The answer to an InitProducerId is lost, it is sent again, and the first copy arrives whenever it likes."""
         probe = World(BATCHES)

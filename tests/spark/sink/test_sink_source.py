@@ -129,7 +129,7 @@ def test_the_writer_is_planned_once_and_only_when_it_is_pickled(kafka, sink, tas
     assert progress(sink).plan == 1
 
 
-def test_a_batch_that_is_given_up_holds_nobody_back(kafka, sink, task):
+def test_a_batch_that_is_given_up_holds_no_reader_back(kafka, sink, task):
     planned = pickle.dumps(stream(sink))
     messages = [task(planned, ["a"], Context(0, 0)), None]
     stream(sink).abort(messages, 0)
@@ -187,7 +187,7 @@ class TestZombies:
         assert set(values(kafka, sink)) == {"a", "b", "c", *expected}
         assert len(values(kafka, sink)) == 3 + pooled
 
-    def test_somebody_who_takes_a_reported_id_costs_a_replay(self, kafka, sink, task):
+    def test_a_program_that_takes_a_reported_id_costs_a_replay(self, kafka, sink, task):
         planned = pickle.dumps(stream(sink))
         messages = [task(planned, ["a"], Context(0, 0)), task(planned, ["b"], Context(1, 0))]
         take(sink, messages[1].report.transactional_id)
@@ -198,7 +198,7 @@ class TestZombies:
         run_batch(sink, task, 0, [["a"], ["b"]])
         assert values(kafka, sink) == ["a", "b"]
 
-    def test_somebody_who_takes_it_after_the_decision_makes_it_loud(self, kafka, sink, task, monkeypatch):
+    def test_a_program_that_takes_it_after_the_decision_makes_it_loud(self, kafka, sink, task, monkeypatch):
         planned = pickle.dumps(stream(sink))
         messages = [task(planned, ["a"], Context(0, 0)), task(planned, ["b"], Context(1, 0))]
         from odradek.spark.sink import commit

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadlines import TEST_S
+
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "spark"
 
 pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
@@ -14,6 +16,6 @@ pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
 def test_the_suite_passes_by_itself(tmp_path: Path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE)]
     command += ["--basetemp", str(tmp_path / "temporary")]
-    ended = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=280, check=False)
+    ended = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=TEST_S, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "4 passed" in ended.stdout

@@ -1,10 +1,11 @@
 """The kit without Spark: what a test wants of Kafka, and drivers that die where it was said."""
 
 import os
-import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from odradek.errors import OdradekError
@@ -14,6 +15,7 @@ from odradek.spark.testing.kafka import Record
 # A driver of the sink as far as killing goes: it comes to the steps of two batches.
 STEPS = """
 import sys
+from contextlib import suppress
 from odradek.spark.sink.points import reached
 for batch in (0, 1):
     for step in ("plan.started", "task.flushed", "decision.made"):
@@ -103,9 +105,9 @@ def test_a_driver_that_fails_tells_why():
 def test_what_a_driver_has_started_dies_with_it():
     with Driver([sys.executable, "-c", WITH_A_CHILD]) as driver:
         while not driver.output.endswith("\n"):
-            assert driver.process.poll() is None, driver.output
+            assert driver.process.is_running, driver.output
         child = int(driver.output)
         os.kill(child, 0)  # it is there
-    state = ["ps", "-o", "stat=", "-p", str(child)]
-    while (left := subprocess.run(state, capture_output=True, text=True).stdout.strip()) and left[0] != "Z":
-        """It has been told to die, and does."""
+    with suppress(psutil.NoSuchProcess):
+        while psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+            """It has been told to die, and does."""

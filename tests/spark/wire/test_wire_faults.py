@@ -225,7 +225,7 @@ def test_a_broker_that_is_restarted_meanwhile_is_found_again(tmp_path):
         assert_once_and_in_order(broker.bootstrap_servers, "t", ROWS, PARTITIONS)
 
 
-def test_nobody_at_the_address_is_said_in_time():
+def test_an_address_without_a_server_is_reported_in_time():
     settings = ClientSettings.from_options(
         {"kafka.bootstrap.servers": "127.0.0.1:1", **OPTIONS, "kafka.max.block.ms": "200"}
     )
@@ -233,7 +233,7 @@ def test_nobody_at_the_address_is_said_in_time():
         cluster.partitions_of("t")
 
 
-def test_a_host_name_that_cannot_be_one_is_nobody_s_address():
+def test_an_invalid_host_name_is_no_address():
     options = {"kafka.bootstrap.servers": "no..name:9092", "kafka.max.block.ms": "100"}
     with (
         Cluster(ClientSettings.from_options(options)) as cluster,

@@ -99,7 +99,7 @@ def test_who_cannot_is_told_so_at_once_and_without_the_password(secured_kafka, l
         assert "wrong" not in str(caught.value)
 
 
-def test_what_somebody_may_not_do_is_said_with_its_name(secured_kafka):
+def test_what_a_user_may_not_do_is_said_with_its_name(secured_kafka):
     create_topic(secured_kafka, "open")
     admin = create_topic(secured_kafka, "closed")
     denied = [

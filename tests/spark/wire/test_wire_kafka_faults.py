@@ -1,4 +1,4 @@
-"""Answers that Apache Kafka gave and nobody heard, and its death in the middle of a transaction."""
+"""Responses of Apache Kafka that did not reach the client, and its death in the middle of a transaction."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.spark.wire import ClientSettings, Cluster, TransactionalWriter
 from tests.spark.wire.numbers_in_order import assert_once_and_in_order, write_numbers
+from tests.support.deadlines import HANG_S
 from tests.support.kafka_oracle import Oracle, format_directory, started
 from tests.support.relay import Relay
 
@@ -42,7 +43,7 @@ class MortalKafka:
     def kill(self) -> None:
         assert self._oracle is not None
         self._oracle.process.kill()
-        self._oracle.process.wait(60)
+        self._oracle.process.wait(HANG_S)
         self.close()
 
     def close(self) -> None:
@@ -74,7 +75,7 @@ def write(writer: TransactionalWriter, topic: str, first: int, end: int) -> None
         write_numbers(writer, topic, range(start, start + 100), PARTITIONS)
 
 
-def test_answers_that_nobody_heard(kafka: MortalKafka) -> None:
+def test_responses_that_were_lost(kafka: MortalKafka) -> None:
     create(kafka, "unheard")
     with connect(kafka) as cluster:
         cluster.partitions_of("unheard")
@@ -100,7 +101,7 @@ def test_answers_that_nobody_heard(kafka: MortalKafka) -> None:
         for _ in range(2):
             assert cluster.end_transactions([writer.transaction], commit=True) == {"unheard": None}
         assert cluster.fetch_offsets("unheard", [("unheard", 0)]) == {("unheard", 0): (1, "one")}
-        assert [each.api for each in lost if not each.happened.wait(60)] == []
+        assert [each.api for each in lost if not each.happened.wait(HANG_S)] == []
     assert_once_and_in_order(kafka.relay.bootstrap, "unheard", 600, PARTITIONS, wait=True)
 
 

@@ -22,6 +22,7 @@ from odradek.spark.wire.sasl import conversation, jaas_options, scram
 from odradek.spark.wire.tls import tls_context
 from tests.support import raw
 from tests.support.clients import values
+from tests.support.deadlines import HANG_S
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 TRUST = {
@@ -100,11 +101,11 @@ def relay(port: int, target: tuple[str, int], context: ssl.SSLContext | None = N
     thread = threading.Thread(target=loop.run_until_complete, args=(asyncio.wait([serving]),))
     thread.start()
     try:
-        assert ready.wait(60)
+        assert ready.wait(HANG_S)
         yield
     finally:
         loop.call_soon_threadsafe(serving.cancel)
-        thread.join(60)
+        thread.join(HANG_S)
         loop.close()
 
 
@@ -157,10 +158,10 @@ def test_all_of_it_goes_through_tls(hidden_broker):
         }
         write_one(settings_of(f"127.0.0.1:{port}", **with_texts), "b", "by texts")
     with tls_before(port, direct(broker), "server.pem"):
-        write_one(settings_of(f"127.0.0.1:{port}", **TRUST), "c", "as nobody")
+        write_one(settings_of(f"127.0.0.1:{port}", **TRUST), "c", "without a certificate")
     with relay(port, direct(broker)):
         found = [value for value in values(f"127.0.0.1:{port}", "t") if value and not value.startswith("x")]
-    assert found == ["by files", "by texts", "as nobody"]
+    assert found == ["by files", "by texts", "without a certificate"]
 
 
 @pytest.mark.parametrize(

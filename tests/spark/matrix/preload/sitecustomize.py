@@ -1,4 +1,4 @@
-"""Spark's daemons fork its Python workers; here they have the sink and what it needs before anybody is born.
+"""Spark's daemons fork its Python workers; here they have the sink and what it needs before the first fork.
 
 A worker of a driver that lives for half a minute would spend more on its imports than on its work. Spark starts the daemons
 of plans and commits under their own name, so this is where they can be reached: each Python looks for such a file.

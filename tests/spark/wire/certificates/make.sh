@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the certificates of the TLS tests anew: an authority, a server and a client of its, and one that nobody trusts.
+# Makes the certificates of the TLS tests anew: an authority, a server and a client of its, and an untrusted one.
 set -e
 cd "$(dirname "$0")"
 authority() {
@@ -14,7 +14,7 @@ signed() {
     rm "$1.csr" "$1.ext" "$1.crt" "$1.key"
 }
 authority authority "Odradek tests"
-authority stranger "Nobody trusts me"
+authority stranger "Untrusted authority"
 signed server "IP:127.0.0.1"
 signed elsewhere "DNS:elsewhere.example"
 signed client "DNS:client.example"

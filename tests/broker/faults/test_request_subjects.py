@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from broker.api import discover
-from broker.context import RequestContext
 from broker.faults.fields import named_by
-from broker.faults.mentions import Mentions, mentions_in, mentions_of
+from broker.faults.request_subjects import RequestSubjects, subjects_in, subjects_of
 from broker.faults.rules import Match
+from broker.node.context import RequestContext
+from broker.requests.api import discover
 from protocol.codec import client_codec, request_codec
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.fetch import FetchRequest
@@ -67,10 +67,10 @@ EVERY_VERSION = [
 ]
 
 
-def read(key: int, version: int, request: Any) -> Mentions:
+def read(key: int, version: int, request: Any) -> RequestSubjects:
     """As the broker reads it from the wire."""
     data = b"".join(map(bytes, client_codec(key, version).encode(request)))
-    return mentions_in(key, request_codec(key, version).decode(data), TOPICS.get)
+    return subjects_in(key, request_codec(key, version).decode(data), TOPICS.get)
 
 
 @pytest.mark.parametrize(("name", "key", "version"), EVERY_VERSION)
@@ -109,8 +109,8 @@ def test_the_config_of_a_topic_is_about_that_topic() -> None:
     assert (found.partitions, found.groups) == ([("orders", None)], {"g"})
 
 
-def test_a_topic_id_that_nobody_knows_is_no_topic() -> None:
-    found = mentions_in(0, sample(at_version(0, 13, "request")), {UUID(int=3): "orders"}.get)
+def test_an_unknown_topic_id_is_no_topic() -> None:
+    found = subjects_in(0, sample(at_version(0, 13, "request")), {UUID(int=3): "orders"}.get)
     assert {topic for topic, _ in found.partitions} == {"orders"}
 
 
@@ -122,8 +122,8 @@ def test_a_fetch_of_a_session_is_about_all_partitions_of_the_session() -> None:
         fetch_sessions=SimpleNamespace(by_id={7: session}),
     )
     context = cast(RequestContext, SimpleNamespace(node=node, api_key=1))
-    assert mentions_of(FetchRequest(session_id=7, session_epoch=2), context).partitions == [("orders", 3)]
-    assert mentions_of(FetchRequest(session_id=8, session_epoch=2), context).partitions == []
+    assert subjects_of(FetchRequest(session_id=7, session_epoch=2), context).partitions == [("orders", 3)]
+    assert subjects_of(FetchRequest(session_id=8, session_epoch=2), context).partitions == []
 
 
 @pytest.mark.parametrize(

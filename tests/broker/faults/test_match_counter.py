@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.faults.occasions import Occasions
+from broker.faults.match_counter import MatchCounter
 from broker.faults.rules import When
 
 
 def hits(when: When, matches: int = 10) -> list[int]:
     """The numbers of the matches that are hits."""
-    occasions = Occasions(when)
-    return [number for number in range(1, matches + 1) if occasions.occurs()]
+    counter = MatchCounter(when)
+    return [number for number in range(1, matches + 1) if counter.count_match()]
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_with_p_and_times_the_first_draws_that_succeed_count() -> None:
     )
 )
 def test_once_spent_nothing_is_hit_or_counted_and_until_then_everything_is_counted(when: When) -> None:
-    occasions = Occasions(when)
+    counter = MatchCounter(when)
     for number in range(1, 40):
-        spent = occasions.spent
-        before = (occasions.matches, occasions.hits)
-        hit = occasions.occurs()
+        spent = counter.spent
+        before = (counter.matches, counter.hits)
+        hit = counter.count_match()
         if spent:
             assert not hit
-            assert (occasions.matches, occasions.hits) == before
+            assert (counter.matches, counter.hits) == before
         else:
-            assert (occasions.matches, occasions.hits) == (number, before[1] + hit)
+            assert (counter.matches, counter.hits) == (number, before[1] + hit)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.groups.group import Rules, State
-from broker.groups.memory import Memory
+from broker.groups.coordinator_state import GroupCoordinatorState
+from broker.groups.group import ClassicGroupConfig, ClassicGroupState
 from protocol.batch import RecordBatch, build_batch, end_txn_marker
 from protocol.records.group_log import (
     ConsumerGroupMetadataKey,
@@ -23,7 +23,7 @@ GROUP = GroupMetadataKey("g").encode()
 
 class Log:
     def __init__(self) -> None:
-        self.memory = Memory(Rules())
+        self.state = GroupCoordinatorState(ClassicGroupConfig())
         self.next = 0
 
     def add(
@@ -39,17 +39,17 @@ class Log:
             compression=compression,
         )
         self.next += len(records)
-        self.memory.replay(RecordBatch.parse(batch))
+        self.state.replay(RecordBatch.parse(batch))
 
     def marker(self, producer: int, committed: bool) -> None:
         data = end_txn_marker(producer, 0, committed=committed, coordinator_epoch=0, timestamp_ms=1_000)
         batch = RecordBatch.parse(data)
         batch.base_offset = self.next
         self.next += 1
-        self.memory.replay(batch)
+        self.state.replay(batch)
 
     def offset(self, stable: bool = True) -> int | str | None:
-        found = self.memory.offsets.find("g", "t", 0, require_stable=stable)
+        found = self.state.offsets.find("g", "t", 0, require_stable=stable)
         if found.error:
             return found.error.name
         return None if found.committed is None else found.committed.offset
@@ -103,13 +103,13 @@ def test_the_oldest_kind_of_key_is_read_like_the_newer_one(log: Log):
 def test_compressed_batches(log: Log, codec: int):
     log.add((OFFSET, value(4)), (OFFSET, value(5)), compression=codec)
     assert log.offset() == 5
-    assert log.memory.records == 2
+    assert log.state.records == 2
 
 
 def test_commits_make_a_group_that_only_commits(log: Log):
     log.add((OFFSET, value()))
-    made = log.memory.groups["g"]
-    assert (made.state, made.protocol_type, made.is_simple) == (State.EMPTY, None, True)
+    made = log.state.groups["g"]
+    assert (made.state, made.protocol_type, made.is_simple) == (ClassicGroupState.EMPTY, None, True)
 
 
 def test_an_open_transaction_is_still_open(log: Log):
@@ -131,15 +131,15 @@ def test_tombstones(log: Log):
     log.add((OFFSET, value()), (GROUP, group(member())))
     log.add((OFFSET, None), (GROUP, None))
     assert log.offset() is None
-    assert log.memory.groups == {}
+    assert log.state.groups == {}
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_groups_of_every_version(log: Log, version: int):
     log.add((GROUP, group(member(), version=version)))
-    loaded = log.memory.groups["g"]
+    loaded = log.state.groups["g"]
     assert (loaded.state, loaded.generation, loaded.protocol_name, loaded.leader) == (
-        State.STABLE,
+        ClassicGroupState.STABLE,
         3,
         "range",
         "m",
@@ -152,15 +152,15 @@ def test_groups_of_every_version(log: Log, version: int):
 
 def test_the_last_record_of_a_group_counts(log: Log):
     log.add((GROUP, group(member())), (GROUP, group(generation=4, protocol=None, leader=None)))
-    assert (log.memory.groups["g"].state, log.memory.groups["g"].generation) == (State.EMPTY, 4)
+    assert (log.state.groups["g"].state, log.state.groups["g"].generation) == (ClassicGroupState.EMPTY, 4)
 
 
-def test_a_member_s_bytes_keep_nobody_from_being_loaded(log: Log):
+def test_a_member_s_bytes_keep_no_group_from_being_loaded(log: Log):
     """Kafka 4.3 stores such a subscription, and after a restart fails to load its partition for ever."""
     log.add((GROUP, group(member(subscription=b"changed"))), (OFFSET, value()))
-    assert log.memory.groups["g"].subscribed_topics() is None
+    assert log.state.groups["g"].subscribed_topics() is None
     assert log.offset() == 5
-    assert log.memory.skipped == 0
+    assert log.state.skipped == 0
 
 
 @pytest.mark.parametrize(
@@ -184,16 +184,16 @@ def test_a_member_s_bytes_keep_nobody_from_being_loaded(log: Log):
 def test_a_record_of_no_use_is_skipped_and_the_next_one_read(log: Log, key: bytes | None, raw: bytes | None):
     log.add((key, raw), (OFFSET, value()))
     assert log.offset() == 5
-    assert log.memory.skipped == 1
+    assert log.state.skipped == 1
 
 
 def test_a_batch_that_is_broken_inside_is_skipped_and_the_next_one_read(log: Log):
     data = bytearray(build_batch([(0, OFFSET, value(9))]))
     data[-20:] = b"\xff" * 20
-    log.memory.replay(RecordBatch.parse(bytes(data)))
+    log.state.replay(RecordBatch.parse(bytes(data)))
     log.add((OFFSET, value()))
     assert log.offset() == 5
-    assert log.memory.skipped == 1
+    assert log.state.skipped == 1
 
 
 def test_a_record_that_contradicts_itself_is_taken_as_far_as_it_goes(log: Log):
@@ -205,12 +205,12 @@ def test_a_record_that_contradicts_itself_is_taken_as_far_as_it_goes(log: Log):
                 member(client_id="later"),
                 member(member_id="n", group_instance_id="i"),
                 member(member_id="o", group_instance_id="i"),
-                leader="nobody",
+                leader="unknown",
                 protocol=None,
             ),
         )
     )
-    loaded = log.memory.groups["g"]
+    loaded = log.state.groups["g"]
     assert [each.member_id for each in loaded.members] == ["m", "o"]
     assert loaded.members["m"].client_id == "later"
     assert loaded.leader == "m"
@@ -218,17 +218,17 @@ def test_a_record_that_contradicts_itself_is_taken_as_far_as_it_goes(log: Log):
 
 def test_offsets_without_their_group_have_one_when_all_is_read(log: Log):
     log.add((OFFSET, value()), (GROUP, None))
-    assert log.memory.groups == {}
-    log.memory.settle()
-    assert log.memory.groups["g"].is_simple
+    assert log.state.groups == {}
+    log.state.settle()
+    assert log.state.groups["g"].is_simple
 
 
 def test_a_group_in_a_rebalance_is_compared_by_its_last_record(log: Log):
     log.add((GROUP, group(member())))
-    loaded = log.memory.groups["g"]
-    before = log.memory.image()
-    loaded.move_to(State.PREPARING_REBALANCE, 5_000)
+    loaded = log.state.groups["g"]
+    before = log.state.image()
+    loaded.move_to(ClassicGroupState.PREPARING_REBALANCE, 5_000)
     loaded.remove("m")
-    assert log.memory.image() == before
+    assert log.state.image() == before
     loaded.written = None
-    assert log.memory.image()["groups"]["g"]["generation"] == 0
+    assert log.state.image()["groups"]["g"]["generation"] == 0

@@ -1,0 +1,106 @@
+"""What tests cost in CPU seconds, which are the same whatever else the machine does: ``-p tests.support.costs``.
+
+A test's cost is what its process and those below it used, ended or not, while it was set up, ran and was torn down; what
+several tests share counts where it worked. The summary names the most expensive files and tests; ``PYTEST_COSTS`` names a
+file that gets one line of JSON for each test. Linux only: it reads /proc.
+"""
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+MOST = 30
+TICKS = os.sysconf("SC_CLK_TCK")
+# Some tests put failing ones in their places.
+scan, read = os.scandir, Path.read_text
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _processes() -> Iterator[tuple[int, int, float]]:
+    """Process, parent, and the CPU seconds of the process and of its children that have ended."""
+    for entry in scan("/proc"):
+        if entry.name.isdecimal():
+            try:
+                fields = read(Path(entry.path, "stat"), "utf-8", "replace").rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            yield int(entry.name), int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+
+
+def _below_s() -> float:
+    """CPU seconds of the living processes that this one started, and of those that they started."""
+    children = defaultdict[int, list[tuple[int, float]]](list)
+    for pid, parent, used_s in _processes():
+        children[parent].append((pid, used_s))
+    sum_s, parents = 0.0, [os.getpid()]
+    while parents:
+        for pid, used_s in children[parents.pop()]:
+            sum_s += used_s
+            parents.append(pid)
+    return sum_s
+
+
+def spent_s() -> float:
+    own = os.times()
+    below_s = _below_s() if _has_children() else 0.0
+    return own.user + own.system + own.children_user + own.children_system + below_s
+
+
+class Costs:
+    """In a worker each phase of a test is given its cost; in the terminal's process they are summed up."""
+
+    def __init__(self) -> None:
+        self._of_tests = Counter[str]()
+        self._wall_s = Counter[str]()
+        self._last_s = 0.0
+
+    def pytest_collection_finish(self) -> None:
+        """What it took to collect is no test's."""
+        self._last_s = spent_s()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        now_s = spent_s()
+        report.user_properties = [("cpu_s", max(0.0, now_s - self._last_s))]
+        self._last_s = now_s
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._of_tests[report.nodeid] += float(str(dict(report.user_properties).get("cpu_s", 0)))
+        self._wall_s[report.nodeid] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section(f"{self._of_tests.total():.0f} CPU seconds")
+        files = Counter[str]()
+        for test, cpu_s in self._of_tests.items():
+            files[test.partition("::")[0]] += cpu_s
+        for costs in (files, self._of_tests):
+            for name, cpu_s in costs.most_common(MOST):
+                terminalreporter.line(f"{cpu_s:8.2f}  {name}")
+            terminalreporter.line("")
+        path = os.environ.get("PYTEST_COSTS")
+        if path and "PYTEST_XDIST_WORKER" not in os.environ:
+            self._write(Path(path))
+
+    def _write(self, path: Path) -> None:
+        lines = [
+            {"test": test, "cpu_s": round(cpu_s, 3), "wall_s": round(self._wall_s[test], 3)}
+            for test, cpu_s in self._of_tests.most_common()
+        ]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Costs(), "costs")

@@ -1,0 +1,223 @@
+"""The wheel: one importable name, and a server that works beside a user's own `broker`, `protocol` and `storage`.
+
+The environment is a fresh one with the wheel in it; what Odradek depends on is borrowed from the environment of the tests.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from odradek.health import HealthError, ask_api_versions
+from odradek.process import _free_port
+from tests.support.clients import ConfluentProducer, values
+from tests.support.deadlines import HANG_S, TEST_S
+
+pytestmark = pytest.mark.more
+
+ROOT = Path(__file__).resolve().parents[1]
+SERVER = ("broker", "protocol", "storage")
+PACKAGES = (*SERVER, "odradek")
+
+# A package of the user's: which process has imported it stands in a file.
+USERS_PACKAGE = """
+import os
+with open({importers!r}, "a") as file:
+    print(os.getpid(), file=file)
+OWNER = "user"
+"""
+USERS_PROGRAM = """
+import sys
+import broker, protocol, storage
+import odradek
+from confluent_kafka import Consumer, Producer
+
+with odradek.Broker(topics=["orders:1"]) as running:
+    producer = Producer({"bootstrap.servers": running.bootstrap_servers})
+    producer.produce("orders", b"paid")
+    assert producer.flush(60) == 0
+    consumer = Consumer(
+        {"bootstrap.servers": running.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["orders"])
+    record = consumer.poll(60)
+    consumer.close()
+print(broker.OWNER, protocol.OWNER, storage.OWNER, record.value().decode())
+"""
+
+
+def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=TEST_S, check=False, **options
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def copy_of_the_sources(to: Path) -> Path:
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, to / name, ignore=ignored)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, to / name)
+    return to
+
+
+def built(sources: Path, out: Path) -> Path:
+    """The wheel of a folder or of a source distribution."""
+    options = ("--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir")
+    run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", out, sources)
+    [wheel] = out.glob("*.whl")
+    return wheel
+
+
+def content(wheel: Path) -> dict[str, bytes]:
+    with ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_of_the_sources(tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(sources, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def users_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, and with what it depends on."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, symlinks=True)
+    python = environment / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel)
+    [site_packages] = environment.glob("lib/python3*/site-packages")
+    # The .pth files in a folder that is named by a .pth file are not read: no checkout comes in by this way.
+    borrowed = [path for path in sys.path if path.endswith("-packages")]
+    (site_packages / "borrowed.pth").write_text("\n".join(borrowed) + "\n")
+    return environment
+
+
+@dataclass
+class Project:
+    """A user's folder, and how programs are run from there."""
+
+    folder: Path
+    environ: dict[str, str]
+    binaries: Path
+    importers: Path
+
+
+@pytest.fixture(params=["working directory", "PYTHONPATH", "site-packages"])
+def project(request: pytest.FixtureRequest, users_environment: Path, tmp_path: Path) -> Iterator[Project]:
+    """The user's packages lie in one of the three places where Python finds them."""
+    folder, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    [site_packages] = users_environment.glob("lib/python3*/site-packages")
+    places = {"working directory": folder, "PYTHONPATH": elsewhere, "site-packages": site_packages}
+    place = places[request.param]
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    made = Project(folder, environ, users_environment / "bin", tmp_path / "importers")
+    if request.param == "PYTHONPATH":
+        made.environ["PYTHONPATH"] = str(elsewhere)
+    folder.mkdir()
+    (folder / "program.py").write_text(USERS_PROGRAM)
+    for name in SERVER:
+        (place / name).mkdir(parents=True)
+        (place / name / "__init__.py").write_text(USERS_PACKAGE.format(importers=str(made.importers)))
+    yield made
+    for name in SERVER:
+        shutil.rmtree(place / name)
+
+
+# ---- What is in it
+
+
+def test_one_importable_name(wheel: Path):
+    files = content(wheel)
+    [metadata] = {name.partition("/")[0] for name in files} - {"odradek"}
+    assert metadata.endswith(".dist-info")
+    assert files[f"{metadata}/top_level.txt"].split() == [b"odradek"]
+
+
+def test_every_file_of_the_packages_is_there(wheel: Path):
+    expected = {}
+    for name in PACKAGES:
+        for path in (path for path in (ROOT / name).rglob("*") if path.is_file()):
+            if "__pycache__" not in path.parts:
+                place = path.relative_to(ROOT).as_posix()
+                expected[place if name == "odradek" else f"odradek/_server/{place}"] = path.read_bytes()
+    found = {name: data for name, data in content(wheel).items() if name.startswith("odradek/")}
+    assert found == expected
+
+
+def test_the_source_distribution_builds_the_same_wheel(wheel: Path, sources: Path, tmp_path: Path):
+    build = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", build, tmp_path / "sdist", cwd=sources)
+    [sdist] = (tmp_path / "sdist").glob("*.tar.gz")
+    assert content(built(sdist, tmp_path / "out")) == content(wheel)
+
+
+def test_what_an_earlier_build_has_left_is_not_packed(wheel: Path, sources: Path, tmp_path: Path):
+    for left in ("broker", "odradek/_server/broker/apis"):
+        (sources / "build" / "lib" / left).mkdir(parents=True, exist_ok=True)
+        (sources / "build" / "lib" / left / "left_behind.py").write_text("")
+    assert content(built(sources, tmp_path)) == content(wheel)
+
+
+# ---- What it does beside a user's packages of the same names
+
+
+def test_a_program_imports_the_users_packages_and_its_broker_imports_its_own(project: Project):
+    with subprocess.Popen(
+        [project.binaries / "python", "program.py"],
+        cwd=project.folder,
+        env=project.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        said, complaints = program.communicate(timeout=TEST_S)
+    assert program.returncode == 0, complaints
+    assert said == "user user user paid\n"
+    assert {*project.importers.read_text().split()} == {str(program.pid)}
+
+
+def test_the_commands_import_none_of_the_users_packages(project: Project):
+    port = _free_port()
+    where = {"cwd": project.folder, "env": project.environ}
+    odradek = project.binaries / "odradek"
+    command = [odradek, "serve", "--port", str(port), "--data-dir", "data", "--topic", "orders:1"]
+    with (project.folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, **where, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        wait_until_it_answers(f"127.0.0.1:{port}", process, project.folder / "log")
+        producer = ConfluentProducer(f"127.0.0.1:{port}")
+        producer.send("orders", ["paid"])
+        producer.close()
+        assert values(f"127.0.0.1:{port}", "orders") == ["paid"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(HANG_S) == 0
+    run(odradek, "export", "--data-dir", "data", "exported", **where)
+    copied = project.folder / "exported" / "orders-0"
+    run(odradek, "import", "--data-dir", "imported", copied, **where)
+    assert not project.importers.exists()
+
+
+def wait_until_it_answers(bootstrap: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    while process.poll() is None:
+        with contextlib.suppress(HealthError):
+            ask_api_versions(bootstrap)
+            return
+    raise AssertionError(log.read_text())
