@@ -34,7 +34,7 @@ from benchmarks.client import (
     small_batch,
 )
 from broker.cluster import Cluster
-from broker.connection import Connection
+from broker.net.connection import Connection
 from broker.options import parse as parse_options
 from broker.trace.trace import Trace
 
@@ -117,7 +117,7 @@ async def measure(kind: str, profile: bool, traced: bool) -> None:
             profiler.runcall(round_us, inside, frames)
             pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
         elif traced:
-            print(f"{kind}: {in_turns(Trace(cluster.hooks, cluster.clock), inside, frames)}", flush=True)
+            print(f"{kind}: {in_turns(Trace(cluster.calls, cluster.clock), inside, frames)}", flush=True)
         else:
             least = min(round_us(inside, frames[at * size : (at + 1) * size]) for at in range(ROUNDS))
             print(f"{kind}: {least:.1f} us per request", flush=True)

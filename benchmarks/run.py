@@ -1,6 +1,6 @@
 """``python -m benchmarks.run``: takes each measure against one target and prints a table in Markdown.
 
-Client and broker share the machine, so keep it quiet: the column `others` says how many cores somebody else used.
+Client and broker share the machine, so keep it quiet: the column `others` says how many cores other processes used.
 """
 
 from __future__ import annotations

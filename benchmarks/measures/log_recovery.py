@@ -57,7 +57,7 @@ def _plain_read(directory: Path) -> float:
 
 
 def _flushed(run: Run) -> Figure:
-    """Ten segments of 1 GiB; all but the last 64 MiB were synced. The first nine are mostly holes: nobody reads there."""
+    """Ten segments of 1 GiB; all but the last 64 MiB were synced. The first nine are mostly holes, which are not read."""
     directory = run.scratch / "flushed-0"
     segment_bytes = run.scaled(GIB, 64 * MIB)
     log = new_log(directory, segment_bytes=segment_bytes)
@@ -96,7 +96,7 @@ def _flushed(run: Run) -> Figure:
 
 
 def _make_hole(path: Path, size: int) -> None:
-    """Keep the first and the last part of a file, give the rest of its blocks back: nobody may read there."""
+    """Keep the first and the last part of a file, give the rest of its blocks back: no reader may read there."""
     with path.open("r+b") as file:
         head = file.read(MIB)
         file.seek(size - 2 * MIB)

@@ -72,7 +72,7 @@ def touch_memory(path: Path, size: int) -> None:
     """Fill the page cache and let it go again, so that the next writes find memory that the machine has.
 
     A virtual machine may get a page from its host only when it first touches it, and give it back when it is free for
-    a second or two. To write 1 MiB into such pages takes 1 to 3 ms instead of 0.2, whoever writes.
+    a second or two. To write 1 MiB into such pages takes 1 to 3 ms instead of 0.2 in any program.
     """
     data = bytes(LARGE_BATCH_BYTES)
     with path.open("wb", buffering=0) as file:

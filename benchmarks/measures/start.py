@@ -14,7 +14,7 @@ from benchmarks.process import cpu_seconds, others_at_rest
 
 
 def measure(run: Run) -> Iterator[Figure]:
-    # The first start of a checkout compiles its modules; nobody waits for that twice.
+    # The first start of a checkout compiles its modules, and only that one.
     first_ack_ms(run, 0)
     others = others_at_rest()
     starts = [first_ack_ms(run, number) for number in range(1, run.scaled(11, 3) + 1)]
