@@ -13,8 +13,10 @@ ARGS ?=
 # A run makes 300,000 files, each of them gone with its test: in memory, where there are 4 GB of it, that costs a third less time.
 TEMPORARY = $(or $(PYTEST_DEBUG_TEMPROOT),$(shell test -w /dev/shm && \
 	test "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 4000000 2>/dev/null && echo /dev/shm))
+# What pytest makes of tests is kept, wherever bytecode is not written beside the sources: to make it again costs each worker ten seconds.
+BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
 # In the order of the tree: what takes longest would else begin last and run alone.
-PYTEST = PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: help demo test pipeline more clients check format soak mutants bench lock clean
 
@@ -40,19 +42,19 @@ pipeline: $(VENV)/.dev $(VENV)/.java
 	$(BIN)/odradek spark demo $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.java
-	$(PYTEST) -m "not slow and not foreign and not more"
+	$(PYTEST) --tier test
 
 more: $(VENV)/.dev $(VENV)/.java
-	$(PYTEST) -m "more and not slow"
+	$(PYTEST) --tier more
 
 # The programs are built, and their clients fetched, into .cache at the first call.
 clients: $(VENV)/.dev
-	$(PYTEST) -m foreign tests/clients
+	$(PYTEST) --tier clients tests/clients
 
 # Runs of the chaos go on behind the last seed in tests/chaos/results.jsonl, so many minutes.
 CHAOS_MINUTES ?= 30
 soak: $(VENV)/.dev $(VENV)/.java
-	$(PYTEST) -m slow
+	$(PYTEST) --tier soak
 	$(BIN)/python -m tests.simulation.nightly
 	$(BIN)/python -m tests.fuzz.differential --seeds 200
 	$(BIN)/python -m tests.chaos.soak --minutes $(CHAOS_MINUTES)
@@ -73,7 +75,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -101,12 +103,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
 		$(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
-$(VENV)/.demo: requirements/demo.txt pyproject.toml | $(BIN)/python
+$(VENV)/.demo: requirements/demo.txt pyproject.toml setup.py | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements/demo.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt pyproject.toml | $(BIN)/python
+$(VENV)/.dev: requirements/dev.txt pyproject.toml setup.py | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements/dev.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
