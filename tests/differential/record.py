@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from tests.differential import runner
 from tests.support.deadlines import Stopwatch
-from tests.support.kafka_oracle import kafka
+from tests.support.kafka_oracle import kafka_with_relay
 
 
 def main(wanted: list[str]) -> None:
@@ -14,11 +15,16 @@ def main(wanted: list[str]) -> None:
         chosen = [e for e in runner.entries(profile) if not wanted or any(_matches(w, e) for w in wanted)]
         if not chosen:
             continue
-        with kafka(setting["properties"], transaction_version=setting["feature"]) as oracle:
+        with kafka_with_relay(setting["properties"], transaction_version=setting["feature"]) as (
+            oracle,
+            relay,
+        ):
             runner.warm_up(oracle.host, oracle.port)
             for entry in chosen:
                 watch = Stopwatch()
-                transcript = runner.run(entry, oracle.host, oracle.port)
+                transcript = runner.run(
+                    entry, oracle.host, oracle.port, hold_markers=partial(relay.hold, "write_txn_markers")
+                )
                 runner.save(entry.area, runner.load(entry.area) | {entry.name: transcript})
                 print(f"{entry.id}: {len(transcript)} exchanges, {watch.run_s:.1f} s")
                 for exchange in transcript:

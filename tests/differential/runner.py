@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,15 +38,21 @@ def entries(profile: str | None = None) -> list[Entry]:
     return [entry for entry in STORIES.values() if profile in (None, entry.profile)]
 
 
-def run(entry: Entry, host: str, port: int, attempt: int = 0) -> Transcript:
+def run(
+    entry: Entry,
+    host: str,
+    port: int,
+    attempt: int = 0,
+    hold_markers: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Transcript:
     """One story from its first to its last exchange. What ends it early is its last line. Another attempt on the same
     broker has names of its own."""
-    told = Story(entry, host, port, attempt)
+    told = Story(entry, host, port, attempt, hold_markers)
     try:
         entry.run(told)
     except Unanswered as error:
         told.put("ended early", str(error))
-    except (raw.Closed, raw.Silence, raw.Malformed, OSError, LookupError, TypeError) as error:
+    except (raw.Closed, raw.Silence, raw.Malformed, OSError, LookupError, TypeError, AssertionError) as error:
         told.put("ended early", f"{type(error).__name__}: {error}")
     finally:
         told.close()

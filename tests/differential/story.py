@@ -17,6 +17,7 @@ import struct
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +87,8 @@ class Story:
     host: str
     port: int
     attempt: int = 0
+    hold_markers: Callable[[], AbstractContextManager[object]] = nullcontext
+    """The transaction coordinator gets no marker written within the block. How depends on the broker."""
     transcript: list[Body] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from tests.differential import listed, runner
 from tests.differential.ours import ours
 from tests.support.deadlines import LONG_TEST_S
-from tests.support.kafka_oracle import kafka
+from tests.support.kafka_oracle import kafka_with_relay
+from tests.support.relay import Relay
 
 # What Kafka has answered is recorded, and compared with ours by test_recorded.py each time.
 pytestmark = [pytest.mark.java, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
@@ -18,12 +20,12 @@ ATTEMPTS = 3
 
 
 def as_recorded(
-    entry: runner.Entry, host: str, port: int
+    entry: runner.Entry, host: str, port: int, relay: Relay
 ) -> tuple[runner.Transcript, list[runner.Difference]]:
     recorded = runner.recorded(entry)
     assert recorded is not None, f"{entry.id} is not recorded"
     for attempt in range(ATTEMPTS):
-        transcript = runner.run(entry, host, port, attempt)
+        transcript = runner.run(entry, host, port, attempt, partial(relay.hold, "write_txn_markers"))
         found = runner.differences(entry, recorded, transcript)
         if not found:
             break
@@ -36,12 +38,12 @@ def test_kafka_answers_as_recorded_and_ours_as_kafka(profile: str, tmp_path: Pat
     rotten: list[runner.Difference] = []
     different: list[runner.Difference] = []
     with (
-        kafka(setting["properties"], transaction_version=setting["feature"]) as oracle,
+        kafka_with_relay(setting["properties"], transaction_version=setting["feature"]) as (oracle, relay),
         ours(tmp_path) as told,
     ):
         runner.warm_up(oracle.host, oracle.port)
         for entry in runner.entries(profile):
-            transcript, found = as_recorded(entry, oracle.host, oracle.port)
+            transcript, found = as_recorded(entry, oracle.host, oracle.port, relay)
             rotten += found
             different += listed.unlisted(runner.differences(entry, transcript, told.transcript(entry)), table)
     assert not rotten, "Kafka no longer answers as recorded (ours stands for Kafka now):\n" + "\n".join(

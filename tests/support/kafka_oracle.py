@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.support import raw
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
 from tests.support.java import java, kafka_classpath
+from tests.support.relay import Relay
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -131,6 +132,31 @@ def kafka(
         home = directory or Path(temporary)
         with started(format_directory(home, properties, transaction_version=transaction_version)) as oracle:
             yield oracle
+
+
+@contextmanager
+def kafka_with_relay(
+    properties: Mapping[str, str] = {}, *, transaction_version: int = 2
+) -> Iterator[tuple[Oracle, Relay]]:
+    """As `kafka`. The transaction coordinator reaches the partition leaders, all of them in this node, through the relay:
+    a test that holds WriteTxnMarkers there keeps a transaction in PrepareCommit or PrepareAbort until it lets go."""
+    with tempfile.TemporaryDirectory(prefix="kafka-oracle-") as home, Relay() as relay:
+        settings = format_directory(Path(home), properties, transaction_version=transaction_version)
+        _advertise_to_brokers(relay, settings)
+        with started(settings) as oracle:
+            yield oracle, relay
+
+
+def _advertise_to_brokers(relay: Relay, settings: Path) -> None:
+    """A second listener, for requests of brokers, that advertises the relay's address."""
+    port = raw.free_port()
+    relay.forward_to("127.0.0.1", port)
+    text = settings.read_text()
+    for name, address in (("listeners", f"127.0.0.1:{port}"), ("advertised.listeners", relay.bootstrap)):
+        text = re.sub(rf"^({re.escape(name)}=.*)$", rf"\1,REPLICATION://{address}", text, flags=re.MULTILINE)
+    text += "inter.broker.listener.name=REPLICATION\n"
+    text += "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,REPLICATION:PLAINTEXT\n"
+    settings.write_text(text)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

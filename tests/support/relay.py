@@ -1,4 +1,4 @@
-"""A TCP relay between clients and a broker: it writes down every exchange, and loses or rewrites what it is told to.
+"""A TCP relay between clients and a broker: it writes down every exchange, and loses, holds or rewrites what it is told to.
 
     with Relay() as relay:
         broker = start_broker(settings=relay.advertised)
@@ -82,6 +82,8 @@ class Relay:
         self.rewrite: Callable[[Exchange], bytes] = _as_it_is
         self._connections: list[_Connection] = []
         self._lock = threading.Lock()
+        self._held: set[int] = set()
+        self._let_on = threading.Condition(self._lock)
         self._closed = False
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -105,6 +107,19 @@ class Relay:
         with self._lock:
             self._losses.append(loss)
         return loss
+
+    @contextlib.contextmanager
+    def hold(self, api: str) -> Iterator[None]:
+        """Requests of this API reach the broker only when the block has ended."""
+        key = raw.API_KEYS[api]
+        with self._lock:
+            self._held.add(key)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held.discard(key)
+                self._let_on.notify_all()
 
     def seen(self, *apis: str) -> list[Exchange]:
         """All exchanges so far, in the order of the requests, or those of some APIs."""
@@ -155,9 +170,14 @@ class Relay:
             self.exchanges.append(exchange)
             return [loss for loss in self._losses if loss.hits(exchange)]
 
+    def wait_while_held(self, exchange: Exchange) -> None:
+        with self._lock:
+            self._let_on.wait_for(lambda: exchange.api not in self._held or self._closed)
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
+            self._let_on.notify_all()
         # Wakes the thread that waits in accept.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -217,6 +237,7 @@ class _Connection:
                 self._is_mute = True
                 loss.happened.set()
             if not lost:
+                self._relay.wait_while_held(exchange)
                 self._broker.sendall(struct.pack(">i", len(frame)) + frame)
 
     def _responses(self) -> None:

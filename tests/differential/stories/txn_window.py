@@ -11,12 +11,14 @@ from tests.differential.story import Body, Story, story
 
 
 def behind(s: Story, p: Producer, end: Body, v: int, api: str, av: int, note: str, **body: Any) -> None:
-    """EndTxn and another request in one packet, so that the second meets the Prepare state."""
-    first = s.send("end_txn", v, **end)
-    second = s.send(api, av, note=note, **body)
-    answer = s.receive(first)
-    assert answer["error_code"] == 0, answer
-    s.take(second)
+    """EndTxn and another request in one packet; no marker is written before the second is answered, so that it meets the
+    Prepare state."""
+    with s.hold_markers():
+        first = s.send("end_txn", v, **end)
+        second = s.send(api, av, note=note, **body)
+        answer = s.receive(first)
+        assert answer["error_code"] == 0, answer
+        s.take(second)
     if v >= 5:
         p.pid, p.epoch = answer["producer_id"], answer["producer_epoch"]
     s.settle(p.tx)
