@@ -15,6 +15,7 @@ from protocol.batch import build_batch
 from protocol.codec import client_codec
 from protocol.frame import request_header, response_body_offset
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -26,6 +27,9 @@ FETCH: Final = (1, 12)
 FIND_COORDINATOR: Final = (10, 4)
 CREATE_TOPICS: Final = (19, 5)
 INIT_PRODUCER_ID: Final = (22, 4)
+TRANSACTIONAL_PRODUCE: Final = (0, 12)
+"""The leader adds the partition to the transaction (KIP-890)."""
+END_TXN: Final = (26, 5)
 LARGE_BATCH_BYTES: Final = 1 << 20
 """What the large measures move per request: 1 MiB, a batch as big as Kafka's default limit lets it be."""
 
@@ -111,6 +115,30 @@ def produce_frame(
     return frame(PRODUCE, request)
 
 
+def transaction_frames(topic: str, transactional_id: str, producer_id: int, epoch: int) -> bytes:
+    """A transaction with one record: Produce and EndTxn, which moves the producer epoch on by one."""
+    batch = build_batch(
+        [(now_ms(), None, bytes(100))],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+    produce = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data])
+    end = EndTxnRequest(
+        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=True
+    )
+    return frame(TRANSACTIONAL_PRODUCE, produce) + frame(END_TXN, end)
+
+
+def check_committed(answer: bytes, epoch: int) -> None:
+    """The answer to the last EndTxn: had one before it failed, the producer epoch would be another."""
+    ended = parse(END_TXN, answer)
+    if ended.error_code or ended.producer_epoch != epoch:
+        raise WrongAnswer(f"EndTxn: error {ended.error_code}, epoch {ended.producer_epoch}, not {epoch}")
+
+
 def check_produced(answers: Iterable[bytes]) -> None:
     for answer in answers:
         (topic,) = parse(PRODUCE, answer).responses
@@ -156,6 +184,10 @@ def init_producer_id(client: Client, transactional_id: str | None = None) -> int
             raise WrongAnswer(f"InitProducerId: error {answer.error_code}")
         # The target is only getting ready.
         time.sleep(0.05)
+
+
+def find_coordinator_frame(transactional_id: str) -> bytes:
+    return frame(FIND_COORDINATOR, FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]))
 
 
 def find_group_coordinator(client: Client, group: str) -> None:

@@ -25,13 +25,17 @@ import uvloop
 from benchmarks.client import INIT_PRODUCER_ID as INIT
 from benchmarks.client import (
     SIZE,
+    WrongAnswer,
+    check_committed,
     create_topic_frame,
     fetch_frame,
+    find_coordinator_frame,
     init_producer_id_frame,
     large_batch,
     parse,
     produce_frame,
     small_batch,
+    transaction_frames,
 )
 from broker.cluster import Cluster
 from broker.net.connection import Connection
@@ -40,6 +44,7 @@ from broker.trace.trace import Trace
 
 ROUNDS: Final = 7
 TOPIC: Final = "inside"
+TRANSACTIONAL_ID: Final = "inside"
 
 
 class Transport:
@@ -84,7 +89,14 @@ class Inside:
         self._transport.answered.clear()
         self.feed(data)
         await asyncio.wait_for(self._transport.answered.wait(), 30)
-        return b"".join(bytes(chunk) for chunk in self._transport.last)[SIZE.size :]
+        return self.last_answer()
+
+    def last_answer(self) -> bytes:
+        """Of the answers that were written together, the last."""
+        written = b"".join(bytes(chunk) for chunk in self._transport.last)
+        while len(written) > (end := SIZE.size + SIZE.unpack_from(written)[0]):
+            written = written[end:]
+        return written[SIZE.size :]
 
     def close(self) -> None:
         self._connection.connection_lost(None)
@@ -97,11 +109,25 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
         producer_id = parse(INIT, await inside.ask(init_producer_id_frame())).producer_id
         sequences = count()
         return [produce_frame(TOPIC, small_batch(producer_id, next(sequences))) for _ in range(number)]
+    if kind == "commit":
+        producer_id = await producer_id_of(TRANSACTIONAL_ID, inside)
+        return [transaction_frames(TOPIC, TRANSACTIONAL_ID, producer_id, epoch) for epoch in range(number)]
     large = produce_frame(TOPIC, large_batch())
     if kind == "produce-large":
         return [large] * (number // 40)
     await inside.ask(large)
     return [fetch_frame(TOPIC, 0)] * (number // 10)
+
+
+async def producer_id_of(transactional_id: str, inside: Inside) -> int:
+    """FindCoordinator creates ``__transaction_state``; the client tries again while its partitions load."""
+    for _ in range(100):
+        await inside.ask(find_coordinator_frame(transactional_id))
+        answer = parse(INIT, await inside.ask(init_producer_id_frame(transactional_id)))
+        if not answer.error_code:
+            return int(answer.producer_id)
+        await asyncio.sleep(0.05)
+    raise WrongAnswer(f"InitProducerId: error {answer.error_code}")
 
 
 async def measure(kind: str, profile: bool, traced: bool) -> None:
@@ -121,6 +147,8 @@ async def measure(kind: str, profile: bool, traced: bool) -> None:
         else:
             least = min(round_us(inside, frames[at * size : (at + 1) * size]) for at in range(ROUNDS))
             print(f"{kind}: {least:.1f} us per request", flush=True)
+        if kind == "commit":
+            check_committed(inside.last_answer(), len(frames))
         inside.close()
         await cluster.stop()
 
@@ -147,7 +175,7 @@ def in_turns(trace: Trace, inside: Inside, frames: Sequence[bytes]) -> str:
     return f"{least[False]:.1f} us per request, {least[True]:.1f} us traced: {more:.1f} us more"
 
 
-KINDS: Final = ("produce-small", "produce-idempotent", "produce-large", "fetch-large")
+KINDS: Final = ("produce-small", "produce-idempotent", "commit", "produce-large", "fetch-large")
 
 
 def main(arguments: Sequence[str]) -> int:
