@@ -8,7 +8,6 @@ whole EndTxn (PrepareX, markers, CompleteX, answer) is one function call without
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -371,7 +370,7 @@ class TransactionCoordinator(MetadataListener):
         def prepared(answer: Answer) -> None:
             if answer.error is not ErrorCode.none and self._transaction_version < rules.TRANSACTION_VERSION_2:
                 # The fence holds in memory even though it could not be written.
-                entry.txn = replace(entry.txn, epoch=transition.after.epoch, last_epoch=rules.NO_EPOCH)
+                entry.txn = entry.txn._replace(epoch=transition.after.epoch, last_epoch=rules.NO_EPOCH)
                 entry.failed_fence = True
             abort.then(answer)
 

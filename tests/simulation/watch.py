@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from broker.cluster import Cluster
@@ -223,7 +222,7 @@ def _of_shard(shard: TransactionShard, *, tagged: bool) -> dict[str, Any]:
     if not tagged:
         forgotten |= {"previous_producer_id": -1, "next_producer_id": -1, "client_version": 0}
     return {
-        name: replace(entry.txn, **forgotten)
+        name: entry.txn._replace(**forgotten)
         for name, entry in sorted(shard.entries.items())
         if not entry.failed_fence and entry.txn.epoch != NO_EPOCH
     }

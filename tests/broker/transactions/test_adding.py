@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from broker.transactions.state import (
@@ -96,7 +94,7 @@ def test_what_is_there_already_is_not_written_again(partitions):
 def test_an_open_transaction_grows_and_keeps_its_start(partitions, client_version):
     txn = known(TransactionState.ONGOING)
     assert add(txn, *partitions, client_version=client_version) == Transition(
-        replace(txn, partitions=frozenset({A, B, C}), last_update_ms=NOW, client_version=client_version),
+        txn._replace(partitions=frozenset({A, B, C}), last_update_ms=NOW, client_version=client_version),
         Answer(ErrorCode.none, 7, 3),
     )
 
@@ -106,8 +104,7 @@ def test_an_open_transaction_grows_and_keeps_its_start(partitions, client_versio
 def test_a_transaction_begins_with_its_first_partition(state, client_version):
     txn = known(state, client_version=2 - client_version)
     assert add(txn, C, client_version=client_version) == Transition(
-        replace(
-            txn,
+        txn._replace(
             state=TransactionState.ONGOING,
             partitions=frozenset({C}),
             start_ms=NOW,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from broker.transactions.state import (
@@ -83,7 +81,7 @@ def test_version_1_answers_by_its_table(state, committed):
     expected = V1[state][0 if committed else 1]
     if expected is PREPARE:
         prepared = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
-        after = replace(txn, state=prepared, last_update_ms=NOW, client_version=0)
+        after = txn._replace(state=prepared, last_update_ms=NOW, client_version=0)
         assert decision == Transition(after, Answer(OK))
     else:
         assert decision == Answer(expected)
@@ -97,8 +95,7 @@ def test_version_2_answers_by_its_table(state, committed, is_retry):
     decision = ask(end_v2, txn, committed=committed, epoch=2 if is_retry else 3)
     expected = V2[state][2 * committed + (not is_retry)]
     if expected is PREPARE:
-        after = replace(
-            txn,
+        after = txn._replace(
             epoch=4,
             last_epoch=3,
             state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,

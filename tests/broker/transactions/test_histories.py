@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -297,7 +297,7 @@ class History:
     def stored_memory(self) -> dict[int, dict[str, Transaction]]:
         """All fields but the last epoch, which is not stored."""
         return {
-            index: {name: replace(txn, last_epoch=-1) for name, txn in shard.items()}
+            index: {name: txn._replace(last_epoch=-1) for name, txn in shard.items()}
             for index, shard in self.world.node.transactions.memory().items()
             if shard
         }
@@ -316,8 +316,7 @@ def _finished(before: Transaction, after: Transaction) -> Transaction:
         if before.state is TransactionState.PREPARE_COMMIT
         else TransactionState.COMPLETE_ABORT
     )
-    return replace(
-        before,
+    return before._replace(
         state=complete,
         partitions=frozenset(),
         previous_producer_id=before.producer_id,

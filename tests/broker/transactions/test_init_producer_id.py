@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from broker.transactions.state import (
@@ -113,8 +111,7 @@ def test_the_epoch_that_is_given_decides_on_the_next_one(state, given, last_epoc
         assert decision == FENCED
         return
     epoch, new_last = expected
-    after = replace(
-        txn,
+    after = txn._replace(
         epoch=epoch,
         last_epoch=new_last,
         state=TransactionState.EMPTY,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from broker.transactions.records import from_value, state_batch, to_value, tombstone_batch
@@ -36,19 +34,19 @@ def partitions_of(value: TransactionLogValue) -> dict[str, list[int]] | None:
 @pytest.mark.parametrize("state", STORED)
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_state_comes_back_from_its_record(state, version):
-    txn = replace(TXN, state=state)
+    txn = TXN._replace(state=state)
     if state in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
-        txn = replace(txn, partitions=frozenset())
+        txn = txn._replace(partitions=frozenset())
     back = from_value("v2", TransactionLogValue.decode(to_value(txn).encode(version)))
-    expected = replace(txn, last_epoch=-1)
+    expected = txn._replace(last_epoch=-1)
     if version == 0:
-        expected = replace(expected, previous_producer_id=-1, next_producer_id=-1, client_version=0)
+        expected = expected._replace(previous_producer_id=-1, next_producer_id=-1, client_version=0)
     assert back == expected
 
 
 @pytest.mark.parametrize("state", STORED)
 def test_partitions_are_null_in_empty_and_a_list_elsewhere(state):
-    value = to_value(replace(TXN, state=state, partitions=frozenset()))
+    value = to_value(TXN._replace(state=state, partitions=frozenset()))
     assert partitions_of(value) == (None if state is TransactionState.EMPTY else {})
 
 
@@ -71,7 +69,7 @@ def test_every_field_stands_in_its_place():
 
 
 def test_the_bytes_of_a_value_of_version_0():
-    txn = replace(TXN, partitions=frozenset({("t", 0)}))
+    txn = TXN._replace(partitions=frozenset({("t", 0)}))
     assert to_value(txn).encode(0).hex(" ", 1) == (
         "00 00 00 00 00 00 00 00 00 07 00 01 00 00 ea 60 01"
         " 00 00 00 01 00 01 74 00 00 00 01 00 00 00 00"
@@ -80,8 +78,8 @@ def test_the_bytes_of_a_value_of_version_0():
 
 
 def test_the_bytes_of_a_value_of_version_1_leave_out_default_tags():
-    txn = replace(
-        TXN, partitions=frozenset({("t", 0)}), previous_producer_id=-1, next_producer_id=-1, client_version=0
+    txn = TXN._replace(
+        partitions=frozenset({("t", 0)}), previous_producer_id=-1, next_producer_id=-1, client_version=0
     )
     untagged = (
         "00 01 00 00 00 00 00 00 00 07 00 01 00 00 ea 60 01"
@@ -89,7 +87,7 @@ def test_the_bytes_of_a_value_of_version_1_leave_out_default_tags():
         " 00 00 00 00 00 00 00 c8 00 00 00 00 00 00 00 64"
     )
     assert to_value(txn).encode(1).hex(" ", 1) == f"{untagged} 00"
-    tagged = replace(txn, previous_producer_id=7, client_version=2)
+    tagged = txn._replace(previous_producer_id=7, client_version=2)
     assert (
         to_value(tagged).encode(1).hex(" ", 1) == f"{untagged} 02 00 08 00 00 00 00 00 00 00 07 02 02 00 02"
     )

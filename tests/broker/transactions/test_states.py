@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from broker.transactions.state import VALID_PREDECESSORS, Transaction, TransactionState, complete
@@ -82,9 +80,9 @@ PREPARED = Transaction(
     ],
 )
 def test_completion_empties_the_partitions_and_keeps_the_rest(before, after, client_version):
-    prepared = replace(PREPARED, state=before, client_version=client_version)
-    assert complete(prepared, 300) == replace(
-        prepared, state=after, partitions=frozenset(), last_update_ms=300
+    prepared = PREPARED._replace(state=before, client_version=client_version)
+    assert complete(prepared, 300) == prepared._replace(
+        state=after, partitions=frozenset(), last_update_ms=300
     )
 
 
@@ -96,7 +94,7 @@ def test_completion_empties_the_partitions_and_keeps_the_rest(before, after, cli
     ],
 )
 def test_completion_of_the_last_epoch_hands_over_to_the_next_producer_id(before, after):
-    prepared = replace(PREPARED, state=before, epoch=32767, last_epoch=32766, next_producer_id=26)
+    prepared = PREPARED._replace(state=before, epoch=32767, last_epoch=32766, next_producer_id=26)
     done = complete(prepared, 300)
     assert (done.producer_id, done.epoch, done.previous_producer_id, done.next_producer_id) == (26, 0, 7, -1)
     assert (done.state, done.partitions) == (after, frozenset())
