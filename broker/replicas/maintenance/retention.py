@@ -78,7 +78,7 @@ class _Queue:
         return None
 
 
-class Replicas(Protocol):
+class UnopenedReplicas(Protocol):
     """What retention asks of the replicas of its node (`broker.replicas.manager`)."""
 
     def unopened(self) -> list[PartitionKey]: ...
@@ -91,7 +91,7 @@ class Replicas(Protocol):
 class Retention(PartitionListener["Partition"]):
     """Takes segments off the beginning of logs, by time, by size and below the log start."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, replicas: Replicas) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, replicas: UnopenedReplicas) -> None:
         self._config = config
         self._clock = clock
         self._replicas = replicas
