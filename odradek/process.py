@@ -257,9 +257,9 @@ def _events(text: str) -> Iterator[dict[str, Any]]:
 
 def _free_port() -> int:
     # Not seeded: tests that run at the same time must not all try the same ports in the same order.
-    chance = random.SystemRandom()
+    rng = random.SystemRandom()
     while True:
-        port = chance.choice(PORTS)
+        port = rng.choice(PORTS)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):

@@ -374,7 +374,7 @@ class Structure:
     __slots__ = ()
 
 
-class Record(Structure):
+class VersionedRecord(Structure):
     """A structure with versions of its own and nothing in front."""
 
     __slots__ = ()
@@ -415,7 +415,7 @@ class Record(Structure):
         return _plan(cls, version, cls.FLEXIBLE is not None and version >= cls.FLEXIBLE)
 
 
-class Value(Record):
+class Value(VersionedRecord):
     """A record behind its version: the value of an internal topic, the body of a control record."""
 
     __slots__ = ()
@@ -431,7 +431,7 @@ class Value(Record):
         return cls.decode_body(data, record_version(data), 2)[0]
 
 
-class Key(Record):
+class Key(VersionedRecord):
     """The key of an internal topic: behind the type of the record, never flexible, always version 0."""
 
     __slots__ = ()

@@ -24,12 +24,12 @@ def measure(run: Run) -> Iterator[Figure]:
     began = time.perf_counter()
     log = reopen(directory, clean=True).log
     opened_s = time.perf_counter() - began
-    chance = random.Random(1)
+    rng = random.Random(1)
     with used_by(None) as usage:
         log.find_timestamp(end_ms // 2)
         first_s = time.perf_counter() - began - opened_s
-        offsets = _each(lambda: log.locate(chance.randrange(end_offset)), lookups)
-        times = _each(lambda: log.find_timestamp(chance.randrange(end_ms)), lookups)
+        offsets = _each(lambda: log.locate(rng.randrange(end_offset)), lookups)
+        times = _each(lambda: log.find_timestamp(rng.randrange(end_ms)), lookups)
         hot = _each(lambda: log.locate(end_offset // 2), lookups)
         hot_times = _each(lambda: log.find_timestamp(end_ms // 2), lookups)
     note = f"{segments:,} segments, opened in {opened_s:.2f} s"

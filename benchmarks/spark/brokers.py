@@ -54,8 +54,8 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, size_bytes: 
     from confluent_kafka import Producer
 
     create(bootstrap, topic, partitions)
-    chance = random.Random(records)
-    values = [chance.randbytes(size_bytes) for _ in range(1000)]
+    rng = random.Random(records)
+    values = [rng.randbytes(size_bytes) for _ in range(1000)]
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 1_000_000})
     for number in range(records):
         while True:

@@ -64,14 +64,14 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 
 def write(directory: Path, codec: str, records: int) -> Path:
     """A partition of records of 86 bytes and keys of 14, by the sink's own encoder: about 110 bytes each, plain."""
-    chance = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     words = np.array([b"order ", b"created ", b"customer ", b"amount ", b"EUR ", b"warehouse ", b"pending "])
     directory.mkdir(parents=True)
     with (directory / f"{0:020d}.log").open("wb") as log:
         for start in range(0, records, 100_000):
             count = min(100_000, records - start)
-            numbers = [b"%040d" % number for number in chance.integers(0, 1 << 60, count)]
-            texts = [b"".join(row) for row in words[chance.integers(0, len(words), (count, 7))]]
+            numbers = [b"%040d" % number for number in rng.integers(0, 1 << 60, count)]
+            texts = [b"".join(row) for row in words[rng.integers(0, len(words), (count, 7))]]
             values = pa.array([(a + b)[:86] for a, b in zip(texts, numbers, strict=True)], pa.binary())
             keys = pa.array([b"key-%010d" % number for number in range(start, start + count)], pa.binary())
             offset = start

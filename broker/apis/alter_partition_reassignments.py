@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.metadata import Refused
+from broker.metadata import ApiError
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
@@ -26,7 +26,7 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     if not context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
         return _refused(
-            request, Refused(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+            request, ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
         )
     if not request.topics:
         # Kafka's default for the words, where all other answers without an error have none.
@@ -39,7 +39,7 @@ async def alter_partition_reassignments(
     keeps_factor = not request.allow_replication_factor_change
     try:
         results = iter(await context.node.metadata.reassign(wanted, keeps_factor=keeps_factor))
-    except Refused as refusal:
+    except ApiError as refusal:
         return _refused(request, refusal)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -48,7 +48,7 @@ async def alter_partition_reassignments(
 
 
 def _refused(
-    request: AlterPartitionReassignmentsRequest, refusal: Refused
+    request: AlterPartitionReassignmentsRequest, refusal: ApiError
 ) -> AlterPartitionReassignmentsResponse:
     count = sum(len(topic.partitions) for topic in request.topics)
     return AlterPartitionReassignmentsResponse(
@@ -59,7 +59,7 @@ def _refused(
 
 
 def _phrase(
-    request: AlterPartitionReassignmentsRequest, results: Iterator[Refused | None]
+    request: AlterPartitionReassignmentsRequest, results: Iterator[ApiError | None]
 ) -> list[ReassignableTopicResponse]:
     return [
         ReassignableTopicResponse(
@@ -70,7 +70,7 @@ def _phrase(
     ]
 
 
-def _result(index: int, refusal: Refused | None) -> ReassignablePartitionResponse:
+def _result(index: int, refusal: ApiError | None) -> ReassignablePartitionResponse:
     if refusal is None:
         return ReassignablePartitionResponse(partition_index=index)
     return ReassignablePartitionResponse(

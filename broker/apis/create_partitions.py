@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata import MorePartitions, Refused
+from broker.metadata import ApiError, MorePartitions
 from broker.metadata.duplicates import apart
 from broker.requests.api import api
 from protocol.errors import ErrorCode
@@ -39,7 +39,7 @@ async def create_partitions(
             answers.append(CreatePartitionsTopicResult(name=topic.name, error_code=error))
     try:
         results = await context.node.metadata.create_partitions(wanted, validate_only=request.validate_only)
-    except Refused as failure:
+    except ApiError as failure:
         results = [failure] * len(wanted)
     for more, refusal in zip(wanted, results, strict=True):
         answer = CreatePartitionsTopicResult(name=more.name)

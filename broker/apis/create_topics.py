@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata import CreatedTopic, NewTopic, Refused
+from broker.metadata import ApiError, CreatedTopic, NewTopic
 from broker.metadata.duplicates import apart
 from broker.metadata.topics import CLUSTER_METADATA
 from broker.requests.api import api
@@ -44,14 +44,14 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
             refused.append(_refused(topic.name, error, "Authorization failed.", context))
     try:
         results = await context.node.metadata.create_topics(wanted, validate_only=request.validate_only)
-    except Refused as refusal:
+    except ApiError as refusal:
         # Too much for one request: nothing of it is done.
         return CreateTopicsResponse(
             topics=[_refused(topic.name, refusal.error, refusal.message, context) for topic in request.topics]
         )
     answers = [
         _refused(new.name, result.error, result.message, context)
-        if isinstance(result, Refused)
+        if isinstance(result, ApiError)
         else _created(result, context)
         for new, result in zip(wanted, results, strict=True)
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from broker.metadata import Refused, Topic
+from broker.metadata import ApiError, Topic
 from broker.metadata.duplicates import apart
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
@@ -33,7 +33,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     doomed = _doomed(entries, context, answers)
     try:
         results = await context.node.metadata.delete_topics(list(doomed))
-    except Refused as failure:
+    except ApiError as failure:
         results = [failure] * len(doomed)
     for topic, refusal in zip(doomed.values(), results, strict=True):
         answer = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)

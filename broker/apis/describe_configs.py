@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.loop.slices import each
-from broker.metadata import Refused
+from broker.metadata import ApiError
 from broker.metadata.configs import LOGGER_SOURCE, Setting
 from broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.metadata.topics import invalid_topic_name
@@ -60,7 +60,7 @@ def _describe(
         return _refused(resource, unauthorized, message)
     try:
         settings = list(describe(resource.resource_name, context))
-    except Refused as refusal:
+    except ApiError as refusal:
         return _refused(resource, refusal.error, refusal.message or "")
     # No keys at all means every key, as null does.
     wanted = set(resource.configuration_keys or ())
@@ -105,10 +105,10 @@ def _refused(resource: DescribeConfigsResource, error: ErrorCode, message: str) 
 def _of_topic(name: str, context: RequestContext) -> Iterator[Setting]:
     invalid = invalid_topic_name(name)
     if invalid is not None:
-        raise Refused(ErrorCode.invalid_topic_exception, invalid)
+        raise ApiError(ErrorCode.invalid_topic_exception, invalid)
     topic = context.node.metadata.topic(name)
     if topic is None:
-        raise Refused(ErrorCode.unknown_topic_or_partition)
+        raise ApiError(ErrorCode.unknown_topic_or_partition)
     return context.node.metadata.settings.of_topic(topic.configs)
 
 
@@ -118,29 +118,29 @@ def _of_broker(name: str, context: RequestContext) -> Iterator[Setting]:
         return settings.of_all_brokers()
     if _broker_id(name) != context.node.node_id:
         expected = f"{context.node.node_id} or empty string, but received {name}"
-        raise Refused(ErrorCode.invalid_request, f"Unexpected broker id, expected {expected}")
+        raise ApiError(ErrorCode.invalid_request, f"Unexpected broker id, expected {expected}")
     return settings.of_broker()
 
 
 def _of_loggers(name: str, context: RequestContext) -> Iterator[Setting]:
     """One logger: this broker's lines all go through one."""
     if not name:
-        raise Refused(ErrorCode.invalid_request, "Broker id must not be empty")
+        raise ApiError(ErrorCode.invalid_request, "Broker id must not be empty")
     if _broker_id(name) != context.node.node_id:
         expected = f"{context.node.node_id} but received {name}"
-        raise Refused(ErrorCode.invalid_request, f"Unexpected broker id, expected {expected}")
+        raise ApiError(ErrorCode.invalid_request, f"Unexpected broker id, expected {expected}")
     return iter((Setting("root", context.node.config.log_level.upper(), LOGGER_SOURCE),))
 
 
 def _of_client_metrics(name: str, context: RequestContext) -> Iterator[Setting]:
     if not name:
-        raise Refused(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
+        raise ApiError(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
     return context.node.metadata.settings.of_client_metrics(name)
 
 
 def _of_group(name: str, context: RequestContext) -> Iterator[Setting]:
     if not name:
-        raise Refused(ErrorCode.invalid_request, "Group name must not be empty")
+        raise ApiError(ErrorCode.invalid_request, "Group name must not be empty")
     return context.node.metadata.settings.of_group(name)
 
 
@@ -148,7 +148,9 @@ def _broker_id(name: str) -> int:
     try:
         return int(name)
     except ValueError:
-        raise Refused(ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}") from None
+        raise ApiError(
+            ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}"
+        ) from None
 
 
 _CLUSTER: Final = ("CLUSTER", ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.metadata import Refused
+from broker.metadata import ApiError
 from broker.metadata.elections import Election
 from broker.node.context import RequestContext
 from broker.requests.api import api
@@ -24,7 +24,7 @@ from protocol.messages.elect_leaders import (
 @api(key=43, versions=range(3))
 async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if not context.authorize("ALTER", "CLUSTER", CLUSTER_NAME):
-        refusal = Refused(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
         return _refused(request, refusal)
     if request.topic_partitions is not None and not request.topic_partitions:
         return ElectLeadersResponse()
@@ -32,13 +32,13 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
         kind = Election(request.election_type)
     except ValueError:
         message = f"Unknown election type {request.election_type}"
-        return _refused(request, Refused(ErrorCode.invalid_request, message))
+        return _refused(request, ApiError(ErrorCode.invalid_request, message))
     if request.topic_partitions is None:
         return await _elect_everywhere(kind, context)
     wanted = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
     try:
         results = iter(await context.node.metadata.elect(wanted, kind))
-    except Refused as refusal:
+    except ApiError as refusal:
         return _refused(request, refusal)
     return ElectLeadersResponse(replica_election_results=_phrase(request, results))
 
@@ -50,7 +50,7 @@ async def _elect_everywhere(kind: Election, context: RequestContext) -> ElectLea
     rows: dict[str, list[PartitionResult]] = {name: [] for name in topics}
     try:
         results = await context.node.metadata.elect(wanted, kind)
-    except Refused as refusal:
+    except ApiError as refusal:
         return ElectLeadersResponse(error_code=refusal.error)
     for (name, index), result in zip(wanted, results, strict=True):
         if result is None or result.error is not ErrorCode.election_not_needed:
@@ -63,7 +63,7 @@ async def _elect_everywhere(kind: Election, context: RequestContext) -> ElectLea
     )
 
 
-def _refused(request: ElectLeadersRequest, refusal: Refused) -> ElectLeadersResponse:
+def _refused(request: ElectLeadersRequest, refusal: ApiError) -> ElectLeadersResponse:
     """The request as a whole: v0 has no other place for the code than with each partition."""
     count = sum(len(topic.partitions) for topic in request.topic_partitions or ())
     return ElectLeadersResponse(
@@ -71,7 +71,7 @@ def _refused(request: ElectLeadersRequest, refusal: Refused) -> ElectLeadersResp
     )
 
 
-def _phrase(request: ElectLeadersRequest, results: Iterator[Refused | None]) -> list[ReplicaElectionResult]:
+def _phrase(request: ElectLeadersRequest, results: Iterator[ApiError | None]) -> list[ReplicaElectionResult]:
     return [
         ReplicaElectionResult(
             topic=topic.topic, partition_result=[_result(index, next(results)) for index in topic.partitions]
@@ -80,7 +80,7 @@ def _phrase(request: ElectLeadersRequest, results: Iterator[Refused | None]) -> 
     ]
 
 
-def _result(index: int, refusal: Refused | None) -> PartitionResult:
+def _result(index: int, refusal: ApiError | None) -> PartitionResult:
     if refusal is None:
         return PartitionResult(partition_id=index)
     return PartitionResult(partition_id=index, error_code=refusal.error, error_message=refusal.message)

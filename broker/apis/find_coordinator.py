@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.loop.slices import each
-from broker.metadata import Refused, Topic
+from broker.metadata import ApiError, Topic
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.requests.api import api
 from broker.requests.metadata_views import NOWHERE, Address, address_of
@@ -57,7 +57,7 @@ async def _create_and_answer(
     request: FindCoordinatorRequest, context: RequestContext, kind: _Kind
 ) -> FindCoordinatorResponse:
     # Where more replicas are asked for than there are brokers there is no coordinator: Kafka answers 15 then, and so we do.
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(ApiError):
         await context.node.metadata.ensure_internal_topic(kind.topic)
     answer = _answer_in_slices(request, context, kind)
     return answer if isinstance(answer, FindCoordinatorResponse) else await answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.metadata import Refused
+from broker.metadata import ApiError
 from broker.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
@@ -39,7 +39,7 @@ async def update_features(request: UpdateFeaturesRequest, context: RequestContex
         if not request.validate_only and wanted:
             levels = {name: update.max_version_level for name, update in wanted.items()}
             await context.node.metadata.update_features(levels)
-    except Refused as refusal:
+    except ApiError as refusal:
         message = (
             f"The update failed for all features since the following feature had an error: {refusal.message}"
         )
@@ -77,7 +77,7 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
         raise _refused(name, level, "Refusing to change the metadata.version of this broker.")
 
 
-def _refused(name: str, level: int, reason: str) -> Refused:
-    return Refused(
+def _refused(name: str, level: int, reason: str) -> ApiError:
+    return ApiError(
         ErrorCode.invalid_update_version, f"Invalid update version {level} for feature {name}. {reason}"
     )

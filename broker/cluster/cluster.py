@@ -32,7 +32,7 @@ from broker.logging import get_logger, get_unfiltered_logger
 from broker.loop.lag import LoopLag
 from broker.loop.life import LifeOver
 from broker.loop.slices import Slices
-from broker.metadata import ClusterMetadata, NewTopic, Refused
+from broker.metadata import ApiError, ClusterMetadata, NewTopic
 from broker.metadata.elections import records_for_balance
 from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import WrongDirectory, identify, new_id
@@ -244,10 +244,10 @@ class Cluster:
             return
         try:
             results = await self.metadata.create_topics(new)
-        except Refused as refusal:
+        except ApiError as refusal:
             raise StartError(f"--topic: {refusal.message}") from refusal
         for topic, result in zip(new, results, strict=True):
-            if isinstance(result, Refused):
+            if isinstance(result, ApiError):
                 raise StartError(f"--topic {topic.name}: {result.message}")
 
     def say_started(self, **more: object) -> None:
@@ -372,7 +372,7 @@ class Cluster:
     async def _lose_replica(self, node_id: int, topic: str, index: int) -> None:
         try:
             await self.metadata.lose_replica(topic, index, node_id)
-        except Refused as refusal:
+        except ApiError as refusal:
             log.error(
                 "removing a failed replica from the metadata failed",
                 node_id=node_id,
@@ -384,7 +384,7 @@ class Cluster:
     async def _lose(self, node_id: int) -> None:
         try:
             await self.metadata.fence(node_id)
-        except Refused as refusal:
+        except ApiError as refusal:
             log.error("fencing a node in the metadata failed", node_id=node_id, reason=str(refusal))
 
     # -- leadership ---------------------------------------------------------------------------------------------

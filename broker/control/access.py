@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from broker.control.errors import Refused
+from broker.control.errors import HttpError
 
 ALLOWED_HOSTS_SETTING: Final = "odradek.control.allowed.hosts"
 TOKEN_SETTING: Final = "odradek.control.token"
@@ -55,24 +55,24 @@ class Access:
         return cls(token, frozenset(host.strip().strip("[]").lower() for host in (*allowed_hosts, *own)))
 
     def check(self, *, headers: Mapping[str, str], changes_state: bool) -> None:
-        """``Refused`` if a call with these headers may not be made; names in ``headers`` are in lower case."""
+        """``HttpError`` if a call with these headers may not be made; names in ``headers`` are in lower case."""
         host = headers.get("host", "")
         if not self._is_allowed(_host_of(host)):
-            raise Refused(
+            raise HttpError(
                 403,
                 f"the control port was called as {_quoted(host)}, which is neither loopback nor "
                 f"listed in {ALLOWED_HOSTS_SETTING}",
             )
         origin = headers.get("origin")
         if origin is not None and not self._is_allowed(_origin_host(origin)):
-            raise Refused(
+            raise HttpError(
                 403,
                 f"a page of {_quoted(origin)} may not use the control port: it is neither loopback nor "
                 f"listed in {ALLOWED_HOSTS_SETTING}",
             )
         self._check_token(headers.get("authorization"))
         if changes_state and _media_type(headers.get("content-type", "")) != JSON:
-            raise Refused(
+            raise HttpError(
                 415, f"a call that changes something needs Content-Type: {JSON}, also without a body"
             )
 
@@ -83,7 +83,7 @@ class Access:
         # Compared in constant time: the duration must not show how much of it was right.
         right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), self.token.encode())
         if scheme.lower() != "bearer" or not right:
-            raise Refused(401, "the control port wants its token in the header Authorization: Bearer TOKEN")
+            raise HttpError(401, "the control port wants its token in the header Authorization: Bearer TOKEN")
 
     def _is_allowed(self, host: str | None) -> bool:
         return host is not None and (is_loopback(host) or host in self.hosts)

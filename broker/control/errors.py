@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """A call that cannot be served: an HTTP status of the 400s, and an error message for the caller."""
 
     def __init__(self, status: int, sentence: str) -> None:

@@ -17,7 +17,7 @@ from aiohttp.typedefs import Middleware
 
 from broker.control import openapi
 from broker.control.access import Access, ControlConfigError
-from broker.control.errors import Refused
+from broker.control.errors import HttpError
 from broker.control.operations import Operation, Stream, arguments, call, discover
 from broker.control.ports import Control
 from broker.logging import get_logger
@@ -137,7 +137,7 @@ class ControlServer:
             found = arguments(operation, _params(request), await request.read())
             waiting = sum(each.may_wait for each in self._calls.values())
             if operation.may_wait and waiting >= CALLS_MAX:
-                raise Refused(429, f"{CALLS_MAX} calls are under way: wait for one of them to end")
+                raise HttpError(429, f"{CALLS_MAX} calls are under way: wait for one of them to end")
             task = asyncio.current_task()
             assert task is not None
             self._calls[task] = operation
@@ -195,7 +195,7 @@ async def _say_errors_as_json(request: web.Request, handler: Handler) -> web.Str
     """Every refusal is {"error": a sentence}, from wherever it was raised."""
     try:
         return await handler(request)
-    except Refused as refused:
+    except HttpError as refused:
         return _error(refused.status, refused.sentence)
     except web.HTTPRequestEntityTooLarge:
         return _error(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
@@ -233,7 +233,7 @@ def _headers(request: web.Request) -> dict[str, str]:
     for name, value in request.headers.items():
         name = name.lower()
         if name in found and name in ("host", "origin", "authorization", "content-type"):
-            raise Refused(400, f"the header {name} is given more than once")
+            raise HttpError(400, f"the header {name} is given more than once")
         found[name] = value
     return found
 
@@ -243,7 +243,7 @@ def _params(request: web.Request) -> dict[str, str]:
     found = dict(request.match_info)
     for name, value in request.query.items():
         if name in found:
-            raise Refused(400, f"the parameter {name[:100]!r} is given more than once")
+            raise HttpError(400, f"the parameter {name[:100]!r} is given more than once")
         found[name] = value
     return found
 

@@ -23,7 +23,7 @@ from broker.exchange.command_line import run
 from broker.exchange.copying import copy_file
 from broker.exchange.stopped_directory import EXPECTED, StoppedDirectory, opened
 from broker.logging import configure
-from broker.metadata import MorePartitions, NewTopic, Refused
+from broker.metadata import ApiError, MorePartitions, NewTopic
 from broker.metadata.topics import CLUSTER_METADATA, is_internal
 from storage.checkpoints import parse_rows, read_partition_metadata
 
@@ -117,7 +117,7 @@ async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequenc
     if topic is None:
         new = NewTopic(folder.topic, count, 1, configs=KEPT_FOR_EVER, topic_id=folder.topic_id)
         [result] = await metadata.create_topics([new])
-        if isinstance(result, Refused):
+        if isinstance(result, ApiError):
             raise ImportRefused(f"{folder.path}: {result.message}")
     elif folder.topic_id not in (None, topic.topic_id):
         raise ImportRefused(f"{folder.path}: there is another topic {folder.topic} here. Delete it first.")

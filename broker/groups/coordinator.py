@@ -44,8 +44,8 @@ MS_PER_MINUTE: Final = 60_000
 log = get_logger()
 
 
-def _uuid_by(chance: Random) -> uuid.UUID:
-    return uuid.UUID(int=chance.getrandbits(128), version=4)
+def _uuid_by(rng: Random) -> uuid.UUID:
+    return uuid.UUID(int=rng.getrandbits(128), version=4)
 
 
 class GroupCoordinator(MetadataListener):

@@ -1,12 +1,13 @@
 """What exists in the cluster: a durable log of records, and the image of it in memory."""
 
 from broker.metadata.cluster import ClusterMetadata
-from broker.metadata.creation import MorePartitions, NewTopic, Refused
+from broker.metadata.creation import ApiError, MorePartitions, NewTopic
 from broker.metadata.image import BrokerRegistration, Endpoint, Image, PartitionState, Topic
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.results import CreatedTopic
 
 __all__ = [
+    "ApiError",
     "BrokerRegistration",
     "ClusterMetadata",
     "CreatedTopic",
@@ -16,6 +17,5 @@ __all__ = [
     "MorePartitions",
     "NewTopic",
     "PartitionState",
-    "Refused",
     "Topic",
 ]

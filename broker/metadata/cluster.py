@@ -22,9 +22,9 @@ from broker.metadata.configs import Settings
 from broker.metadata.creation import (
     AUTO_CREATED_AT_ONCE,
     RECORDS_PER_REQUEST_MAX,
+    ApiError,
     MorePartitions,
     NewTopic,
-    Refused,
     TopicDefaults,
     check_more_partitions,
     check_new_topic,
@@ -190,25 +190,25 @@ class ClusterMetadata:
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
-    ) -> list[CreatedTopic | Refused]:
-        """Create what can be created; one result for each topic, in order. Raises Refused for the request as a whole.
+    ) -> list[CreatedTopic | ApiError]:
+        """Create what can be created; one result for each topic, in order. Raises ApiError for the request as a whole.
 
         All that is created is one commit: after a crash either all of it is there or nothing.
         """
         defaults = self._topic_defaults
         check_total(wanted, defaults)
         await self._pending_changes.settled(new.name for new in wanted)
-        results: list[CreatedTopic | Refused] = []
+        results: list[CreatedTopic | ApiError] = []
         records: list[MetadataRecord] = []
         names: set[str] = set()
         for new in wanted:
             if new.name in names:
-                results.append(Refused(ErrorCode.invalid_request, "Duplicate topic name."))
+                results.append(ApiError(ErrorCode.invalid_request, "Duplicate topic name."))
                 continue
             names.add(new.name)
             try:
                 assignment = check_new_topic(self._image, new, defaults, self._random)
-            except Refused as refusal:
+            except ApiError as refusal:
                 results.append(refusal)
                 continue
             topic_id = new.topic_id or new_id(self._random)
@@ -228,18 +228,18 @@ class ClusterMetadata:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def delete_topics(self, topic_ids: Sequence[uuid.UUID]) -> list[Refused | None]:
+    async def delete_topics(self, topic_ids: Sequence[uuid.UUID]) -> list[ApiError | None]:
         """Delete topics; None for each one that is gone now."""
         await self._pending_changes.settled(
             topic.name for topic in map(self.topic_by_id, topic_ids) if topic is not None
         )
-        results: list[Refused | None] = []
+        results: list[ApiError | None] = []
         doomed: dict[uuid.UUID, Topic] = {}
         for topic_id in topic_ids:
             topic = self.topic_by_id(topic_id)
             if topic is None or topic_id in doomed:
                 results.append(
-                    Refused(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
+                    ApiError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
                 )
             else:
                 doomed[topic_id] = topic
@@ -255,10 +255,10 @@ class ClusterMetadata:
 
     async def create_partitions(
         self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
-    ) -> list[Refused | None]:
+    ) -> list[ApiError | None]:
         """Grow topics; None for each one that has its partitions now."""
         await self._pending_changes.settled(more.name for more in wanted)
-        results: list[Refused | None] = []
+        results: list[ApiError | None] = []
         records: list[MetadataRecord] = []
         for more in wanted:
             try:
@@ -267,7 +267,7 @@ class ClusterMetadata:
                 )
                 records += records_of_changes.records_for_new_partitions(topic, assignment, self._directories)
                 results.append(None)
-            except Refused as refusal:
+            except ApiError as refusal:
                 results.append(refusal)
         if records and not validate_only:
             grown = [more.name for more, result in zip(wanted, results, strict=True) if result is None]
@@ -277,7 +277,7 @@ class ClusterMetadata:
     async def ensure_internal_topic(self, name: str) -> Topic:
         """The topic of a coordinator, created if it is not there: once, however many ask.
 
-        Raises Refused where Kafka would answer COORDINATOR_NOT_AVAILABLE for ever.
+        Raises ApiError where Kafka would answer COORDINATOR_NOT_AVAILABLE for ever.
         """
         topic = self.topic(name)
         if topic is not None:
@@ -342,7 +342,7 @@ class ClusterMetadata:
         await self._commit_for_all([record_for_shutdown(self.brokers[node_id]), *gone])
 
     async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """A leader proposes an ISR (AlterPartition). Refused if it leads no more, or proposes an ineligible replica."""
+        """A leader proposes an ISR (AlterPartition). ApiError if it leads no more, or proposes an ineligible replica."""
         await self._change_partition(
             (topic, index),
             lambda _, known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
@@ -355,7 +355,7 @@ class ClusterMetadata:
             lambda _, known, state: record_for_failed_replica(self._image, known, state, node_id),
         )
 
-    async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[Refused | None]:
+    async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[ApiError | None]:
         """ElectLeaders; None for each partition that has a new leader now, Kafka's code where that makes no sense."""
         return await self._change_partitions(
             partitions, lambda number, topic, state: record_for_election(self._image, topic, state, kind)
@@ -363,7 +363,7 @@ class ClusterMetadata:
 
     async def reassign(
         self, wanted: Sequence[tuple[PartitionKey, Sequence[int] | None]], *, keeps_factor: bool = False
-    ) -> list[Refused | None]:
+    ) -> list[ApiError | None]:
         """Begin to move partitions to these brokers; None gives a move up. Each ends by itself, with the last in sync.
 
         One result for each, in order. ``keeps_factor``: a move that changes the number of replicas is refused.
@@ -389,7 +389,7 @@ class ClusterMetadata:
         self,
         partitions: Sequence[PartitionKey],
         decide: Decide,
-    ) -> list[Refused | None]:
+    ) -> list[ApiError | None]:
         """Change what can be changed, in one commit; ``decide`` gets the position in the list with each."""
         names = {name for name, _ in partitions}
         await self._pending_changes.settled(names)
@@ -441,7 +441,7 @@ class ClusterMetadata:
         The records are written before the first await, so what the caller has checked is still true.
         """
         if len(records) > RECORDS_PER_REQUEST_MAX:
-            raise Refused(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
+            raise ApiError(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
         done = self._log.commit(records, self._clock.now_ms())
         self._pending_changes.mark(topics, done)
         self._clock.wait_for(done)
@@ -461,12 +461,10 @@ class ClusterMetadata:
             results = []
             for first in range(0, len(wanted), AUTO_CREATED_AT_ONCE):
                 results += await self.create_topics(wanted[first : first + AUTO_CREATED_AT_ONCE])
-        except (Refused, MetadataLogFailed) as error:
-            results = [
-                error if isinstance(error, Refused) else Refused(ErrorCode.unknown_server_error, str(error))
-            ]
+        except ApiError as error:
+            results = [error]
         for new, result in zip(wanted, results, strict=False):
-            if isinstance(result, Refused) and result.error != ErrorCode.topic_already_exists:
+            if isinstance(result, ApiError) and result.error != ErrorCode.topic_already_exists:
                 log.warning(
                     "topic not created", topic=new.name, error=result.error.name, reason=result.message
                 )
@@ -476,9 +474,9 @@ class ClusterMetadata:
         topic = self.topic(name)
         if topic is not None:
             return topic  # ours, or a user's who was faster
-        if isinstance(result, Refused):
+        if isinstance(result, ApiError):
             raise result
-        raise Refused(ErrorCode.unknown_topic_or_partition, f"{name} was deleted as soon as it was there")
+        raise ApiError(ErrorCode.unknown_topic_or_partition, f"{name} was deleted as soon as it was there")
 
     async def _claim_producer_ids(self, node_id: int) -> int:
         # Two nodes may ask at once: what is on its way to the disk is taken, too.

@@ -24,7 +24,7 @@ AUTO_CREATED_AT_ONCE: Final = 20
 """Of the topics that a Metadata request has missed: others have the loop after so many."""
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """A change that is not made: the code and the words (or null) to answer with."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
@@ -75,22 +75,22 @@ def check_total(wanted: Sequence[NewTopic], defaults: TopicDefaults) -> None:
         else:
             total += defaults.partitions if new.partitions == USE_DEFAULT else max(new.partitions, 0)
     if total > PARTITIONS_PER_REQUEST_MAX:
-        raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+        raise ApiError(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
 
 
 def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random: Shuffling) -> Assignment:
-    """The replicas that the topic's partitions will have; Refused if there can be no such topic."""
+    """The replicas that the topic's partitions will have; ApiError if there can be no such topic."""
     _check_name(image, new.name)
     _check_configs(new.configs, defaults.log)
     if new.assignments:
         return _manual(image, new)
     if new.replication_factor < USE_DEFAULT or new.replication_factor == 0:
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_replication_factor,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if new.partitions < USE_DEFAULT or new.partitions == 0:
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
         )
     partitions = defaults.partitions if new.partitions == USE_DEFAULT else new.partitions
@@ -100,7 +100,7 @@ def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random
     try:
         return place(usable_brokers(image), partitions, replication_factor, random, _racks(image))
     except Unplaceable as error:
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_replication_factor,
             f"Unable to replicate the partition {replication_factor} time(s): {error}",
         ) from None
@@ -112,12 +112,12 @@ def check_more_partitions(
     """The topic, and the replicas of the partitions that it gets; ``room`` is how many the request may still add."""
     topic = image.topics.get(more.name)
     if topic is None:
-        raise Refused(ErrorCode.unknown_topic_or_partition)
+        raise ApiError(ErrorCode.unknown_topic_or_partition)
     existing = len(topic.partitions)
     if more.count == existing:
-        raise Refused(ErrorCode.invalid_partitions, f"Topic already has {existing} partition(s).")
+        raise ApiError(ErrorCode.invalid_partitions, f"Topic already has {existing} partition(s).")
     if more.count < existing:
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_partitions,
             f"The topic {more.name} currently has {existing} partition(s); "
             f"{more.count} would not be an increase.",
@@ -125,11 +125,11 @@ def check_more_partitions(
     additional = more.count - existing
     if additional > room:
         # Kafka answers with its unknown error here, where CreateTopics has POLICY_VIOLATION.
-        raise Refused(ErrorCode.unknown_server_error)
+        raise ApiError(ErrorCode.unknown_server_error)
     if more.assignments is None:
         return topic, _placed(image, additional, topic.replication_factor, random)
     if len(more.assignments) != additional:
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_replica_assignment,
             f"Attempted to add {additional} additional partition(s), but only {len(more.assignments)} "
             "assignment(s) were specified.",
@@ -151,26 +151,26 @@ def _placed(image: Image, count: int, replication_factor: int, random: Shuffling
     try:
         return place(usable_brokers(image), count, replication_factor, random, _racks(image))
     except Unplaceable as error:
-        raise Refused(ErrorCode.invalid_replication_factor, str(error)) from None
+        raise ApiError(ErrorCode.invalid_replication_factor, str(error)) from None
 
 
 def _check_name(image: Image, name: str) -> None:
     if name in image.topics:
-        raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        raise ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
     colliding = image.colliding(unified_name(name)) if "." in name or "_" in name else None
     if colliding is not None:
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with existing topic: {colliding}"
         )
     invalid = invalid_topic_name(name)
     if invalid is not None:
-        raise Refused(ErrorCode.invalid_topic_exception, invalid)
+        raise ApiError(ErrorCode.invalid_topic_exception, invalid)
 
 
 def _check_configs(configs: Mapping[str, str | None], defaults: LogConfig) -> None:
     without_value = [name for name, value in configs.items() if value is None]
     if without_value:
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_config,
             f"Null value not supported for topic configs: {','.join(without_value)}",
         )
@@ -178,17 +178,17 @@ def _check_configs(configs: Mapping[str, str | None], defaults: LogConfig) -> No
     try:
         LogConfig.from_properties(given, defaults)
     except ConfigError as error:
-        raise Refused(ErrorCode.invalid_config, str(error)) from None
+        raise ApiError(ErrorCode.invalid_config, str(error)) from None
 
 
 def _manual(image: Image, new: NewTopic) -> Assignment:
     if new.replication_factor != USE_DEFAULT:
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_request,
             "A manual partition assignment was specified, but replication factor was not set to -1.",
         )
     if new.partitions != USE_DEFAULT:
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_request,
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
@@ -196,7 +196,7 @@ def _manual(image: Image, new: NewTopic) -> Assignment:
     replication_factor: int | None = None
     for index, replicas in new.assignments:
         if index in assigned:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.invalid_replica_assignment,
                 f"Found multiple manual partition assignments for partition {index}",
             )
@@ -204,7 +204,7 @@ def _manual(image: Image, new: NewTopic) -> Assignment:
         replication_factor = len(replicas)
         assigned[index] = replicas
     if set(assigned) != set(range(len(assigned))):
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_replica_assignment,
             "partitions should be a consecutive 0-based integer sequence",
         )
@@ -215,21 +215,21 @@ def check_replicas(image: Image, replicas: Sequence[int], replication_factor: in
     """Checks an assignment that a client names, for a new or a moved partition (``validateManualPartitionAssignment``)."""
     refused = ErrorCode.invalid_replica_assignment
     if not replicas:
-        raise Refused(refused, "The manual partition assignment includes an empty replica list.")
+        raise ApiError(refused, "The manual partition assignment includes an empty replica list.")
     previous = None
     for node_id in sorted(replicas):
         if node_id not in image.brokers:
-            raise Refused(
+            raise ApiError(
                 refused,
                 f"The manual partition assignment includes broker {node_id}, but no such broker is registered.",
             )
         if node_id == previous:
-            raise Refused(
+            raise ApiError(
                 refused, f"The manual partition assignment includes the broker {node_id} more than once."
             )
         previous = node_id
     if replication_factor is not None and len(replicas) != replication_factor:
-        raise Refused(
+        raise ApiError(
             refused,
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
             f"is not consistent with previous partitions, which have {replication_factor} replica(s).",

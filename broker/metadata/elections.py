@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 
-from broker.metadata.creation import Refused, check_replicas
+from broker.metadata.creation import ApiError, check_replicas
 from broker.metadata.image import NO_LEADER, Image, PartitionState, Topic
 from broker.metadata.topics import TopicPartition
 from protocol.errors import ErrorCode
@@ -33,19 +33,19 @@ class Election(Enum):
 
 
 Decide = Callable[[int, Topic, PartitionState], MetadataRecord | None]
-"""What becomes of one of several partitions, the position in the list first; None: it stays as it is. May be Refused."""
+"""What becomes of one of several partitions, the position in the list first; None: it stays as it is. Raises ApiError."""
 
 
 def decisions(
     image: Image, partitions: Sequence[TopicPartition], decide: Decide
-) -> tuple[list[Refused | None], list[MetadataRecord]]:
+) -> tuple[list[ApiError | None], list[MetadataRecord]]:
     """For each partition why it does not change, or None; and the records of those that do."""
-    results: list[Refused | None] = []
+    results: list[ApiError | None] = []
     records: list[MetadataRecord] = []
     for number, (name, index) in enumerate(partitions):
         try:
             record = decide(number, *_existing(image, name, index))
-        except Refused as refusal:
+        except ApiError as refusal:
             results.append(refusal)
             continue
         results.append(None)
@@ -57,10 +57,10 @@ def decisions(
 def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionState]:
     topic = image.topics.get(name)
     if topic is None:
-        raise Refused(ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")
+        raise ApiError(ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")
     state = topic.partition(index)
     if state is None:
-        raise Refused(ErrorCode.unknown_topic_or_partition, f"No such partition as {name}-{index}")
+        raise ApiError(ErrorCode.unknown_topic_or_partition, f"No such partition as {name}-{index}")
     return topic, state
 
 
@@ -124,20 +124,22 @@ def _first(replicas: Sequence[int], among: Collection[int]) -> int:
 
 
 def record_for_election(image: Image, topic: Topic, state: PartitionState, kind: Election) -> MetadataRecord:
-    """ElectLeaders; Refused with Kafka's code where no replica can be elected, or no election is needed."""
+    """ElectLeaders; ApiError with Kafka's code where no replica can be elected, or no election is needed."""
     live = image.live_brokers
     if kind is Election.PREFERRED:
         preferred = state.replicas[0]
         if state.leader == preferred:
-            raise Refused(ErrorCode.election_not_needed, NOT_NEEDED)
+            raise ApiError(ErrorCode.election_not_needed, NOT_NEEDED)
         if preferred not in state.isr or preferred not in live:
-            raise Refused(ErrorCode.preferred_leader_not_available, "The preferred leader was not available.")
+            raise ApiError(
+                ErrorCode.preferred_leader_not_available, "The preferred leader was not available."
+            )
         return _change(topic, state, leader=preferred)
     if state.leader != NO_LEADER:
-        raise Refused(ErrorCode.election_not_needed, NOT_NEEDED)
+        raise ApiError(ErrorCode.election_not_needed, NOT_NEEDED)
     record = _new_leader(topic, state, state.isr, live, unclean=True)
     if record.leader == NO_LEADER:
-        raise Refused(
+        raise ApiError(
             ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available."
         )
     return record
@@ -156,15 +158,15 @@ def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
 def record_for_isr(
     image: Image, topic: Topic, state: PartitionState, leader_epoch: int, isr: Sequence[int]
 ) -> MetadataRecord | None:
-    """AlterPartition: a leader tells who is in sync. None if that is known; Refused if it leads no more.
+    """AlterPartition: a leader tells who is in sync. None if that is known; ApiError if it leads no more.
 
     A reassignment ends here, once all its target replicas are in sync.
     """
     if leader_epoch != state.leader_epoch:
-        raise Refused(ErrorCode.fenced_leader_epoch)
+        raise ApiError(ErrorCode.fenced_leader_epoch)
     live = image.live_brokers
     if not set(isr) <= set(state.replicas) or not set(isr) <= live or state.leader not in isr:
-        raise Refused(ErrorCode.ineligible_replica)
+        raise ApiError(ErrorCode.ineligible_replica)
     done = _completed(image, topic, state, isr)
     if done is not None:
         return done
@@ -242,7 +244,7 @@ def _before(state: PartitionState) -> tuple[int, ...]:
 
 def _given_up(image: Image, topic: Topic, state: PartitionState, *, unclean: bool) -> MetadataRecord:
     if not state.adding_replicas and not state.removing_replicas:
-        raise Refused(ErrorCode.no_reassignment_in_progress)
+        raise ApiError(ErrorCode.no_reassignment_in_progress)
     live = image.live_brokers
     replicas, recovery = _before(state), None
     isr = tuple(one for one in state.isr if one in replicas)
@@ -252,7 +254,7 @@ def _given_up(image: Image, topic: Topic, state: PartitionState, *, unclean: boo
                 f"Unable to revert partition assignment for {topic.name}:{state.index} because it would "
                 "require an unclean leader election."
             )
-            raise Refused(ErrorCode.invalid_replica_assignment, words)
+            raise ApiError(ErrorCode.invalid_replica_assignment, words)
         first = _first(replicas, live)
         isr = (first,) if first != NO_LEADER else replicas[:1]
         recovery = RECOVERING if isr != replicas[:1] else None
@@ -311,7 +313,7 @@ def _moved(
 def _check_factor(state: PartitionState, target: Sequence[int]) -> None:
     now = len({*state.replicas, *state.adding_replicas}.difference(state.removing_replicas))
     if now != len(target):
-        raise Refused(
+        raise ApiError(
             ErrorCode.invalid_replication_factor,
             f"The replication factor is changed from {now} to {len(target)}",
         )

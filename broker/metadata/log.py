@@ -17,7 +17,7 @@ from typing import Final
 
 from broker.logging import get_logger
 from broker.metadata.changes import records_of
-from broker.metadata.creation import Refused
+from broker.metadata.creation import ApiError
 from broker.metadata.files import (
     LOG_DIRECTORY,
     QUORUM_STATE,
@@ -47,7 +47,7 @@ Apply = Callable[[Sequence[MetadataRecord], int], None]
 Sync = Callable[[AppendFile], None]
 
 
-class MetadataLogFailed(Refused):
+class MetadataLogFailed(ApiError):
     """The log could not be written or synced. What is on disk is not known, so nothing is committed any more.
 
     Kafka's process ends here, and a cluster elects another controller. This broker has no other controller:

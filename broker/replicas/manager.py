@@ -55,7 +55,7 @@ class ReplicaManager(MetadataListener):
         config: BrokerConfig,
         clock: Clock,
         metadata: ClusterMetadata,
-        chance: random.Random,
+        rng: random.Random,
         injection: FaultInjection | None = None,
         peers: Peers | None = None,
         life: NodeLife | None = None,
@@ -70,7 +70,7 @@ class ReplicaManager(MetadataListener):
         self._config = config
         self._clock = clock
         self._metadata = metadata
-        self._chance = chance
+        self._rng = rng
         self._partitions: dict[PartitionKey, Partition] = {}
         self._clean = directory.was_clean
         self._background: set[asyncio.Future[Any]] = set()
@@ -270,7 +270,7 @@ class ReplicaManager(MetadataListener):
             log_start_offset=self._flushing.log_start(key),
             high_watermark=self._checkpointed(key, state),
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-            jitter=lambda bound_ms: self._chance.randrange(bound_ms) if bound_ms > 0 else 0,
+            jitter=lambda bound_ms: self._rng.randrange(bound_ms) if bound_ms > 0 else 0,
         )
 
     def _log_config(self, topic: Topic) -> LogConfig:

@@ -38,7 +38,7 @@ class Demo:
     """One run of the demo: its supervisor feeds, starts, kills, restarts and compares."""
 
     def __init__(self, directory: Path, seed: int, show: Show) -> None:
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.show = show
         self.lines = flights.lines(flights.data_file())
         self.broker = BrokerProcess(
@@ -48,9 +48,9 @@ class Demo:
         )
         self.crew = Crew(SOURCE, SINK, directory)
         self.points = list(CRASH_POINTS)
-        self.chance.shuffle(self.points)
+        self.rng.shuffle(self.points)
         # Worker kills at these shares of the work, in no order with the broker's deaths.
-        self.kill_at = sorted(self.chance.uniform(0.05, 0.85) for _ in range(WORKER_KILLS))
+        self.kill_at = sorted(self.rng.uniform(0.05, 0.85) for _ in range(WORKER_KILLS))
         self.broker_kills: list[str] = []
         self.worker_kills = self.open_transactions_hit = self.gave_up = 0
         self.killed: int | None = None
@@ -82,7 +82,7 @@ class Demo:
 
     def _arm_and_start(self) -> None:
         """Start the broker, doomed to die at the next point that has not been tried."""
-        point = f"{self.points[0]}:{self.chance.randint(2, PASSAGES_MAX)}" if self.points else None
+        point = f"{self.points[0]}:{self.rng.randint(2, PASSAGES_MAX)}" if self.points else None
         restart_doomed(self.broker, point)
 
     def _work(self) -> None:
@@ -126,7 +126,7 @@ class Demo:
 
     def _kill_a_worker(self) -> None:
         """kill -9, in the middle of a transaction where the worker is in one."""
-        number = self.chance.randrange(WORKERS)
+        number = self.rng.randrange(WORKERS)
         self.kill_at.pop(0)
         was_open = self.crew.kill(number)
         self.killed = number

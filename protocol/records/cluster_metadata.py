@@ -11,8 +11,8 @@ from uuid import UUID
 
 from protocol.schema import (
     MalformedRecord,
-    Record,
     Structure,
+    VersionedRecord,
     array,
     binary,
     boolean,
@@ -36,7 +36,7 @@ from protocol.wire_types import INT32, STRING, UUID_TYPE
 FRAME_VERSION = 1
 
 
-class MetadataRecord(Record):
+class MetadataRecord(VersionedRecord):
     """A record of the metadata log."""
 
     __slots__ = ()

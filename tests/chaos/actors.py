@@ -35,7 +35,7 @@ class Stage:
     given_up: threading.Event = field(default_factory=threading.Event)
     """Set when even the end has taken too long."""
 
-    def chance(self, who: str) -> Random:
+    def rng(self, who: str) -> Random:
         """One actor's own, whatever the others draw."""
         return Random(f"{self.seed} {who}")
 
@@ -43,8 +43,8 @@ class Stage:
         self.history.notes.append(f"{who}: {text}")
 
 
-def drawn_transaction(chance: Random, who: str, number: int) -> Transaction:
+def drawn_transaction(rng: Random, who: str, number: int) -> Transaction:
     """What is to be sent in one transaction."""
-    count = chance.randint(*RECORDS_PER_TRANSACTION)
-    places = [Place(TRANSFERS, chance.randrange(PARTITIONS[TRANSFERS])) for _ in range(count)]
+    count = rng.randint(*RECORDS_PER_TRANSACTION)
+    places = [Place(TRANSFERS, rng.randrange(PARTITIONS[TRANSFERS])) for _ in range(count)]
     return Transaction(who, [Send(who, f"{who}/{number}/{k}", place) for k, place in enumerate(places)])

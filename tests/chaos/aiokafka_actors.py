@@ -89,19 +89,19 @@ class _Producer:
                 await asyncio.wait_for(producer.stop(), GOODBYE_S)
 
 
-def _rest(stage: Stage, chance: Random) -> Awaitable[None]:
-    return asyncio.sleep(chance.uniform(*PAUSE_S))
+def _rest(stage: Stage, rng: Random) -> Awaitable[None]:
+    return asyncio.sleep(rng.uniform(*PAUSE_S))
 
 
 async def transfers(stage: Stage, who: str) -> None:
     """Transactions over several partitions, some of them aborted."""
-    chance = stage.chance(who)
+    rng = stage.rng(who)
     client = _Producer(stage, who)
     number = 0
     while not stage.ending.is_set():
-        transaction = drawn_transaction(chance, who, number)
+        transaction = drawn_transaction(rng, who, number)
         number += 1
-        aborts = chance.random() < ABORTS
+        aborts = rng.random() < ABORTS
         try:
             producer = await client.get()
             stage.history.transactions.append(transaction)
@@ -114,7 +114,7 @@ async def transfers(stage: Stage, who: str) -> None:
             transaction.outcome = Outcome.ABORTED if aborts else Outcome.COMMITTED
         except FAILURES as failure:
             await client.drop(failure=failure)
-        await _rest(stage, chance)
+        await _rest(stage, rng)
     await _settle(client)
 
 
@@ -143,7 +143,7 @@ def _delivered(send: Send, done: asyncio.Future[Any]) -> None:
 
 async def acknowledged(stage: Stage, who: str) -> None:
     """One idempotent producer, without transactions; a new instance after a failure."""
-    chance = stage.chance(who)
+    rng = stage.rng(who)
     number = instance = 0
     while not stage.ending.is_set():
         name = f"{who}.{instance}"
@@ -154,8 +154,8 @@ async def acknowledged(stage: Stage, who: str) -> None:
             failed = None
             while not stage.ending.is_set() and failed is None:
                 sends = [
-                    Send(name, f"{who}/{number + k}", Place(ACKNOWLEDGED, chance.randrange(2)))
-                    for k in range(chance.randint(1, 5))
+                    Send(name, f"{who}/{number + k}", Place(ACKNOWLEDGED, rng.randrange(2)))
+                    for k in range(rng.randint(1, 5))
                 ]
                 number += len(sends)
                 stage.history.sends += sends
@@ -163,14 +163,14 @@ async def acknowledged(stage: Stage, who: str) -> None:
                     await _send(producer, sends)
                 except FAILURES as failure:
                     failed = failure
-                await _rest(stage, chance)
+                await _rest(stage, rng)
             await client.drop(failure=failed)
 
 
 async def solo(stage: Stage, who: str) -> None:
     """Consume, process and produce, alone and with assigned partitions: its client knows no group generations."""
     client = _Producer(stage, who)
-    chance = stage.chance(who)
+    rng = stage.rng(who)
     while not stage.ending.is_set():
         consumer: AIOKafkaConsumer | None = None
         try:
@@ -181,7 +181,7 @@ async def solo(stage: Stage, who: str) -> None:
             await _begin_at_committed(consumer)
             while not stage.ending.is_set():
                 await _move(producer, consumer)
-                await _rest(stage, chance)
+                await _rest(stage, rng)
         except FAILURES as failure:
             await client.drop(failure=failure)
         finally:

@@ -121,14 +121,14 @@ class _Transactional:
 
 def transfers(stage: Stage, who: str) -> None:
     """Transactions over several partitions, some of them aborted."""
-    chance = stage.chance(who)
+    rng = stage.rng(who)
     client = _Transactional(stage, who)
     number = 0
     with contextlib.suppress(GivenUp):
-        while not stage.ending.wait(chance.uniform(*PAUSE_S)):
-            transaction = drawn_transaction(chance, who, number)
+        while not stage.ending.wait(rng.uniform(*PAUSE_S)):
+            transaction = drawn_transaction(rng, who, number)
             number += 1
-            aborts = chance.random() < ABORTS
+            aborts = rng.random() < ABORTS
             try:
                 producer = client.producer()
             except FAILURES as failure:
@@ -170,17 +170,17 @@ def _delivered(send: Send, error: KafkaError | None, message: Any) -> None:
 
 def acknowledged(stage: Stage, who: str) -> None:
     """One idempotent producer, without transactions; a new instance after a fatal error."""
-    chance = stage.chance(who)
+    rng = stage.rng(who)
     number = instance = 0
     while not stage.ending.is_set():
         name = f"{who}.{instance}"
         instance += 1
         producer = _idempotent(stage, who)
         with _noting(stage, name):
-            while not stage.ending.wait(chance.uniform(*PAUSE_S)):
+            while not stage.ending.wait(rng.uniform(*PAUSE_S)):
                 sends = [
-                    Send(name, f"{who}/{number + k}", Place(ACKNOWLEDGED, chance.randrange(2)))
-                    for k in range(chance.randint(1, 5))
+                    Send(name, f"{who}/{number + k}", Place(ACKNOWLEDGED, rng.randrange(2)))
+                    for k in range(rng.randint(1, 5))
                 ]
                 number += len(sends)
                 stage.history.sends += sends
@@ -228,11 +228,11 @@ def _noting(stage: Stage, who: str) -> Iterator[None]:
 
 def source(stage: Stage, who: str) -> None:
     """Feeds the jobs: transactions of one record for each partition, some of them aborted."""
-    chance = stage.chance(who)
+    rng = stage.rng(who)
     client = _Transactional(stage, who)
     number = 0
     with contextlib.suppress(GivenUp):
-        while not stage.ending.wait(chance.uniform(*PAUSE_S)):
+        while not stage.ending.wait(rng.uniform(*PAUSE_S)):
             places = [Place(SOURCE, partition) for partition in range(PARTITIONS[SOURCE])]
             transaction = Transaction(
                 who, [Send(who, f"{who}/{number}/{place.partition}", place) for place in places]
@@ -243,7 +243,7 @@ def source(stage: Stage, who: str) -> None:
                 stage.history.transactions.append(transaction)
                 producer.begin_transaction()
                 _send(producer, transaction.sends)
-                if chance.random() < ABORTS:
+                if rng.random() < ABORTS:
                     client.abort()
                     transaction.outcome = Outcome.ABORTED
                 else:

@@ -150,7 +150,7 @@ def read(bootstrap: str) -> dict[int, list[str]]:
     return seen
 
 
-def one_round(kills: int, chance: Random) -> Round:
+def one_round(kills: int, rng: Random) -> Round:
     date = datetime.now(UTC).isoformat(timespec="seconds")
     with (
         tempfile.TemporaryDirectory(prefix="kill-storm-") as directory,
@@ -158,7 +158,7 @@ def one_round(kills: int, chance: Random) -> Round:
     ):
         producers = [Numbers(broker.bootstrap_servers, f"producer-{n}") for n in range(PRODUCERS)]
         for _ in range(kills):
-            time.sleep(chance.uniform(*UP_S))
+            time.sleep(rng.uniform(*UP_S))
             broker.kill()
             broker.restart()
         for producer in producers:

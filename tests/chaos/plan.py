@@ -81,18 +81,18 @@ class Plan:
 
 def draw(seed: int, requests: int) -> Plan:
     """The plan of a seed for a run of about so many requests. The same seed, the same plan; each third one is gentle."""
-    chance = Random(seed)
+    rng = Random(seed)
     troubles = [each for each in TROUBLES if seed % 3 or each[0] not in (_late, _time_passes)]
     steps: list[Step] = []
     at = QUIET_REQUESTS
     while True:
-        end = at + chance.randint(*LASTING_REQUESTS)
+        end = at + rng.randint(*LASTING_REQUESTS)
         if end > requests - QUIET_REQUESTS:
             break
-        trouble = chance.choices([each for each, _ in troubles], [weight for _, weight in troubles])[0]
-        steps += trouble(chance, at, end)
-        at = chance.randint(at, end) if chance.random() < 0.2 else end
-        at += chance.randint(*GAP_REQUESTS)
+        trouble = rng.choices([each for each, _ in troubles], [weight for _, weight in troubles])[0]
+        steps += trouble(rng, at, end)
+        at = rng.randint(at, end) if rng.random() < 0.2 else end
+        at += rng.randint(*GAP_REQUESTS)
     return Plan(seed, tuple(sorted(steps, key=lambda step: step.at)))
 
 
@@ -129,110 +129,110 @@ def _ruled(rule: str, at: int, end: int) -> list[Step]:
     return [Step(at, "rule", rule=rule), Step(end, "unrule", rule=rule)]
 
 
-def _lost_answer(chance: Random, at: int, end: int) -> list[Step]:
-    return _ruled(f"{chance.choice(ANSWERED)} nth={chance.randint(1, 4)} -> lose-answer", at, end)
+def _lost_answer(rng: Random, at: int, end: int) -> list[Step]:
+    return _ruled(f"{rng.choice(ANSWERED)} nth={rng.randint(1, 4)} -> lose-answer", at, end)
 
 
-def _lost_request(chance: Random, at: int, end: int) -> list[Step]:
-    action = chance.choice(["lose-request", "drop"])
-    return _ruled(f"{chance.choice(ANSWERED)} nth={chance.randint(1, 4)} -> {action}", at, end)
+def _lost_request(rng: Random, at: int, end: int) -> list[Step]:
+    action = rng.choice(["lose-request", "drop"])
+    return _ruled(f"{rng.choice(ANSWERED)} nth={rng.randint(1, 4)} -> {action}", at, end)
 
 
-def _twice(chance: Random, at: int, end: int) -> list[Step]:
-    return _ruled(f"{chance.choice(RESENT)} nth={chance.randint(1, 4)} -> duplicate", at, end)
+def _twice(rng: Random, at: int, end: int) -> list[Step]:
+    return _ruled(f"{rng.choice(RESENT)} nth={rng.randint(1, 4)} -> duplicate", at, end)
 
 
-def _late(chance: Random, at: int, end: int) -> list[Step]:
+def _late(rng: Random, at: int, end: int) -> list[Step]:
     """Sent again meanwhile, and then delivered all the same.
 
     Only a Produce: it has sequence numbers. In the protocol of transactions that librdkafka and aiokafka speak (before
     KIP-890's second part) a late EndTxn or marker counts for the transaction that is open then, on Kafka too (D4).
     """
-    return _ruled(f"Produce nth={chance.randint(1, 4)} -> detach", at, end)
+    return _ruled(f"Produce nth={rng.randint(1, 4)} -> detach", at, end)
 
 
-def _stands_still(chance: Random, at: int, end: int) -> list[Step]:
-    api = chance.choice(["EndTxn", "TxnOffsetCommit", "WriteTxnMarkers", "SyncGroup", "OffsetFetch"])
-    return _ruled(f"{api} nth={chance.randint(1, 4)} -> hold", at, end)
+def _stands_still(rng: Random, at: int, end: int) -> list[Step]:
+    api = rng.choice(["EndTxn", "TxnOffsetCommit", "WriteTxnMarkers", "SyncGroup", "OffsetFetch"])
+    return _ruled(f"{api} nth={rng.randint(1, 4)} -> hold", at, end)
 
 
-def _refused(chance: Random, at: int, end: int) -> list[Step]:
-    code, api = chance.choice(MOVED).split()
-    return _ruled(f"{api} times={chance.randint(1, 3)} -> error {code}", at, end)
+def _refused(rng: Random, at: int, end: int) -> list[Step]:
+    code, api = rng.choice(MOVED).split()
+    return _ruled(f"{api} times={rng.randint(1, 3)} -> error {code}", at, end)
 
 
-def _slow(chance: Random, at: int, end: int) -> list[Step]:
-    api = chance.choice(ANSWERED)
-    return _ruled(f"{api} every=3 times=10 -> delay {chance.randint(5, 120)}ms", at, end)
+def _slow(rng: Random, at: int, end: int) -> list[Step]:
+    api = rng.choice(ANSWERED)
+    return _ruled(f"{api} every=3 times=10 -> delay {rng.randint(5, 120)}ms", at, end)
 
 
-def _node_lost(chance: Random, at: int, end: int) -> list[Step]:
-    return [Step(at, "kill", node=chance.choice(NODES)), Step(end, "start")]
+def _node_lost(rng: Random, at: int, end: int) -> list[Step]:
+    return [Step(at, "kill", node=rng.choice(NODES)), Step(end, "start")]
 
 
-def _node_stopped(chance: Random, at: int, end: int) -> list[Step]:
-    return [Step(at, "stop", node=chance.choice(NODES)), Step(end, "start")]
+def _node_stopped(rng: Random, at: int, end: int) -> list[Step]:
+    return [Step(at, "stop", node=rng.choice(NODES)), Step(end, "start")]
 
 
-def _lost_at_a_request(chance: Random, at: int, end: int) -> list[Step]:
+def _lost_at_a_request(rng: Random, at: int, end: int) -> list[Step]:
     """The node that was asked dies before it has answered."""
-    api = chance.choice(["EndTxn", "Produce", "TxnOffsetCommit", "AddOffsetsToTxn", "JoinGroup"])
-    return [*_ruled(f"{api} nth={chance.randint(1, 5)} -> kill", at, end), Step(end, "start")]
+    api = rng.choice(["EndTxn", "Produce", "TxnOffsetCommit", "AddOffsetsToTxn", "JoinGroup"])
+    return [*_ruled(f"{api} nth={rng.randint(1, 5)} -> kill", at, end), Step(end, "start")]
 
 
-def _lost_inside(chance: Random, at: int, end: int) -> list[Step]:
+def _lost_inside(rng: Random, at: int, end: int) -> list[Step]:
     """The node dies between two steps of a commit."""
     return [
-        *_ruled(f"{chance.choice(POINTS)} nth={chance.randint(1, 6)} -> kill", at, end),
+        *_ruled(f"{rng.choice(POINTS)} nth={rng.randint(1, 6)} -> kill", at, end),
         Step(end, "start"),
     ]
 
 
-def _lost_again(chance: Random, at: int, end: int) -> list[Step]:
+def _lost_again(rng: Random, at: int, end: int) -> list[Step]:
     """A node dies, and dies again while it recovers."""
-    point = chance.choice(["coordinator.load", "replica.append", "log.write", "txn.complete.append"])
-    node = chance.choice(NODES)
+    point = rng.choice(["coordinator.load", "replica.append", "log.write", "txn.complete.append"])
+    node = rng.choice(NODES)
     return [
         Step(at, "kill", node=node),
-        *_ruled(f"{point} node={node} nth={chance.randint(1, 3)} -> kill", at, end),
+        *_ruled(f"{point} node={node} nth={rng.randint(1, 3)} -> kill", at, end),
         Step(max(at, end - 10), "start"),
         Step(end, "start"),
     ]
 
 
-def _moved(chance: Random, at: int, end: int) -> list[Step]:
+def _moved(rng: Random, at: int, end: int) -> list[Step]:
     """A partition goes to other brokers, or the same ones in another order, and back; a node may die on the way."""
-    place = chance.choice(MOVABLE)
-    some = tuple(chance.sample(NODES, chance.choice([2, 2, 3])))
+    place = rng.choice(MOVABLE)
+    some = tuple(rng.sample(NODES, rng.choice([2, 2, 3])))
     steps = [
         Step(at, "move", place=place, replicas=some),
-        Step(end, "move", place=place, replicas=tuple(chance.sample(NODES, 3))),
+        Step(end, "move", place=place, replicas=tuple(rng.sample(NODES, 3))),
     ]
-    if chance.random() < 0.4:
-        steps += [Step(at, "kill", node=chance.choice(NODES)), Step(end, "start")]
+    if rng.random() < 0.4:
+        steps += [Step(at, "kill", node=rng.choice(NODES)), Step(end, "start")]
     return steps
 
 
-def _link_cut(chance: Random, at: int, end: int) -> list[Step]:
-    one, other = chance.sample(NODES, 2)
-    one_way = chance.choice(["", " one-way"])
+def _link_cut(rng: Random, at: int, end: int) -> list[Step]:
+    one, other = rng.sample(NODES, 2)
+    one_way = rng.choice(["", " one-way"])
     return _ruled(f"cut {one} {other}{one_way}", at, end)
 
 
-def _link_slow(chance: Random, at: int, end: int) -> list[Step]:
-    one, other = chance.sample(NODES, 2)
-    return _ruled(f"slow-link {one} {other} delay={chance.randint(5, 60)}ms", at, end)
+def _link_slow(rng: Random, at: int, end: int) -> list[Step]:
+    one, other = rng.sample(NODES, 2)
+    return _ruled(f"slow-link {one} {other} delay={rng.randint(5, 60)}ms", at, end)
 
 
-def _replica_paused(chance: Random, at: int, end: int) -> list[Step]:
-    return _ruled(f"pause node={chance.choice(NODES)}", at, end)
+def _replica_paused(rng: Random, at: int, end: int) -> list[Step]:
+    return _ruled(f"pause node={rng.choice(NODES)}", at, end)
 
 
-def _lost_ahead_of_all(chance: Random, at: int, end: int) -> list[Step]:
+def _lost_ahead_of_all(rng: Random, at: int, end: int) -> list[Step]:
     """A node dies with records that no follower has: none of it may have been acknowledged, or read."""
-    node = chance.choice(NODES)
+    node = rng.choice(NODES)
     paused = [f"pause node={other}" for other in NODES if other != node]
-    dies = min(at + chance.randint(20, 80), end - 1)
+    dies = min(at + rng.randint(20, 80), end - 1)
     return [
         *(Step(at, "rule", rule=rule) for rule in paused),
         Step(dies, "kill", node=node),
@@ -241,29 +241,29 @@ def _lost_ahead_of_all(chance: Random, at: int, end: int) -> list[Step]:
     ]
 
 
-def _marker_held(chance: Random, at: int, end: int) -> list[Step]:
-    return _ruled(f"txn.marker nth={chance.randint(1, 4)} -> hold", at, end)
+def _marker_held(rng: Random, at: int, end: int) -> list[Step]:
+    return _ruled(f"txn.marker nth={rng.randint(1, 4)} -> hold", at, end)
 
 
-def _time_passes(chance: Random, at: int, end: int) -> list[Step]:
+def _time_passes(rng: Random, at: int, end: int) -> list[Step]:
     """Long enough that what is open then is aborted."""
-    return [Step(at, "advance", by=f"{chance.choice([1, 5, 30, 90])}s")]
+    return [Step(at, "advance", by=f"{rng.choice([1, 5, 30, 90])}s")]
 
 
-def _leaders_balanced(chance: Random, at: int, end: int) -> list[Step]:
+def _leaders_balanced(rng: Random, at: int, end: int) -> list[Step]:
     """Followers that stand still are out at once, and leadership goes back where it belongs."""
     return [Step(at, "advance", by="5m", only="replication")]
 
 
-def _slow_inside(chance: Random, at: int, end: int) -> list[Step]:
-    delay = f"delay {chance.randint(5, 60)}ms"
+def _slow_inside(rng: Random, at: int, end: int) -> list[Step]:
+    delay = f"delay {rng.randint(5, 60)}ms"
     slow = [
-        f"replica.append node={chance.choice(NODES)} times=20 -> {delay}",
+        f"replica.append node={rng.choice(NODES)} times=20 -> {delay}",
         f"coordinator.load times=3 -> {delay}",
         f"group.append times=5 -> {delay}",
-        f"slow-disk node={chance.choice(NODES)} {delay.replace(' ', '=')}",
+        f"slow-disk node={rng.choice(NODES)} {delay.replace(' ', '=')}",
     ]
-    return _ruled(chance.choice(slow), at, end)
+    return _ruled(rng.choice(slow), at, end)
 
 
 TROUBLES: tuple[tuple[Trouble, int], ...] = (

@@ -30,52 +30,52 @@ UTC = datetime.UTC
 ERROR_CODES = list(ErrorCode)
 
 
-def random_value(chance, kind):
+def random_value(rng, kind):
     if kind in BITS:
         bits = BITS[kind]
         low = 0 if kind.startswith("u") else -(1 << (bits - 1))
-        return chance.choice((low, 0, 1, low + (1 << bits) - 1, chance.randrange(low, low + (1 << bits))))
+        return rng.choice((low, 0, 1, low + (1 << bits) - 1, rng.randrange(low, low + (1 << bits))))
     match kind:
         case "bool":
-            return chance.random() < 0.5
+            return rng.random() < 0.5
         case "string":
-            return "".join(chance.choices("aZ9-_é漢🎈", k=chance.choice((0, 1, 5, 70))))
+            return "".join(rng.choices("aZ9-_é漢🎈", k=rng.choice((0, 1, 5, 70))))
         case "bytes" | "records":
-            return chance.randbytes(chance.choice((0, 1, 130, 5000)))
+            return rng.randbytes(rng.choice((0, 1, 130, 5000)))
         case "uuid":
-            return chance.choice((None, uuid.UUID(int=chance.getrandbits(128))))
+            return rng.choice((None, uuid.UUID(int=rng.getrandbits(128))))
         case "float64":
-            return chance.random()
+            return rng.random()
         case "error_code":
-            return chance.choice(ERROR_CODES)
+            return rng.choice(ERROR_CODES)
         case "timedelta_i32" | "timedelta_i64":
-            return datetime.timedelta(milliseconds=chance.randrange(-1, 1 << 31))
+            return datetime.timedelta(milliseconds=rng.randrange(-1, 1 << 31))
         case "datetime_i64":
-            return datetime.datetime.fromtimestamp(chance.randrange(1 << 31), UTC)
+            return datetime.datetime.fromtimestamp(rng.randrange(1 << 31), UTC)
     raise AssertionError(kind)
 
 
-def random_field(chance, field):
+def random_field(rng, field):
     shape = shape_of(field)
     is_tagged = "tag" in field.metadata
-    if is_tagged and field.default is not MISSING and chance.random() < 0.5:
+    if is_tagged and field.default is not MISSING and rng.random() < 0.5:
         return field.default
     can_be_null = shape.nullable or (shape.kind == "datetime_i64" and field.default is None)
-    if can_be_null and not is_tagged and chance.random() < 0.3:
+    if can_be_null and not is_tagged and rng.random() < 0.3:
         return None
     if shape.is_array:
         # 130 elements need a length of two bytes where it is a varint.
-        count = chance.choice((0, 1, 2, 3) if shape.inner else (0, 1, 2, 130))
-        return tuple(random_element(chance, shape) for _ in range(count))
-    return random_element(chance, shape)
+        count = rng.choice((0, 1, 2, 3) if shape.inner else (0, 1, 2, 130))
+        return tuple(random_element(rng, shape) for _ in range(count))
+    return random_element(rng, shape)
 
 
-def random_element(chance, shape):
-    return random_message(chance, shape.inner) if shape.inner else random_value(chance, shape.kind)
+def random_element(rng, shape):
+    return random_message(rng, shape.inner) if shape.inner else random_value(rng, shape.kind)
 
 
-def random_message(chance, kio_class):
-    return kio_class(**{field.name: random_field(chance, field) for field in fields(kio_class)})
+def random_message(rng, kio_class):
+    return kio_class(**{field.name: random_field(rng, field) for field in fields(kio_class)})
 
 
 def kio_bytes(message):
@@ -88,9 +88,9 @@ def samples(key, side):
     """Random messages of each version, as kio writes them."""
     load = load_request_schema if side == "request" else load_response_schema
     for version in versions_of(key):
-        chance = random.Random(f"{key} {version} {side}")
+        rng = random.Random(f"{key} {version} {side}")
         for _ in range(MESSAGES_EACH):
-            yield version, kio_bytes(random_message(chance, load(key, version)))
+            yield version, kio_bytes(random_message(rng, load(key, version)))
 
 
 def codecs(key, version, side):
@@ -197,15 +197,15 @@ def test_a_message_cut_anywhere_is_malformed(key, side):
 
 @pytest.mark.parametrize(("key", "side"), CASES)
 def test_garbage_is_malformed_or_some_message_and_never_anything_else(key, side):
-    chance = random.Random(f"garbage {key} {side}")
+    rng = random.Random(f"garbage {key} {side}")
     for version, data in samples(key, side):
         decoder, _ = codecs(key, version, side)
         for _ in range(10):
             damaged = bytearray(data[:3000])
-            for _ in range(chance.randrange(1, 4)):
+            for _ in range(rng.randrange(1, 4)):
                 if damaged:
-                    position = chance.randrange(min(len(damaged), 200))
-                    damaged[position : position + 1] = chance.choice(
+                    position = rng.randrange(min(len(damaged), 200))
+                    damaged[position : position + 1] = rng.choice(
                         (b"\xff", b"\x80\x80", struct.pack(">i", -2))
                     )
             with suppress(MalformedRequest):

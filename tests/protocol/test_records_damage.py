@@ -29,7 +29,7 @@ from protocol.records.cluster_metadata import (
 from protocol.records.consumer_protocol import Assignment, Subscription, TopicPartitions
 from protocol.records.producer_snapshot import MalformedSnapshot, ProducerSnapshotEntry
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue, TransactionPartitions
-from protocol.schema import Key, MalformedRecord, Record, Structure, UnsupportedRecordVersion
+from protocol.schema import Key, MalformedRecord, Structure, UnsupportedRecordVersion, VersionedRecord
 from protocol.wire_types import (
     BOOLEAN,
     FLOAT64,
@@ -55,10 +55,10 @@ MODULES = (
 )
 
 
-def versions() -> Iterator[tuple[type[Record], int]]:
+def versions() -> Iterator[tuple[type[VersionedRecord], int]]:
     for module in MODULES:
         for cls in vars(module).values():
-            if is_dataclass(cls) and issubclass(cls, Record):
+            if is_dataclass(cls) and issubclass(cls, VersionedRecord):
                 yield from ((cls, version) for version in cls.VERSIONS)
 
 
@@ -116,7 +116,7 @@ def decoder(cls: Any) -> Callable[[bytes], object]:
 @pytest.mark.parametrize(("cls", "version"), ALL_VERSIONS)
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_what_is_written_is_read(cls: type[Record], version: int, data: st.DataObject) -> None:
+def test_what_is_written_is_read(cls: type[VersionedRecord], version: int, data: st.DataObject) -> None:
     record = data.draw(records_of(cls, version))
     written = encoded(record, version)
     assert decoder(cls)(written) == record
@@ -126,7 +126,7 @@ def test_what_is_written_is_read(cls: type[Record], version: int, data: st.DataO
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_a_cut_or_changed_record_is_refused_or_read(
-    cls: type[Record], version: int, data: st.DataObject
+    cls: type[VersionedRecord], version: int, data: st.DataObject
 ) -> None:
     written = bytearray(encoded(data.draw(records_of(cls, version)), version))
     cut = bytes(written[: data.draw(st.integers(0, len(written) - 1))])

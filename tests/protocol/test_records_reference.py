@@ -18,7 +18,7 @@ from protocol.records import (
     streams_group_log,
     transaction_log,
 )
-from protocol.schema import Key, Record, Structure, Value
+from protocol.schema import Key, Structure, Value, VersionedRecord
 from protocol.wire_types import Array, Bytes, Uuid
 
 DATA = Path(__file__).parent / "data"
@@ -31,11 +31,11 @@ MODULES = (
     share_group_log,
     streams_group_log,
 )
-SCHEMAS: dict[str, type[Record]] = {
+SCHEMAS: dict[str, type[VersionedRecord]] = {
     name: cls
     for module in MODULES
     for name, cls in vars(module).items()
-    if is_dataclass(cls) and issubclass(cls, Record)
+    if is_dataclass(cls) and issubclass(cls, VersionedRecord)
 }
 CASES = json.loads((DATA / "records.json").read_text())
 
@@ -59,7 +59,7 @@ def build(cls: type[Structure], values: dict[str, Any], version: int) -> Any:
     return cls(**{n: revive(wires[n].type, v, version) for n, v in values.items() if wires[n].is_in(version)})
 
 
-def encoded(record: Record, version: int) -> bytes:
+def encoded(record: VersionedRecord, version: int) -> bytes:
     if isinstance(record, cluster_metadata.MetadataRecord):
         return cluster_metadata.encode_metadata_record(record, version)
     if isinstance(record, Key):
@@ -68,7 +68,7 @@ def encoded(record: Record, version: int) -> bytes:
     return record.encode(version)
 
 
-def decoded(cls: type[Record], data: bytes) -> object:
+def decoded(cls: type[VersionedRecord], data: bytes) -> object:
     if issubclass(cls, cluster_metadata.MetadataRecord):
         return cluster_metadata.decode_metadata_record(data)
     assert issubclass(cls, (Key, Value))

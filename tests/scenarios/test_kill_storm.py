@@ -116,18 +116,18 @@ def stored(broker: Broker) -> Iterator[tuple[int, int, int]]:
             offset = batch.next_offset
 
 
-def go_on(producers: list[Producer], broker: Broker, chance: random.Random) -> None:
+def go_on(producers: list[Producer], broker: Broker, rng: random.Random) -> None:
     """Resend what was not answered, send more, and leave five requests of each producer unanswered."""
     for producer in producers:
         producer.connect(broker)
-    for _ in range(chance.randint(1, 20)):
+    for _ in range(rng.randint(1, 20)):
         for producer in producers:
             producer.fill()
             producer.take()
     for producer in producers:
         producer.fill()
-    if chance.random() < 0.5:
-        time.sleep(chance.choice((0.001, 0.003, 0.01)))  # some of it is appended, and its answer lost
+    if rng.random() < 0.5:
+        time.sleep(rng.choice((0.001, 0.003, 0.01)))  # some of it is appended, and its answer lost
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ def go_on(producers: list[Producer], broker: Broker, chance: random.Random) -> N
 def test_nothing_is_lost_doubled_or_refused(
     start_broker: StartBroker, kills: int, settings: dict[str, str], filler_bytes: int
 ) -> None:
-    chance = random.Random(kills + filler_bytes)
+    rng = random.Random(kills + filler_bytes)
     broker = start_broker(topics=[f"{TOPIC}:1"], settings=settings)
     producers = []
     for _ in range(PRODUCERS):
         given = ask(broker, "init_producer_id", 1, transactional_id=None, transaction_timeout=60_000)
         producers.append(Producer(given["producer_id"], bytes(filler_bytes)))
     for _ in range(kills):
-        go_on(producers, broker, chance)
+        go_on(producers, broker, rng)
         broker.kill()
         for producer in producers:
             producer.disconnect()

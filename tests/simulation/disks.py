@@ -72,12 +72,12 @@ class Unsynced:
                     break
                 self.first += batch.size
 
-    def lose(self, chance: Random) -> str:
+    def lose(self, rng: Random) -> str:
         """Some of it was not written, or not what was meant to be; says what was done."""
         if self.first >= self.end or not self.path.exists():
             return "nothing"
-        at = chance.randint(self.first, self.end - 1)
-        what = chance.choice(("cut", "zeroed", "flipped", "kept"))
+        at = rng.randint(self.first, self.end - 1)
+        what = rng.choice(("cut", "zeroed", "flipped", "kept"))
         with suppress(OSError), self.path.open("r+b") as file:
             if what == "cut":
                 file.truncate(at)
@@ -85,22 +85,22 @@ class Unsynced:
                 file.seek(at)
                 file.write(bytes(self.end - at))
             elif what == "flipped":
-                at = _flip(file, self.first, self.end, chance)
+                at = _flip(file, self.first, self.end, rng)
         return f"{what} at {at} of {self.first}..{self.end}"
 
 
-def _flip(file: Any, first: int, end: int, chance: Random) -> int:
+def _flip(file: Any, first: int, end: int, rng: Random) -> int:
     """One bit of a batch, of what its CRC covers: wrong base offsets and leader epochs cannot be found."""
     file.seek(first)
     starts, at, rest = [], 0, file.read(end - first)
     while at + CRC_COVERS_FROM < len(rest):
         starts.append(at)
         at += batch_size(rest, at)
-    start = chance.choice(starts)
+    start = rng.choice(starts)
     stop = min(start + batch_size(rest, start), len(rest))
-    at = first + chance.randrange(start + CRC_COVERS_FROM, stop)
+    at = first + rng.randrange(start + CRC_COVERS_FROM, stop)
     file.seek(at)
     byte = file.read(1)[0]
     file.seek(at)
-    file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+    file.write(bytes([byte ^ 1 << rng.randrange(8)]))
     return at

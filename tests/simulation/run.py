@@ -207,26 +207,26 @@ class Simulation:
 
     def _drawn_settings(self) -> dict[str, Any]:
         """Of this seed: which of the broker's ways to do things."""
-        chance = Random(f"{self.seed}/settings")
+        rng = Random(f"{self.seed}/settings")
         # Without compaction the replicas of all logs are the same byte for byte.
-        self._compacts = chance.random() < 0.5
+        self._compacts = rng.random() < 0.5
         settings: dict[str, Any] = {
             "default.replication.factor": self._nodes,
             "min.insync.replicas": min(2, self._nodes),
             "log.cleaner.enable": self._compacts,
-            "odradek.commit.order": chance.choice(["markers-first", "markers-first", "kafka"]),
+            "odradek.commit.order": rng.choice(["markers-first", "markers-first", "kafka"]),
         }
-        if chance.random() < 0.25:
-            settings["log.flush.interval.messages"] = chance.choice([1, 3])
+        if rng.random() < 0.25:
+            settings["log.flush.interval.messages"] = rng.choice([1, 3])
         # Small windows, so that their ends are met in minutes.
-        self._segment_bytes = chance.choice([1 << 30, 20_000, 3_000])
+        self._segment_bytes = rng.choice([1 << 30, 20_000, 3_000])
         # What has to be compressed is read first, and what is large takes its time.
-        self._compression = chance.choice(["producer", "gzip"])
+        self._compression = rng.choice(["producer", "gzip"])
         settings |= {
-            "log.roll.ms": chance.choice([604_800_000, 20_000, 3_000]),
-            "log.index.interval.bytes": chance.choice([4_096, 200]),
+            "log.roll.ms": rng.choice([604_800_000, 20_000, 3_000]),
+            "log.index.interval.bytes": rng.choice([4_096, 200]),
             "log.cleaner.min.cleanable.ratio": 0.1,
-            "replica.lag.time.max.ms": chance.choice([30_000, 3_000]),
+            "replica.lag.time.max.ms": rng.choice([30_000, 3_000]),
         }
         return settings
 
@@ -237,13 +237,13 @@ class Simulation:
         return Wire(name, self._loop.network, ports, random, self._trace.say, now_ms, Facts(self._cluster))
 
     def _clients(self) -> Iterable[Any]:
-        ledger, stop, chance = self._ledger, self._stop, Random(f"{self.seed}/clients")
+        ledger, stop, rng = self._ledger, self._stop, Random(f"{self.seed}/clients")
         yield transact(self._wire("old"), SOURCES, ledger, stop, "old", 1)
         yield transact(self._wire("new"), SOURCES, ledger, stop, "new", self._level)
         yield transact(self._wire("zombie"), SOURCES, ledger, stop, "new", self._level, ZOMBIE_PAUSE_S)
         yield number_batches(self._wire("numbered"), SOURCES, ledger, stop)
-        yield copy(self._wire("copier"), SOURCES, TARGET, GROUP, stop, chance.choice((1, self._level)))
-        offsets, level = self._offsets, chance.choice((1, self._level))
+        yield copy(self._wire("copier"), SOURCES, TARGET, GROUP, stop, rng.choice((1, self._level)))
+        offsets, level = self._offsets, rng.choice((1, self._level))
         yield mark(self._wire("marker"), MARKED_GROUPS, MARKED_SPOTS, offsets, stop, level)
         for name in ("member-1", "member-2"):
             yield Member(self._wire(name), TEAM, TEAM_SPOTS, offsets).run(stop)

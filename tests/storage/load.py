@@ -100,23 +100,23 @@ class Load:
     """What clients do to logs, one batch a ``step``; ``tell`` hears of each batch that is there."""
 
     logs: list[Log]
-    chance: Random
+    rng: Random
     tell: Callable[[Acknowledged], object]
     next_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     """(producer id, partition) -> the number of the batch that comes next, repeated until it is acknowledged."""
     made: int = 0
 
     def step(self) -> None:
-        partition = self.chance.randrange(len(self.logs))
-        kind = self.chance.randrange(8)
+        partition = self.rng.randrange(len(self.logs))
+        kind = self.rng.randrange(8)
         if kind < 2:
             self.append(partition)
         elif kind < 5:
-            self._append_idempotent(partition, self.chance.choice(IDEMPOTENT))
+            self._append_idempotent(partition, self.rng.choice(IDEMPOTENT))
         elif kind < 7:
-            self._append_transactional(partition, self.chance.choice(TRANSACTIONAL))
+            self._append_transactional(partition, self.rng.choice(TRANSACTIONAL))
         else:
-            self.end(self.chance.choice(TRANSACTIONAL), committed=self.chance.random() < 0.5)
+            self.end(self.rng.choice(TRANSACTIONAL), committed=self.rng.random() < 0.5)
 
     def append(self, partition: int) -> None:
         """A batch of a producer without an id."""
@@ -124,13 +124,13 @@ class Load:
 
     def _data(self, producer_id: int, number: int) -> RecordBatch:
         self.made += 1
-        name = f"{producer_id} {number} {self.chance.getrandbits(64):x} "
+        name = f"{producer_id} {number} {self.rng.getrandbits(64):x} "
         return data(
-            self.chance.randint(1, 3),
+            self.rng.randint(1, 3),
             producer=(producer_id, 0, number) if producer_id >= 0 else (-1, -1, -1),
             transactional=producer_id >= 0,
-            timestamp_ms=NOW_MS + self.chance.randint(-1000, 1000),
-            value=name.encode() + bytes(self.chance.choice((0, 50, 300, 2000))),
+            timestamp_ms=NOW_MS + self.rng.randint(-1000, 1000),
+            value=name.encode() + bytes(self.rng.choice((0, 50, 300, 2000))),
         )
 
     def _append(self, partition: int, batch: RecordBatch, number: int = -1) -> None:

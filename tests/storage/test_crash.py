@@ -26,23 +26,23 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.storage.crashing"])
 
 
-def write_and_be_killed(root: Path, chance: Random, told: list[Acknowledged]) -> list[Acknowledged]:
+def write_and_be_killed(root: Path, rng: Random, told: list[Acknowledged]) -> list[Acknowledged]:
     """Let a child write and kill it at a random moment; returns what it was told."""
     reader, writer = PROCESSES.Pipe(duplex=False)
     child = PROCESSES.Process(
-        target=write_until_killed, args=(root, chance.getrandbits(32), writer, next_numbers(told))
+        target=write_until_killed, args=(root, rng.getrandbits(32), writer, next_numbers(told))
     )
     child.start()
     writer.close()
     # 0: while it opens the logs.
-    wanted = chance.choice((0, 1, chance.randint(1, ACKNOWLEDGED_MAX))) * ACKNOWLEDGED_BYTES
+    wanted = rng.choice((0, 1, rng.randint(1, ACKNOWLEDGED_MAX))) * ACKNOWLEDGED_BYTES
     heard = b""
     with reader:
         while len(heard) < wanted:
             more = os.read(reader.fileno(), 1 << 16)
             assert more, "it has ended by itself"
             heard += more
-        for _ in range(chance.randrange(30_000)):  # up to a millisecond
+        for _ in range(rng.randrange(30_000)):  # up to a millisecond
             pass
         child.kill()
         while more := os.read(reader.fileno(), 1 << 16):
@@ -54,10 +54,10 @@ def write_and_be_killed(root: Path, chance: Random, told: list[Acknowledged]) ->
 
 @pytest.mark.parametrize("folder", range(max(KILLS // KILLS_PER_FOLDER, 1)))
 def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, folder: int):
-    chance = Random(folder)
+    rng = Random(folder)
     told: list[Acknowledged] = []
     for _ in range(min(KILLS, KILLS_PER_FOLDER)):
-        told += write_and_be_killed(tmp_path, chance, told)
+        told += write_and_be_killed(tmp_path, rng, told)
         logs = open_logs(tmp_path)
         check(logs, told)
         for log in logs:

@@ -37,9 +37,9 @@ CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 class Story:
     """A broker's storage: a failure takes it out of service, and after some repairs it is opened again."""
 
-    def __init__(self, disk: Disk, chance: Random) -> None:
+    def __init__(self, disk: Disk, rng: Random) -> None:
         self.disk = disk
-        self.chance = chance
+        self.rng = rng
         self.acknowledged: list[Acknowledged] = []
         self.failures = 0
         self.logs: list[Log] = []
@@ -58,31 +58,31 @@ class Story:
                 self.disk.mend()
         self.disk.mend()
         check(self.logs, self.acknowledged)
-        self.load = Load(self.logs, self.chance, self.acknowledged.append, next_numbers(self.acknowledged))
+        self.load = Load(self.logs, self.rng, self.acknowledged.append, next_numbers(self.acknowledged))
 
     def break_something(self) -> None:
-        chance = self.chance
-        kind = chance.randrange(4)
+        rng = self.rng
+        kind = rng.randrange(4)
         if kind == 0:
-            self.disk.room = chance.randrange(3000)
+            self.disk.room = rng.randrange(3000)
         elif kind == 1:
-            self.disk.short_writes = chance.random()
+            self.disk.short_writes = rng.random()
         else:
-            calls = chance.sample(CALLS, chance.randint(1, 3))
-            self.disk.fail(*calls, code=chance.choice(CODES), after=chance.randrange(4), times=1)
+            calls = rng.sample(CALLS, rng.randint(1, 3))
+            self.disk.fail(*calls, code=rng.choice(CODES), after=rng.randrange(4), times=1)
 
     def step(self) -> None:
-        if self.chance.random() < 0.1:
+        if self.rng.random() < 0.1:
             self.break_something()
         try:
             self.load.step()
-            if self.chance.random() < 0.1:
+            if self.rng.random() < 0.1:
                 flush = Flush(self.disk.root, self.logs)
                 flush.run()
                 flush.finish()
         except StorageError:
             self.failures += 1
-            if self.chance.random() < 0.5:
+            if self.rng.random() < 0.5:
                 self.disk.mend()
             self.open()
 

@@ -40,15 +40,13 @@ FIRST_SYNCS = (10, 11)
 class Outages:
     """Takes the power away at some of the system calls, each time into another folder, and goes on."""
 
-    def __init__(
-        self, disk: Disk, target: Path, chance: Random, calls: int, look: Callable[[], object]
-    ) -> None:
+    def __init__(self, disk: Disk, target: Path, rng: Random, calls: int, look: Callable[[], object]) -> None:
         self.folders: list[tuple[Path, object]] = []
         self.calls = 0
         self._disk = disk
         self._target = target
-        self._chance = chance
-        self._at = set(chance.sample(range(calls), min(CUTS_PER_RUN, calls)))
+        self._rng = rng
+        self._at = set(rng.sample(range(calls), min(CUTS_PER_RUN, calls)))
         self._look = look
 
     def begin(self) -> None:
@@ -57,30 +55,30 @@ class Outages:
     def _passed(self, call: str, path: str) -> None:
         if self.calls in self._at:
             folder = self._target / str(self.calls)
-            self._disk.power_cut(folder, self._chance.getrandbits(32))
+            self._disk.power_cut(folder, self._rng.getrandbits(32))
             self.folders.append((folder, self._look()))
         self.calls += 1
 
 
 def run(root: Path, seed: int, *, sync_always: bool, calls: int) -> tuple[Outages, list[Acknowledged]]:
     """A load on a disk whose power fails; each outage with how many batches were written and acknowledged by then."""
-    chance = Random(seed)
+    rng = Random(seed)
     (root / "disk").mkdir(parents=True)
     disk = Disk(root / "disk")
     written: list[Acknowledged] = []
     acknowledged = 0
-    outages = Outages(disk, root, chance, calls, lambda: acknowledged)
+    outages = Outages(disk, root, rng, calls, lambda: acknowledged)
     with disk.in_use():
         logs = open_logs(disk.root)
-        load = Load(logs, chance, written.append)
+        load = Load(logs, rng, written.append)
         for partition in (0, 1, 2) * 2:  # the last flushed record is not vouched for: it takes two
             load.append(partition)
         for step in range(STEPS):
             load.step()
             if step == FIRST_SYNCS[-1] + 1:
                 outages.begin()
-            sealed_only = not sync_always and step not in FIRST_SYNCS and chance.random() < 0.8
-            if sync_always or step in FIRST_SYNCS or chance.random() < 0.2:
+            sealed_only = not sync_always and step not in FIRST_SYNCS and rng.random() < 0.8
+            if sync_always or step in FIRST_SYNCS or rng.random() < 0.2:
                 once = Flush(disk.root, logs, sealed_only=sealed_only)
                 once.run()
                 once.finish()

@@ -75,10 +75,10 @@ def test_one_damaged_byte_costs_one_batch(log: Log, number: int, field: int) -> 
 
 def test_any_flipped_bit_costs_at_most_one_batch_and_its_neighbour(log: Log) -> None:
     """A base offset is covered by no CRC: some flips of it cannot be told from an offset of the batch beside it."""
-    chance = random.Random(5)
+    rng = random.Random(5)
     for _ in range(300):
-        path, position, size, base_offset = chance.choice(places(log))
-        place, bit = position + chance.randrange(size), chance.randrange(8)
+        path, position, size, base_offset = rng.choice(places(log))
+        place, bit = position + rng.randrange(size), rng.randrange(8)
         flip(path, place, bit)
         offsets, damaged = read(log)
         flip(path, place, bit)

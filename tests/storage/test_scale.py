@@ -34,10 +34,10 @@ def generate(directory: Path, segments: int) -> tuple[Log, list[int]]:
     directory.mkdir()
     template = bytearray(data().data)
     times: list[int] = []
-    chance = Random(segments)
+    rng = Random(segments)
     for number in range(segments):
         base = number * BATCHES_EACH
-        stamps = [10 * number + chance.randrange(-500, 500) for _ in range(BATCHES_EACH)]
+        stamps = [10 * number + rng.randrange(-500, 500) for _ in range(BATCHES_EACH)]
         content, entries, latest = bytearray(), bytearray(), bytearray()
         for index, stamp in enumerate(stamps):
             struct.pack_into(">q", template, 0, base + index)
@@ -61,19 +61,19 @@ def generate(directory: Path, segments: int) -> tuple[Log, list[int]]:
 
 def check_searches(log: Log, times: list[int], searches: int) -> None:
     size = data().size
-    chance = Random(1)
+    rng = Random(1)
     largest: list[int] = []
     for stamp in times:
         largest.append(max(stamp, largest[-1] if largest else stamp))
     for _ in range(searches):
-        offset = chance.randrange(len(times))
+        offset = rng.randrange(len(times))
         place = log.locate(offset)
         assert place is not None
         assert place.segment.base_offset == offset // BATCHES_EACH * BATCHES_EACH
         assert (place.position, place.size) == (offset % BATCHES_EACH * size, size)
-        until = chance.randrange(offset, len(times) + 1)
+        until = rng.randrange(offset, len(times) + 1)
         assert log.bytes_between(offset, until) == (until - offset) * size
-        wanted = chance.randrange(min(times), max(times) + 1)
+        wanted = rng.randrange(min(times), max(times) + 1)
         found = log.find_timestamp(wanted)
         assert found is not None
         assert found.offset == next(at for at, stamp in enumerate(largest) if stamp >= wanted)

@@ -392,7 +392,7 @@ def _leave_open(ask: Asked, now_ms: int, transaction_version: int) -> OpenTransa
 
 def fill_compacted(host: str, port: int) -> None:
     """A topic with something to clean in every segment."""
-    chance = random.Random(4)
+    rng = random.Random(4)
     with Asked(host, port) as ask:
         ask.create(
             "compacted",
@@ -404,7 +404,7 @@ def fill_compacted(host: str, port: int) -> None:
         )
         now_ms = int(time.time() * 1000)
         for number in range(8):
-            keys = [b"k%d" % chance.randrange(4) for _ in range(5)]
+            keys = [b"k%d" % rng.randrange(4) for _ in range(5)]
             values = [b"%d.%d" % (number, each) if number < 7 else None for each in range(5)]
             # Time goes on by the records' own: each batch begins a new segment.
             ask.produce("compacted", batches.batch(values, ts=now_ms + 200 * number, keys=keys))

@@ -107,7 +107,7 @@ class Unsynced(files.System):
 class Disk(files.System):
     """The system calls for what is below ``root``, which is taken for durable as it is found; the rest is not its own."""
 
-    def __init__(self, root: Path, chance: Random | None = None) -> None:
+    def __init__(self, root: Path, rng: Random | None = None) -> None:
         self.root = root
         # A path of a descriptor is a real one, a path of a caller begins as ours does.
         self._roots = (f"{root}/", f"{root.resolve()}/")
@@ -119,7 +119,7 @@ class Disk(files.System):
         """How many of the writes are short, of 1."""
         self.before: Callable[[str, str], object] | None = None
         """Called with each call's name and path: it may wait (a slow disk) or raise."""
-        self._chance = chance or Random(0)
+        self._rng = rng or Random(0)
         self._lock = threading.RLock()
         self._top = _found(root)
 
@@ -239,8 +239,8 @@ class Disk(files.System):
         if not self._is_here(path):
             return data
         self._check(call, path)
-        if length > 1 and self.short_writes and self._chance.random() < self.short_writes:
-            length = self._chance.randrange(1, length)
+        if length > 1 and self.short_writes and self._rng.random() < self.short_writes:
+            length = self._rng.randrange(1, length)
         if self.room is not None:
             if self.room == 0 and length:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
@@ -289,13 +289,13 @@ class Disk(files.System):
 
     def power_cut(self, target: Path, seed: int) -> None:
         """Write what may be left into ``target``. The disk itself goes on as if nothing had happened."""
-        chance = Random(seed)
+        rng = Random(seed)
         # Each cut has its own luck: all that was not synced is lost, or none of it, or anything between.
-        luck = chance.choice((0.0, 0.0, 1.0, 0.5, chance.random()))
+        luck = rng.choice((0.0, 0.0, 1.0, 0.5, rng.random()))
         with self._lock:
             written: dict[_File, bytes] = {}
             self._collect(self._top, self.root, written)
-            _restore(self._top, target, written, chance, luck)
+            _restore(self._top, target, written, rng, luck)
 
     def _collect(self, directory: _Directory, path: Path, written: dict[_File, bytes]) -> None:
         for name, node in directory.names.items():
@@ -316,39 +316,39 @@ def _found(path: Path) -> _Directory:
 
 
 def _restore(
-    directory: _Directory, target: Path, written: dict[_File, bytes], chance: Random, luck: float
+    directory: _Directory, target: Path, written: dict[_File, bytes], rng: Random, luck: float
 ) -> None:
     names = dict(directory.durable)
-    for change in directory.changes[: _part(len(directory.changes), chance, luck)]:
+    for change in directory.changes[: _part(len(directory.changes), rng, luck)]:
         _apply(names, *change)
     target.mkdir(parents=True, exist_ok=True)
     for name, node in names.items():
         if isinstance(node, _Directory):
-            _restore(node, target / name, written, chance, luck)
+            _restore(node, target / name, written, rng, luck)
         else:
             last = node.last if node.last is not None else written.get(node, node.durable)
-            (target / name).write_bytes(_torn(node.durable, last, chance, luck))
+            (target / name).write_bytes(_torn(node.durable, last, rng, luck))
 
 
-def _part(count: int, chance: Random, luck: float) -> int:
+def _part(count: int, rng: Random, luck: float) -> int:
     """How many of so many changes, in their order, have reached the disk."""
     if luck in (0.0, 1.0):
         return round(count * luck)
-    return chance.choice((0, count, chance.randint(0, count)))
+    return rng.choice((0, count, rng.randint(0, count)))
 
 
-def _torn(durable: bytes, last: bytes, chance: Random, luck: float) -> bytes:
+def _torn(durable: bytes, last: bytes, rng: Random, luck: float) -> bytes:
     """What is left of a file of which ``durable`` was synced and ``last`` written."""
     if luck == 0.0 or durable == last:
         return durable
     if luck == 1.0:
         return last
     shorter, longer = sorted((len(durable), len(last)))
-    between = chance.randint(shorter, longer) // PAGE_BYTES * PAGE_BYTES
-    size = chance.choice((len(durable), len(last), max(between, shorter)))
+    between = rng.randint(shorter, longer) // PAGE_BYTES * PAGE_BYTES
+    size = rng.choice((len(durable), len(last), max(between, shorter)))
     pages = []
     for start in range(0, size, PAGE_BYTES):
-        page = (last if chance.random() < luck else durable)[start : start + PAGE_BYTES]
+        page = (last if rng.random() < luck else durable)[start : start + PAGE_BYTES]
         pages.append(page.ljust(min(PAGE_BYTES, size - start), b"\0"))
     return b"".join(pages)[:size]
 

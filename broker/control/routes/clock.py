@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from broker.clock.durations import DURATION_MS_MAX, parse_duration_ms
 from broker.clock.virtual import parse_domains
-from broker.control.errors import Refused
+from broker.control.errors import HttpError
 from broker.control.forms import Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
@@ -68,7 +68,7 @@ async def advance_clock(control: Control, body: Advance) -> ClockView:
     docs/time.md describes the domains, and what advancing them does to records.
     """
     if (body.by is None) == (body.by_ms is None):
-        raise Refused(400, 'say how far, either as {"by": "7d"} or as {"by_ms": 604800000}')
+        raise HttpError(400, 'say how far, either as {"by": "7d"} or as {"by_ms": 604800000}')
     by_ms = parse_duration_ms(body.by) if body.by is not None else body.by_ms
     assert by_ms is not None
     await control.clock.advance(by_ms, parse_domains(body.only))

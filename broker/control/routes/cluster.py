@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.runtime import NodeRuntime, NodeState
-from broker.control.errors import Refused
+from broker.control.errors import HttpError
 from broker.control.forms import Given, NodeId, View
 from broker.control.operations import operation
 from broker.control.ports import Control
@@ -120,7 +120,7 @@ async def start_node(control: Control, params: OneNode) -> NodeView:
     except NoSuchNode as error:
         raise _refused(control, params, error) from None
     except StartError as error:
-        raise Refused(409, f"node {params.node_id} cannot start: {error}") from None
+        raise HttpError(409, f"node {params.node_id} cannot start: {error}") from None
     return _of(control, params)
 
 
@@ -132,9 +132,9 @@ async def health(control: Control) -> HealthView:
     return HealthView(status="ok" if running else "degraded", nodes=states)
 
 
-def _refused(control: Control, params: OneNode, error: NoSuchNode) -> Refused:
+def _refused(control: Control, params: OneNode, error: NoSuchNode) -> HttpError:
     """An unknown node is not found (404); a node in a wrong state is a conflict (409)."""
-    return Refused(409 if params.node_id in control.cluster.nodes else 404, str(error))
+    return HttpError(409 if params.node_id in control.cluster.nodes else 404, str(error))
 
 
 def _of(control: Control, params: OneNode) -> NodeView:

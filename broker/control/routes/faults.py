@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from broker.control.errors import Refused
+from broker.control.errors import HttpError
 from broker.control.forms import FaultId, Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
@@ -175,7 +175,7 @@ async def add_fault(control: Control, body: NewFault) -> FaultView:
     if form is None:
         form = said
     elif said != NewFault():
-        raise Refused(400, "say the rule once: in rule, or beside it")
+        raise HttpError(400, "say the rule once: in rule, or beside it")
     if not isinstance(form, str):
         form = msgspec.to_builtins(form)
     return _view(control.faults.add(rule_from_json(form)))
@@ -226,7 +226,7 @@ async def wait_for_fault(control: Control, params: Wait) -> WaitedView:
     except TimeoutError:
         return WaitedView(reached=False, fault=_view(active))
     except FaultError as error:
-        raise Refused(409, str(error)) from None
+        raise HttpError(409, str(error)) from None
     return WaitedView(reached=True, fault=_view(active))
 
 
@@ -234,7 +234,7 @@ def _find(control: Control, fault_id: int) -> ActiveRule:
     try:
         return control.faults.get(fault_id)
     except FaultError as error:
-        raise Refused(404, str(error)) from None
+        raise HttpError(404, str(error)) from None
 
 
 def _view(active: ActiveRule) -> FaultView:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from broker.control.errors import Refused
+from broker.control.errors import HttpError
 from broker.control.forms import Given, View
 from broker.control.operations import Stream, operation
 from broker.control.ports import Control
@@ -132,7 +132,7 @@ async def follow_trace(control: Control, params: WantedForms) -> Stream:
     {"missed": n} says how many. The trace has to be running.
     """
     if control.trace.status()["followers"] >= FOLLOWERS_MAX:  # type: ignore[operator]
-        raise Refused(429, f"{FOLLOWERS_MAX} follow the trace already: wait for one of them to end")
+        raise HttpError(429, f"{FOLLOWERS_MAX} follow the trace already: wait for one of them to end")
     return Stream(LINES, _lines(control, params, params.filter))
 
 

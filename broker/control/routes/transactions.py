@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from broker.control.errors import Refused
+from broker.control.errors import HttpError
 from broker.control.forms import Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
@@ -86,6 +86,6 @@ async def show_timeline(control: Control, params: OneTransaction) -> TimelineVie
     try:
         found = await timeline(nodes, params.transactional_id, control.trace)
     except UnknownTransaction as error:
-        raise Refused(404, str(error)) from None
+        raise HttpError(404, str(error)) from None
     # A long one takes longer to be told than a turn of the loop may.
     return await asyncio.to_thread(lambda: TimelineView(timeline=found.to_json(), text=found.to_text()))

@@ -63,7 +63,7 @@ class Plan:
 
 
 def draw(
-    chance: random.Random, kills: Kills, batches: int, transactions: int, ahead: int, has_points: bool
+    rng: random.Random, kills: Kills, batches: int, transactions: int, ahead: int, has_points: bool
 ) -> Plan:
     """A plan for a run of about so many micro-batches and transactions of the producer's.
 
@@ -73,24 +73,24 @@ def draw(
     ahead = min(ahead, transactions // 3)
     at_points = (kills.driver + 1) // 2 if has_points else 0
     points, broker_points = list(SINK_POINTS), list(BROKER_POINTS)
-    chance.shuffle(points)
-    chance.shuffle(broker_points)
+    rng.shuffle(points)
+    rng.shuffle(broker_points)
     share = max(int(batches * LATEST / max(kills.driver, 1)), 2)
     passages = max(int((transactions - ahead) * LATEST / max(kills.broker, 1)), 3)
     return Plan(
-        driver=_shares(chance, kills.driver - at_points, earliest=0.4 if at_points else EARLIEST),
-        worker=_shares(chance, kills.worker),
-        producer=_shares(chance, kills.producer, earliest=max(ahead / max(transactions, 1), EARLIEST)),
-        sink_points=[(points[each % len(points)], chance.randint(2, share)) for each in range(at_points)],
+        driver=_shares(rng, kills.driver - at_points, earliest=0.4 if at_points else EARLIEST),
+        worker=_shares(rng, kills.worker),
+        producer=_shares(rng, kills.producer, earliest=max(ahead / max(transactions, 1), EARLIEST)),
+        sink_points=[(points[each % len(points)], rng.randint(2, share)) for each in range(at_points)],
         broker_points=[
             (
                 broker_points[each % len(broker_points)],
-                (0 if each else ahead) + chance.randint(passages // 2, passages),
+                (0 if each else ahead) + rng.randint(passages // 2, passages),
             )
             for each in range(kills.broker)
         ],
     )
 
 
-def _shares(chance: random.Random, count: int, earliest: float = EARLIEST) -> list[float]:
-    return sorted(chance.uniform(earliest, LATEST) for _ in range(count))
+def _shares(rng: random.Random, count: int, earliest: float = EARLIEST) -> list[float]:
+    return sorted(rng.uniform(earliest, LATEST) for _ in range(count))

@@ -104,7 +104,7 @@ class Pipeline:
         self.show = show
         self.total = total
         self.heard, self.toll = Heard(), Toll()
-        self.chance = random.Random(settings.seed)
+        self.rng = random.Random(settings.seed)
         self.plan = self._plan()
         self.broker = None if settings.bootstrap else self._own_broker()
         self.bootstrap = settings.bootstrap or ""
@@ -118,7 +118,7 @@ class Pipeline:
         batches = -(-self.total // self.settings.per_batch)
         kills, has_points = self.settings.kills, self.settings.sink_format == EXACTLY_ONCE
         ahead = LEAD_BATCHES * self.settings.per_batch // TRANSACTION_FLIGHTS
-        return draw(self.chance, kills, batches, self.total // TRANSACTION_FLIGHTS, ahead, has_points)
+        return draw(self.rng, kills, batches, self.total // TRANSACTION_FLIGHTS, ahead, has_points)
 
     def _own_broker(self) -> BrokerProcess:
         topics = [f"{SOURCE}:{SOURCE_PARTITIONS}", f"{SINK}:{SINK_PARTITIONS}"]
@@ -297,7 +297,7 @@ class Pipeline:
             return
         if pids := processes.python_workers(self.job.pid):
             self.plan.worker.pop(0)
-            processes.kill(self.chance.choice(pids))
+            processes.kill(self.rng.choice(pids))
             self.toll.worker += 1
             self.show.say(f"a worker killed after flight {self.heard.read:,}")
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from struct import Struct, error
 from typing import Any, NamedTuple
 
-from odradek.spark.segments.coordinator_schema import Field, Record
+from odradek.spark.segments.coordinator_schema import Field, RecordSchema
 from odradek.spark.segments.coordinator_tables import TOPICS
 
 
@@ -51,7 +51,7 @@ def decode(topic: str, key: bytes | None, value: bytes | None) -> Decoded:
 
 
 @lru_cache(maxsize=_KEYS_KEPT)
-def _key(topic: str, key: bytes) -> tuple[Record, dict[str, Any]]:
+def _key(topic: str, key: bytes) -> tuple[RecordSchema, dict[str, Any]]:
     """The same keys come again and again: each is read once."""
     reader = _Reader(key)
     with _plainly_said():

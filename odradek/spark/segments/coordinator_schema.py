@@ -31,7 +31,7 @@ class Value(NamedTuple):
     flexible: int
 
 
-class Record(NamedTuple):
+class RecordSchema(NamedTuple):
     """What a type of key stands for."""
 
     kind: str

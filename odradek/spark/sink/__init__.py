@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, Refused, SinkError
+    from odradek.spark.sink.errors import DecisionMismatch, MayBeLost, NotDecided, OutcomeUnknown, SinkError
     from odradek.spark.sink.inquiry import (
         Decision,
         Resolution,
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchProgress",
     "Decision",
+    "DecisionMismatch",
     "ExactlyOnce",
     "ExactlyOnceListener",
     "MayBeLost",
     "NotDecided",
     "OutcomeUnknown",
-    "Refused",
     "Resolution",
     "SinkError",
     "SinkTransaction",

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from odradek.spark.sink.decision import Decided, Entry, Phase, Record, aged
+from odradek.spark.sink.decision import Decided, Entry, Phase, SinkState, aged
 from odradek.spark.sink.errors import MayBeLost, NotDecided, OutcomeUnknown, SinkError
 from odradek.spark.sink.names import pool_id, read_task_id
 from odradek.spark.sink.plan import Plan, ongoing, sweep
@@ -23,7 +23,7 @@ TIME_SHARE_MAX = 0.9
 Transactions = Sequence[tuple[str, ProducerId]]
 
 
-def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) -> Record | None:
+def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) -> SinkState | None:
     """Decide the batch and commit its transactions; the record that was written, None if the batch was decided before.
 
     ``NotDecided``: it will be replayed. ``OutcomeUnknown``: the next plan finds out. ``MayBeLost``: decided, but not all
@@ -63,13 +63,13 @@ def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
 
 def _record(
     plan: Plan, batch: int, reports: Sequence[Report], written: Iterable[Report], now_ms: int
-) -> Record:
+) -> SinkState:
     entries = sorted(
         Entry(report.label, report.pooled, report.producer, tuple(sorted(report.partitions)))
         for report in written
         if report.producer is not None
     )
-    return Record(
+    return SinkState(
         run=plan.run,
         plan=plan.number,
         next_batch=batch + 1,
@@ -149,7 +149,7 @@ def _decide(store: Store, plan: Plan, chunks: dict[tuple[str, int], tuple[int, s
         ) from error
 
 
-def _read_back(store: Store, record: Record) -> None:
+def _read_back(store: Store, record: SinkState) -> None:
     """The decision is believed when it is read: an EndTxn of the plan that was repeated and came late may have ended the
     driver's transaction before the record was in it."""
     found = store.read()
@@ -266,7 +266,7 @@ def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
     return True
 
 
-def _rule_out(store: Store, plan: Plan) -> Record | None:
+def _rule_out(store: Store, plan: Plan) -> SinkState | None:
     """The record, when it cannot change any more under this plan; None if a newer driver has it."""
     try:
         # Nothing is open if the last transaction of this driver was committed: the plan's or the decision.

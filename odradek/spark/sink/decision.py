@@ -94,7 +94,7 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Record:
+class SinkState:
     """What a sink remembers.
 
     ``plan``: each plan has a number, one more than the last. ``run``: the number of the plan that gave the pool its names;
@@ -118,7 +118,7 @@ class Record:
     decided_at_ms: int = 0
     topics: Mapping[str, bytes] = field(default_factory=dict)
 
-    def without_partitions(self) -> Record:
+    def without_partitions(self) -> SinkState:
         """With less to say to people."""
         if self.decided is None:
             return self
@@ -193,7 +193,7 @@ def _text(text: str, out: bytearray) -> None:
     out += raw
 
 
-def pack(record: Record) -> bytes:
+def pack(record: SinkState) -> bytes:
     """One string of bytes; ``unpack`` reads it. A transaction takes about 8 bytes."""
     out = bytearray((FORMAT, record.phase))
     numbers = (record.run, record.plan, record.next_batch, record.decision)
@@ -258,7 +258,7 @@ def _unpack_partitions(reader: _Reader, topics: Sequence[str]) -> tuple[Partitio
     return tuple(found)
 
 
-def unpack(data: bytes) -> Record:
+def unpack(data: bytes) -> SinkState:
     """What ``pack`` packed. ``UnreadableRecord`` for anything else."""
     if len(data) < 2 or data[0] not in (_FORMAT_1, FORMAT):
         raise UnreadableRecord("the decision record was written by another version of this sink")
@@ -274,7 +274,7 @@ def unpack(data: bytes) -> Record:
     for _ in range(reader.varint()):
         task += reader.varint()
         pool[task] = reader.varint()
-    return Record(
+    return SinkState(
         run=run,
         plan=plan,
         next_batch=next_batch,
@@ -310,7 +310,7 @@ def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | 
     return Decided(run, plan, tuple(entries))
 
 
-def fitting(record: Record, chunks_max: int = CHUNKS_MAX) -> Record:
+def fitting(record: SinkState, chunks_max: int = CHUNKS_MAX) -> SinkState:
     """The record, without what is only nice to have where it would be too long: the partitions of its transactions, then its
     topics. ``TooManyTasks`` if that does not help."""
     for slimmer in (record, record.without_partitions()):
@@ -325,7 +325,7 @@ def fitting(record: Record, chunks_max: int = CHUNKS_MAX) -> Record:
 # -- offsets ------------------------------------------------------------------------------------------------------
 
 
-def to_chunks(record: Record, chunks_max: int = CHUNKS_MAX) -> list[str]:
+def to_chunks(record: SinkState, chunks_max: int = CHUNKS_MAX) -> list[str]:
     """The record as texts, each short enough to be an offset's metadata; ``TooManyTasks`` if there are too many."""
     packed = pack(record)
     packed += zlib.crc32(packed).to_bytes(4, "big")
@@ -342,7 +342,7 @@ def to_chunks(record: Record, chunks_max: int = CHUNKS_MAX) -> list[str]:
     return [f"odradek/{index}/{len(parts)}/{part}" for index, part in enumerate(parts)]
 
 
-def from_chunks(offsets: Sequence[tuple[int, str]]) -> Record | None:
+def from_chunks(offsets: Sequence[tuple[int, str]]) -> SinkState | None:
     """The record from (offset, metadata) in the order of ``to_chunks``; None if the first has none.
 
     ``UnreadableRecord`` if chunks are missing or of different records, or if another program wrote them."""

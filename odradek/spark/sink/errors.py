@@ -9,7 +9,7 @@ class SinkError(OdradekError):
     """The sink cannot go on; the text says why, and what to do."""
 
 
-class Refused(SinkError):
+class DecisionMismatch(SinkError):
     """The query and the decision record do not fit together; nothing was written."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from odradek.spark.sink import plan
-from odradek.spark.sink.decision import Entry, Phase, Record
+from odradek.spark.sink.decision import Entry, Phase, SinkState
 from odradek.spark.sink.options import SinkOptions
 from odradek.spark.sink.store import Store
 from odradek.spark.wire import Cluster, Partition, ProducerId, Retriable, TransactionState
@@ -51,7 +51,7 @@ def progress(options: Mapping[str, str]) -> Decision | None:
     return None if record is None else _decision(read.protocol.name, record)
 
 
-def _decision(name: str, record: Record) -> Decision:
+def _decision(name: str, record: SinkState) -> Decision:
     decided = record.decided
     at = datetime.fromtimestamp(record.decided_at_ms / 1000, UTC) if record.decided_at_ms else None
     return Decision(
@@ -117,7 +117,7 @@ def _status(cluster: Cluster, settings: plan.Settings) -> Status:
     )
 
 
-def _read(store: Store) -> tuple[Record | None, bool]:
+def _read(store: Store) -> tuple[SinkState | None, bool]:
     """The record, and whether there is none because a driver's transaction is open."""
     try:
         return store.read(), False
@@ -127,7 +127,7 @@ def _read(store: Store) -> tuple[Record | None, bool]:
         return None, True
 
 
-def _look(cluster: Cluster, name: str, record: Record | None, deciding: bool) -> Status:
+def _look(cluster: Cluster, name: str, record: SinkState | None, deciding: bool) -> Status:
     decided = record.decided if record is not None else None
     counted = [each for each, _ in decided.transactions(name)] if decided is not None else []
     left = plan.list_ongoing(cluster, name)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from odradek.spark.sink.decision import Answer, Decided, Phase, Record
+from odradek.spark.sink.decision import Answer, Decided, Phase, SinkState
 from odradek.spark.sink.errors import OutcomeUnknown
 from odradek.spark.sink.names import driver_id, is_of_sink, pool_id, read_task_id, ticket_id
 from odradek.spark.sink.points import reached
@@ -84,7 +84,7 @@ def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
     )
 
 
-def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> Record | None:
+def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState | None:
     """End what an ended query has left open: the decided transactions are committed, all others are aborted. The record as
     it is then, None where nothing was ever planned. A driver that still lives is fenced, and its batch replayed.
 
@@ -100,7 +100,7 @@ class _Taken(NamedTuple):
     """What the driver knows once it is the only one that can decide."""
 
     driver: ProducerId
-    record: Record
+    record: SinkState
 
 
 def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, anew: bool = False) -> _Taken:
@@ -129,7 +129,7 @@ def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, anew: 
     return _Taken(driver, record)
 
 
-def _is_due(found: Record, now_ms: int) -> bool:
+def _is_due(found: SinkState, now_ms: int) -> bool:
     return now_ms - found.swept_at_ms >= SWEEP_INTERVAL_MS
 
 
@@ -155,7 +155,7 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
 
 
 def _pool(
-    cluster: Coordination, settings: Settings, record: Record
+    cluster: Coordination, settings: Settings, record: SinkState
 ) -> tuple[dict[int, Place], Collection[str]]:
     """A new epoch for each id of the pool, and for the id that says who may use it; and the ids that must not be used."""
     ids = {task: pool_id(settings.name, record.run, task) for task in record.ages}
@@ -168,7 +168,7 @@ def _pool(
     return places, given.uncertain & set(ids.values())
 
 
-def _reend(cluster: Coordination, name: str, found: Record | None) -> Decided | None:
+def _reend(cluster: Coordination, name: str, found: SinkState | None) -> Decided | None:
     """Commit the transactions of a decided batch once more: harmless where it was done. What is left cannot be committed.
 
     While the record says ``DECIDED`` no task has begun anything new under these ids, so a refusal means that the transaction
@@ -190,15 +190,15 @@ def _reend(cluster: Coordination, name: str, found: Record | None) -> Decided | 
 
 
 def _planning(
-    found: Record | None, decided: Decided | None, settings: Settings, anew: bool, left: Iterable[str]
-) -> Record:
+    found: SinkState | None, decided: Decided | None, settings: Settings, anew: bool, left: Iterable[str]
+) -> SinkState:
     """The record that says: a batch is planned. A run goes on as long as every plan of it led to a decision. ``left``: the
     sink's open transactions, as far as they were looked for."""
     open_ids = [each for each in (read_task_id(settings.name, one) for one in left) if each is not None]
     if found is None:
         # Where the record is lost, its names are not: none of them is used again.
         number = max((max(each.run, each.plan or 0) for each in open_ids), default=0) + 1
-        return Record(run=number, plan=number, next_batch=0, phase=Phase.PLANNING)
+        return SinkState(run=number, plan=number, next_batch=0, phase=Phase.PLANNING)
     number = found.plan + 1
     answered = settings.answer is not None and settings.answer.plan == found.decision
     # A transaction under a name of the pool whose task is not in it any more: only new names make it safe to abort.
@@ -215,7 +215,7 @@ def _planning(
 
 
 def _sweep(
-    cluster: Coordination, settings: Settings, record: Record, found: Record | None, left: Iterable[str]
+    cluster: Coordination, settings: Settings, record: SinkState, found: SinkState | None, left: Iterable[str]
 ) -> None:
     """Abort what earlier plans left open, so that it does not hold back readers until its timeout. Best effort."""
     old: set[str] = set()
@@ -225,7 +225,7 @@ def _sweep(
     sweep(cluster, settings, _dead(settings.name, record, left), old)
 
 
-def _dead(name: str, record: Record, left: Iterable[str]) -> list[str]:
+def _dead(name: str, record: SinkState, left: Iterable[str]) -> list[str]:
     """Those of the ids that no task of this plan or a later one uses, however late it runs."""
     names = []
     for transactional_id in left:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from odradek.spark.sink.decision import CHUNKS_MAX, Record, fitting, from_chunks, to_chunks
+from odradek.spark.sink.decision import CHUNKS_MAX, SinkState, fitting, from_chunks, to_chunks
 from odradek.spark.sink.names import driver_id
 from odradek.spark.wire import ProducerId, WireError
 
@@ -84,12 +84,12 @@ class Store:
     def _places(self) -> list[int]:
         return [index for index in range(min(self._count, CHUNKS_MAX + 1)) if index != BARRIER]
 
-    def read(self) -> Record | None:
+    def read(self) -> SinkState | None:
         """The record as the group's coordinator has it, None if there is none; open transactions are waited for."""
         offsets = self.cluster.fetch_offsets(self.name, [(self.topic, place) for place in self._places])
         return from_chunks([offsets.get((self.topic, place), (-1, "")) for place in self._places])
 
-    def read_as(self, driver: ProducerId) -> Record | None:
+    def read_as(self, driver: ProducerId) -> SinkState | None:
         """The record, certainly not an older one; leaves the driver's transaction open. ``wire.Fenced`` if there is a newer
         driver.
 
@@ -101,11 +101,11 @@ class Store:
             )
         return self.read()
 
-    def fitting(self, record: Record) -> Record:
+    def fitting(self, record: SinkState) -> SinkState:
         """What of it has room. ``TooManyTasks`` if it does not fit."""
         return fitting(record, len(self._places))
 
-    def chunks(self, record: Record) -> dict[Partition, tuple[int, str]]:
+    def chunks(self, record: SinkState) -> dict[Partition, tuple[int, str]]:
         """``TooManyTasks`` if it does not fit."""
         chunks = to_chunks(record, len(self._places))
         return {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from odradek.spark.sink.decision import Answer
-from odradek.spark.sink.errors import MayBeLost, OutcomeUnknown, Refused
+from odradek.spark.sink.errors import DecisionMismatch, MayBeLost, OutcomeUnknown
 from odradek.spark.sink.names import Label, own_id, pool_id, ticket_id
 from odradek.spark.sink.plan import Place, Plan
 from odradek.spark.sink.points import reached
@@ -67,14 +67,16 @@ class Report:
 
 
 def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bool:
-    """Whether the batch has to be written; False if it is decided. ``Refused`` if record and query do not fit together,
-    ``MayBeLost`` if rows of a decided batch are."""
+    """Whether the batch has to be written; False if it is decided.
+
+    Raises ``DecisionMismatch`` if record and query do not fit together, ``MayBeLost`` if rows of a decided batch are.
+    """
     answer = plan.settings.answer
     if answer is not None and answer.plan == plan.decision:
         return _answered(plan, answer, batch, query_id)
     name = plan.settings.name
     if plan.query_id not in ("", query_id):
-        raise Refused(
+        raise DecisionMismatch(
             f"The sink {name} belongs to another query ({plan.query_id}, which decided up to batch {plan.next_batch - 1}); "
             f"this one is {query_id}, so its checkpoint is a new one. Give the sink another name, or set the option "
             f"firstBatch={_answer(plan, batch)} to let this query take it over."
@@ -85,13 +87,13 @@ def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bo
         _check_decided(cluster, plan, batch)
         return False
     if batch < plan.next_batch:
-        raise Refused(
+        raise DecisionMismatch(
             f"The query is at batch {batch}, but the sink {name} has decided up to batch {plan.next_batch - 1}: the "
             f"checkpoint is an old one. Restore the newest, or set the option firstBatch={_answer(plan, batch)} to write "
             "again from there."
         )
     known = f"only knows batches before {plan.next_batch}" if plan.query_id else "has not decided any batch"
-    raise Refused(
+    raise DecisionMismatch(
         f"The query is at batch {batch}, but the sink {name} {known}: its name has changed, or its decision record has "
         f"expired (offsets.retention.minutes) or was deleted. If batch {batch} has not been written yet, set the option "
         f"firstBatch={_answer(plan, batch)}; if it has, firstBatch={_answer(plan, batch + 1)}."
@@ -127,14 +129,14 @@ def _check_decided(cluster: Coordination, plan: Plan, batch: int) -> None:
 
 def _answered(plan: Plan, answer: Answer, batch: int, query_id: str) -> bool:
     if batch not in (answer.batch, answer.batch - 1):
-        raise Refused(
+        raise DecisionMismatch(
             f"The option firstBatch={answer} does not fit: the query is at batch {batch}. Set it to {_answer(plan, batch)}, "
             f"or to {_answer(plan, batch + 1)} if batch {batch} has been written, or leave it out."
         )
     if batch == answer.batch:
         return True
     if batch == plan.next_batch and plan.query_id in ("", query_id):
-        raise Refused(
+        raise DecisionMismatch(
             f"The option firstBatch={answer} would lose batch {batch}: the decision record of the sink {plan.settings.name} "
             "says that it was never decided, so none of its rows was ever read. Leave the option out."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.control.access import Access, ControlConfigError, is_loopback
-from broker.control.errors import Refused
+from broker.control.errors import HttpError
 
 FINE = {"host": "127.0.0.1:18092", "content-type": "application/json"}
 
@@ -15,8 +15,8 @@ def check(access: Access, changes_state: bool = True, **headers: str) -> None:
     access.check(headers=given, changes_state=changes_state)
 
 
-def refused(access: Access, changes_state: bool = True, **headers: str) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refused(access: Access, changes_state: bool = True, **headers: str) -> HttpError:
+    with pytest.raises(HttpError) as caught:
         check(access, changes_state, **headers)
     return caught.value
 

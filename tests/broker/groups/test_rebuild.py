@@ -26,11 +26,11 @@ class History:
     """Random events at one coordinator with two partitions; some appends wait, some leaders change."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = Random(seed)
+        self.rng = Random(seed)
         self.world = World(
             offsets_partitions=2,
-            group_initial_rebalance_delay_ms=self.chance.choice((0, 3_000)),
-            group_max_size=self.chance.choice((2, 2**31 - 1)),
+            group_initial_rebalance_delay_ms=self.rng.choice((0, 3_000)),
+            group_max_size=self.rng.choice((2, 2**31 - 1)),
             offsets_retention_minutes=1,
         )
         self.futures: list[asyncio.Future] = []
@@ -56,7 +56,7 @@ class History:
 
     def run(self) -> None:
         happen, weights = zip(*self.events, strict=True)
-        for event in self.chance.choices(happen, weights, k=EVENTS):
+        for event in self.rng.choices(happen, weights, k=EVENTS):
             outcome = event()
             self.futures += waiting(outcome)
         self.release()
@@ -68,7 +68,7 @@ class History:
         return self.world.groups
 
     def group(self) -> tuple[str, ClassicGroup | None]:
-        group_id = self.chance.choice(GROUPS)
+        group_id = self.rng.choice(GROUPS)
         found = self.groups.find(group_id)
         return group_id, found if isinstance(found, ClassicGroup) else None
 
@@ -77,7 +77,7 @@ class History:
         members = [] if group is None else list(group.members)
         known = [(each.member_id, each.group_instance_id) for each in members]
         pending = [] if group is None else [(member_id, None) for member_id in group.pending_joins]
-        return self.chance.choice(
+        return self.rng.choice(
             [*known, *known, *pending, ("", None), ("unknown", None), ("", "i"), ("unknown", "j")]
         )
 
@@ -86,21 +86,21 @@ class History:
     def join(self):
         group_id, group = self.group()
         member_id, instance_id = self.member(group)
-        return self.join_as(group_id, member_id, instance_id or self.chance.choice((None, None, "i", "j")))
+        return self.join_as(group_id, member_id, instance_id or self.rng.choice((None, None, "i", "j")))
 
     def join_as(self, group_id: str, member_id: str, instance_id: str | None):
-        names = self.chance.choice((["range"], ["range", "roundrobin"], ["roundrobin", "range"]))
-        metadata = self.chance.choice((subscription("t"), subscription("t", "u"), b"garbage"))
+        names = self.rng.choice((["range"], ["range", "roundrobin"], ["roundrobin", "range"]))
+        metadata = self.rng.choice((subscription("t"), subscription("t", "u"), b"garbage"))
         request = JoinGroupRequest(
             group_id=group_id,
-            session_timeout_ms=self.chance.choice((6_000, 30_000)),
-            rebalance_timeout_ms=self.chance.choice((5_000, 60_000)),
+            session_timeout_ms=self.rng.choice((6_000, 30_000)),
+            rebalance_timeout_ms=self.rng.choice((5_000, 60_000)),
             member_id=member_id,
             group_instance_id=instance_id,
-            protocol_type=self.chance.choice(("consumer", "consumer", "consumer", "connect")),
+            protocol_type=self.rng.choice(("consumer", "consumer", "consumer", "connect")),
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name in names],
         )
-        return self.groups.join(request, "client", "/127.0.0.1", self.chance.choice((0, 3, 5, 9)))
+        return self.groups.join(request, "client", "/127.0.0.1", self.rng.choice((0, 3, 5, 9)))
 
     def behave(self):
         """Clients do what is expected of them: everybody joins, and the leader assigns."""
@@ -115,7 +115,7 @@ class History:
                     self.futures += waiting(
                         self.join_as(group_id, member.member_id, member.group_instance_id)
                     )
-            self.world.clock.advance(self.chance.choice((0, 3_000)))
+            self.world.clock.advance(self.rng.choice((0, 3_000)))
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             self.futures += waiting(self.sync_as(group_id, group, group.leader, None))
 
@@ -131,9 +131,9 @@ class History:
                 member_id=member_id,
                 group_instance_id=instance_id,
                 assignments=[
-                    SyncGroupRequestAssignment(member_id=each.member_id, assignment=self.chance.randbytes(3))
+                    SyncGroupRequestAssignment(member_id=each.member_id, assignment=self.rng.randbytes(3))
                     for each in group.members
-                    if self.chance.random() < 0.8
+                    if self.rng.random() < 0.8
                 ],
             )
         )
@@ -145,17 +145,17 @@ class History:
 
     def leave(self):
         group_id, group = self.group()
-        leaving = [self.member(group) for _ in range(self.chance.randint(1, 3))]
+        leaving = [self.member(group) for _ in range(self.rng.randint(1, 3))]
         identities = [
             MemberIdentity(member_id=each, group_instance_id=instance) for each, instance in leaving
         ]
         return self.groups.leave(group_id, identities)
 
     def offsets(self) -> list[OffsetToCommit]:
-        topic_id = self.chance.choice((None, self.world.topic.topic_id))
+        topic_id = self.rng.choice((None, self.world.topic.topic_id))
         return [
-            OffsetToCommit("t", self.chance.randrange(3), self.chance.randrange(100), 0, "m", topic_id)
-            for _ in range(self.chance.randint(1, 3))
+            OffsetToCommit("t", self.rng.randrange(3), self.rng.randrange(100), 0, "m", topic_id)
+            for _ in range(self.rng.randint(1, 3))
         ]
 
     def commit(self):
@@ -164,12 +164,12 @@ class History:
         if group is not None and group.members:
             member_id, instance_id = self.member(group)
             who = Committer(group_id, member_id, group.generation, instance_id)
-        retention_ms = self.chance.choice((-1, -1, 30_000))
+        retention_ms = self.rng.choice((-1, -1, 30_000))
         return self.groups.commit(who, self.offsets(), retention_ms, 8)
 
     def commit_transactional(self):
         group_id, _ = self.group()
-        producer = self.chance.choice(PRODUCERS)
+        producer = self.rng.choice(PRODUCERS)
         if producer in self.ending:
             return (
                 None  # its coordinator lets no transaction begin before the last one's markers are committed
@@ -179,7 +179,7 @@ class History:
         )
 
     def marker(self):
-        producer, committed = self.chance.choice(PRODUCERS), self.chance.random() < 0.6
+        producer, committed = self.rng.choice(PRODUCERS), self.rng.random() < 0.6
         for index, partition in self.world.partitions.items():
             self.world.marker(producer, committed, partition=index)
             if partition.hold:
@@ -187,7 +187,7 @@ class History:
 
     def delete_offsets(self):
         group_id, _ = self.group()
-        return self.groups.delete_offsets(group_id, [("t", self.chance.randrange(3))])
+        return self.groups.delete_offsets(group_id, [("t", self.rng.randrange(3))])
 
     def delete_group(self):
         return self.groups.delete(self.group()[0])
@@ -196,10 +196,10 @@ class History:
         self.groups.on_topic_deleted(self.world.topic)
 
     def pass_time(self):
-        self.world.clock.advance(self.chance.choice((0, 0, 1_000, 1_000, 6_000, 30_000, 700_000)))
+        self.world.clock.advance(self.rng.choice((0, 0, 1_000, 1_000, 6_000, 30_000, 700_000)))
 
     def hold(self):
-        self.chance.choice(self.world.partitions).hold = True
+        self.rng.choice(self.world.partitions).hold = True
 
     def release(self):
         for partition in self.world.partitions.values():
@@ -208,10 +208,10 @@ class History:
         self.ending.clear()
 
     def refuse(self):
-        self.chance.choice(self.world.partitions).refuse = E.not_enough_replicas
+        self.rng.choice(self.world.partitions).refuse = E.not_enough_replicas
 
     def change_leader(self):
-        partition = self.chance.choice(self.world.partitions)
+        partition = self.rng.choice(self.world.partitions)
         partition.leader_epoch += 1
         topic = self.world.metadata.topics[partition.topic]
         self.groups.on_leader_changed(topic, topic.partitions[partition.index])

@@ -9,9 +9,9 @@ import pytest
 
 from broker.metadata.changes import records_for_new_topic
 from broker.metadata.creation import (
+    ApiError,
     MorePartitions,
     NewTopic,
-    Refused,
     TopicDefaults,
     check_more_partitions,
     check_new_topic,
@@ -45,7 +45,7 @@ def image_of(*names: str, brokers: int = 1, replicas: tuple[int, ...] = (1,), pa
 
 
 def refusal(new: NewTopic, image: Image) -> tuple[E, str | None]:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         check_new_topic(image, new, DEFAULTS, Random(1))
     return caught.value.error, caught.value.message
 
@@ -222,7 +222,7 @@ def test_one_request_has_its_limit(wanted, too_many):
     if not too_many:
         check_total(wanted, DEFAULTS)
         return
-    with pytest.raises(Refused, match="Excessively large number of partitions per request") as caught:
+    with pytest.raises(ApiError, match="Excessively large number of partitions per request") as caught:
         check_total(wanted, DEFAULTS)
     assert caught.value.error == E.policy_violation
 
@@ -256,7 +256,7 @@ def test_one_request_has_its_limit(wanted, too_many):
     ],
 )
 def test_bad_growth(more, error, message):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         check_more_partitions(image_of("t"), more, 100, Random(1))
     assert (caught.value.error, caught.value.message) == (error, message)
 

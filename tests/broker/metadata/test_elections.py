@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from broker.metadata import deltas
-from broker.metadata.creation import Refused
+from broker.metadata.creation import ApiError
 from broker.metadata.elections import (
     Election,
     record_for_election,
@@ -122,7 +122,7 @@ def test_who_was_not_in_sync_does_not_lead_when_it_is_back() -> None:
 )
 def test_elections_that_a_client_asks_for(before: Image, kind: Election, outcome: int | ErrorCode) -> None:
     if isinstance(outcome, ErrorCode):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(ApiError) as refused:
             record_for_election(before, before.topics["t"], state(before), kind)
         assert refused.value.error is outcome
     else:
@@ -156,7 +156,7 @@ def test_a_leader_says_who_is_in_sync() -> None:
 )
 def test_who_may_not_be_in_sync(epoch: int, isr: list[int], error: ErrorCode) -> None:
     before = image(fenced=[3])
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         record_for_isr(before, before.topics["t"], state(before), epoch, isr)
     assert refused.value.error is error
 
@@ -189,7 +189,7 @@ def test_a_move_is_given_up() -> None:
     moving = apply(before, [record_for_reassignment(before, topic, state(before), [2, 3])])
     back = apply(before, [record_for_reassignment(before, topic, moving, None)])
     assert (set(back.replicas), back.adding_replicas, back.removing_replicas) == ({1, 2}, (), ())
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         record_for_reassignment(before, topic, back, None)
     assert refused.value.error is ErrorCode.no_reassignment_in_progress
 
@@ -214,7 +214,7 @@ def test_fewer_replicas_are_fewer_at_once() -> None:
 @pytest.mark.parametrize("target", [[], [1, 1], [9]])
 def test_targets_that_cannot_be(target: list[int]) -> None:
     before = image((1, 2))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         record_for_reassignment(before, before.topics["t"], state(before), target)
     assert refused.value.error is ErrorCode.invalid_replica_assignment
 
@@ -259,7 +259,7 @@ def test_a_move_is_given_up_uncleanly_only_where_that_is_allowed() -> None:
     topic = before.topics["t"]
     apply(before, [record_for_reassignment(before, topic, state(before), [3, 4])])
     topic.partitions[0].isr, topic.partitions[0].leader = (3,), 3
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         record_for_reassignment(before, topic, state(before), None)
     assert refused.value.error is ErrorCode.invalid_replica_assignment
     back = apply(before, [record_for_reassignment(before, topic, state(before), None, unclean=True)])

@@ -110,10 +110,10 @@ def check_fields(message: Any, told: dict[str, Any], wire: Sequence[WireField]) 
 
 @pytest.mark.parametrize("key", sorted(APIS))
 def test_every_version_is_told_field_by_field_as_json(key: int) -> None:
-    chance = random.Random(key)
+    rng = random.Random(key)
     for version in versions_of(key):
-        request = kio_bytes(random_message(chance, load_request_schema(key, version)))
-        answer = kio_bytes(random_message(chance, load_response_schema(key, version)))
+        request = kio_bytes(random_message(rng, load_request_schema(key, version)))
+        answer = kio_bytes(random_message(rng, load_response_schema(key, version)))
         made = exchange(
             1,
             request_header(key, version, 1, "c") + request,

@@ -53,15 +53,15 @@ class History:
     """One seed's worth of requests against one node."""
 
     def __init__(self, path: Path, seed: int) -> None:
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         settings = {"transactional.id.expiration.ms": str(EXPIRATION_MS)}
-        if self.chance.random() < 0.5:
+        if self.rng.random() < 0.5:
             settings |= KAFKAS_ORDER
-        level = self.chance.choice([1, 2, 2])
+        level = self.rng.choice([1, 2, 2])
         self.world = World(path, transaction_version=level, settings=settings, state_partitions=2)
         self.world.create(TOPIC, PARTITIONS)
         self.world.start()
-        self.producers = [Producer(f"id-{number}") for number in range(self.chance.randint(1, 4))]
+        self.producers = [Producer(f"id-{number}") for number in range(self.rng.randint(1, 4))]
         self.committed: list[bytes] = []
         self.offsets: dict[tuple[str, int], int] = {}
         self.values = count()
@@ -80,15 +80,15 @@ class History:
             (self.wait_long, 1),
         ]
         functions, weights = zip(*steps, strict=True)
-        for step in self.chance.choices(functions, weights, k=STEPS):
-            step(self.chance.choice(self.producers))
+        for step in self.rng.choices(functions, weights, k=STEPS):
+            step(self.rng.choice(self.producers))
             self.check_offsets()
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def init(self, producer: Producer) -> None:
         given = (-1, -1)
-        if producer.producer_id >= 0 and self.chance.random() < 0.4:
+        if producer.producer_id >= 0 and self.rng.random() < 0.4:
             given = (producer.producer_id, producer.epoch)
         answer = self.world.ask_init(
             producer.transactional_id, timeout_ms=TIMEOUT_MS, producer_id=given[0], epoch=given[1]
@@ -101,7 +101,7 @@ class History:
             self.forget_if_not_open(producer)
 
     def add(self, producer: Producer) -> None:
-        index = self.chance.randrange(PARTITIONS)
+        index = self.rng.randrange(PARTITIONS)
         errors = self.world.add(
             producer.transactional_id, producer.producer_id, producer.epoch, (TOPIC, index)
         )
@@ -109,13 +109,13 @@ class History:
             producer.added.add(index)
 
     def produce(self, producer: Producer) -> None:
-        index = self.chance.randrange(PARTITIONS)
+        index = self.rng.randrange(PARTITIONS)
         if producer.producer_id < 0:
             return  # without a producer id the batch is in no transaction (test_coordinator has that)
         if not self.is_idle(producer):
             # Clients wait: an old one for its AddPartitions, which is refused now, a new one inside Produce.
             return
-        version = self.chance.choice([9, 11, 12])
+        version = self.rng.choice([9, 11, 12])
         value = b"%d" % next(self.values)
         answer = self.world.produce(
             TOPIC,
@@ -143,7 +143,7 @@ class History:
 
     def add_offsets(self, producer: Producer) -> None:
         identity = (producer.transactional_id, producer.producer_id, producer.epoch)
-        adds = self.chance.random() < 0.5
+        adds = self.rng.random() < 0.5
         if not adds:
             self.world.add_offsets(*identity)
         offset = next(self.values)
@@ -157,7 +157,7 @@ class History:
             self.end(producer, 5)
 
     def end(self, producer: Producer, version: int) -> None:
-        committed = self.chance.random() < 0.6
+        committed = self.rng.random() < 0.6
         was_open = self.is_open(producer)
         error, producer_id, epoch = self.world.end(
             producer.transactional_id,
@@ -177,19 +177,17 @@ class History:
 
     def stale_request(self, producer: Producer) -> None:
         """A producer with an old, a future or a foreign identity: it must change nothing."""
-        producer_id = producer.producer_id + self.chance.choice([0, 0, 1])
-        epoch = producer.epoch + self.chance.choice([-2, 1, 7])
+        producer_id = producer.producer_id + self.rng.choice([0, 0, 1])
+        epoch = producer.epoch + self.rng.choice([-2, 1, 7])
         identity = (producer.transactional_id, producer_id, epoch)
         before = self.world.memory(producer.transactional_id)
         if before is not None and (before.producer_id, before.epoch) == (producer_id, epoch):
             return  # a guess that has hit
         if producer_id < 0:
             return  # that is no identity
-        kind = self.chance.randrange(4)
+        kind = self.rng.randrange(4)
         if kind == 0:
-            self.world.end(
-                *identity, committed=self.chance.random() < 0.5, version=self.chance.choice([1, 5])
-            )
+            self.world.end(*identity, committed=self.rng.random() < 0.5, version=self.rng.choice([1, 5]))
         elif kind == 1:
             self.world.add(*identity, (TOPIC, 0))
         elif kind == 2:
@@ -211,11 +209,11 @@ class History:
         assert self.world.memory(producer.transactional_id) == before
 
     def wait(self, _: Producer) -> None:
-        self.world.clock.advance(self.chance.choice([1, 40, 500, 5_000]))
+        self.world.clock.advance(self.rng.choice([1, 40, 500, 5_000]))
         self.notice_timeouts()
 
     def wait_long(self, _: Producer) -> None:
-        self.world.clock.advance(self.chance.choice([31_000, 4_000_000]))
+        self.world.clock.advance(self.rng.choice([31_000, 4_000_000]))
         self.notice_timeouts()
 
     # -- what the client learns late ------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from protocol.records import (
     streams_group_log,
     transaction_log,
 )
-from protocol.schema import Key, Record, Structure
+from protocol.schema import Key, Structure, VersionedRecord
 from protocol.wire_types import BOOLEAN, FLOAT64, INT8, INT16, INT32, INT64, UINT16, Array, Bytes, Uuid
 
 HERE = Path(__file__).parent
@@ -45,11 +45,11 @@ BOUNDS = {INT8: 2**7, INT16: 2**15, INT32: 2**31, INT64: 2**63}
 CASES_PER_VERSION = 4
 
 
-def schemas() -> Iterator[tuple[str, type[Record]]]:
+def schemas() -> Iterator[tuple[str, type[VersionedRecord]]]:
     """Every record class of the modules, with the name of Kafka's class."""
     for module, package in PACKAGES.items():
         for name, cls in vars(module).items():
-            own = is_dataclass(cls) and cls.__module__ == module.__name__ and issubclass(cls, Record)
+            own = is_dataclass(cls) and cls.__module__ == module.__name__ and issubclass(cls, VersionedRecord)
             if own:
                 prefix = "ConsumerProtocol" if module is consumer_protocol else ""
                 yield f"{package}.{prefix}{name}", cls
@@ -58,29 +58,29 @@ def schemas() -> Iterator[tuple[str, type[Record]]]:
 # Random records from the declarations
 
 
-def value_of(wire: Any, chance: random.Random, size: int) -> Any:
-    if getattr(wire, "nullable", False) and chance.random() < 0.3:
+def value_of(wire: Any, rng: random.Random, size: int) -> Any:
+    if getattr(wire, "nullable", False) and rng.random() < 0.3:
         return None
     if wire in BOUNDS:
-        return chance.choice([0, 1, -1, BOUNDS[wire] - 1, -BOUNDS[wire], chance.randrange(BOUNDS[wire])])
+        return rng.choice([0, 1, -1, BOUNDS[wire] - 1, -BOUNDS[wire], rng.randrange(BOUNDS[wire])])
     if wire is UINT16:
-        return chance.randrange(2**16)
+        return rng.randrange(2**16)
     if wire is FLOAT64:
-        return chance.choice([0.0, 1.5, 1e300])
+        return rng.choice([0.0, 1.5, 1e300])
     if wire is BOOLEAN:
-        return chance.random() < 0.5
+        return rng.random() < 0.5
     if isinstance(wire, Uuid):
-        return None if chance.random() < 0.2 else UUID(int=chance.getrandbits(128))
+        return None if rng.random() < 0.2 else UUID(int=rng.getrandbits(128))
     if isinstance(wire, Bytes):
-        length = chance.choice([0, 1, 5, 200])
+        length = rng.choice([0, 1, 5, 200])
         return "é" * length if wire.text and length == 5 else "x" * length if wire.text else bytes(length)
     if isinstance(wire, Array):
-        return tuple(value_of(wire.item, chance, size - 1) for _ in range(chance.randrange(size + 1)))
-    return make(wire.structure, chance, size)
+        return tuple(value_of(wire.item, rng, size - 1) for _ in range(rng.randrange(size + 1)))
+    return make(wire.structure, rng, size)
 
 
-def make(cls: type[Structure], chance: random.Random, size: int = 3) -> Any:
-    return cls(**{f.name: value_of(f.metadata["wire"].type, chance, size) for f in fields(cls)})
+def make(cls: type[Structure], rng: random.Random, size: int = 3) -> Any:
+    return cls(**{f.name: value_of(f.metadata["wire"].type, rng, size) for f in fields(cls)})
 
 
 def plain(value: Any) -> Any:
@@ -127,12 +127,12 @@ def for_kafka(value: Any, version: int, wire: Any = None) -> Any:
 
 
 def record_cases() -> list[dict[str, Any]]:
-    chance = random.Random(43)
+    rng = random.Random(43)
     cases = []
     for kafka_class, cls in schemas():
         for version in cls.VERSIONS:
             for number in range(CASES_PER_VERSION):
-                record = make(cls, chance, size=number)
+                record = make(cls, rng, size=number)
                 question = {"ask": "message", "class": kafka_class, "version": version}
                 # The first field of these, the version, is not one of ours.
                 own_version = {"version": version} if cls.__module__.endswith("kraft") else {}
@@ -209,8 +209,8 @@ def hash_questions() -> list[dict[str, Any]]:
 
 def our_batches() -> list[bytes]:
     """Batches of ours in every codec, for Kafka to read."""
-    chance = random.Random(1)
-    noise = chance.randbytes(200_000)
+    rng = random.Random(1)
+    noise = rng.randbytes(200_000)
     sets = [
         [(1_000, b"k", b"v", (("h", b"1"),))],
         [(1_000 + i, None, noise[i * 700 : i * 700 + 700]) for i in range(200)],

@@ -57,7 +57,7 @@ class Company:
         save(plans, directory / "plans.json")
         self._plans = plans
         self._directory = directory
-        self._chance = Random(seed)
+        self._rng = Random(seed)
         many = any(each.node for each in plans)
         settings = REPLICATED if many else SETTINGS
         self._replicas = NODES if many else 1
@@ -198,7 +198,7 @@ class Company:
                 workers = self.driver.workers() if self.driver else []
                 free = [each.pid for each in workers if each.pid not in standing]
                 if free:
-                    self._worker_dies(story, self._chance.choice(free))
+                    self._worker_dies(story, self._rng.choice(free))
             elif story.standing is not None:
                 self._worker_dies(story, story.standing)
 
@@ -272,7 +272,7 @@ class Company:
         known = self._admin.list_topics(topic, timeout=HANG_S).topics[topic].partitions
         led = [int(each.leader) for each in known.values() if each.leader > 0]
         if led:
-            self._node_down = (self._chance.choice(led), story, story.written())
+            self._node_down = (self._rng.choice(led), story, story.written())
             self.broker.nodes[self._node_down[0]].kill()
             self.say(f"{story.name}: node {self._node_down[0]} dies with it")
 

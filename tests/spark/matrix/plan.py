@@ -119,34 +119,32 @@ def draw(seed: int, point: str, victim: str, *, calm: bool = False, **features: 
     """The plan of a seed for a kill at this point; what is not said, the seed decides. The same seed, the same plan.
 
     In a calm one nothing else happens: no second death, no fault of the network."""
-    chance = Random(f"{seed} {point} {victim} {features.get('node', '')}")
-    plan = Plan(
-        seed, partitions=chance.choice([2, 3, 4]), shuffle=chance.random() < 0.5, split=chance.random() < 0.5
-    )
+    rng = Random(f"{seed} {point} {victim} {features.get('node', '')}")
+    plan = Plan(seed, partitions=rng.choice([2, 3, 4]), shuffle=rng.random() < 0.5, split=rng.random() < 0.5)
     plan = replace(plan, **features)
-    kills = [*_before(chance, plan, point), _kill(chance, plan, point, victim, 0.0)]
-    if not calm and chance.random() < AGAIN:
+    kills = [*_before(rng, plan, point), _kill(rng, plan, point, victim, 0.0)]
+    if not calm and rng.random() < AGAIN:
         # What a second death does to what the first one left.
-        kills.append(_kill(chance, plan, MOMENT, chance.choice(VICTIMS), kills[-1].written))
-    fault = chance.choice(FAULTS).replace("#", str(chance.randint(1, 12)))
-    faulty = not calm and chance.random() < FAULTY
+        kills.append(_kill(rng, plan, MOMENT, rng.choice(VICTIMS), kills[-1].written))
+    fault = rng.choice(FAULTS).replace("#", str(rng.randint(1, 12)))
+    faulty = not calm and rng.random() < FAULTY
     return replace(plan, kills=tuple(kills), fault=fault if faulty else "")
 
 
-def _before(chance: Random, plan: Plan, point: str) -> list[Kill]:
+def _before(rng: Random, plan: Plan, point: str) -> list[Kill]:
     """Spark gives a batch up when its commit has failed: without that no process comes to these steps."""
     if not point.startswith("abort."):
         return []
-    return [_kill(chance, plan, chance.choice(COMMITTING), WORKER, 0.0)]
+    return [_kill(rng, plan, rng.choice(COMMITTING), WORKER, 0.0)]
 
 
-def _kill(chance: Random, plan: Plan, point: str, victim: str, after: float) -> Kill:
-    sleeps = chance.choice([1, 2, plan.batches]) if victim == ZOMBIE else 0
+def _kill(rng: Random, plan: Plan, point: str, victim: str, after: float) -> Kill:
+    sleeps = rng.choice([1, 2, plan.batches]) if victim == ZOMBIE else 0
     if point == MOMENT:
-        written = round(after + chance.uniform(0.05, 0.9) * (1.0 - after), 2)
+        written = round(after + rng.uniform(0.05, 0.9) * (1.0 - after), 2)
         return Kill(point, victim, written=written, sleeps=sleeps)
-    nth = chance.choice([1, 1, 2])
-    batch = chance.randrange(plan.batches - nth + 1)
+    nth = rng.choice([1, 1, 2])
+    batch = rng.randrange(plan.batches - nth + 1)
     return at(Kill(point, victim, batch, nth, sleeps=sleeps))
 
 
@@ -175,11 +173,11 @@ def sample(seed: int, points: Iterable[str]) -> list[Plan]:
     """Fewer: any two values of phase, victim and features meet, and the points of a phase take turns. All are calm.
 
     Deaths at a moment are not among them: a process that is caught by the death of others has one."""
-    chance = Random(seed)
+    rng = Random(seed)
     phases: dict[str, list[str]] = {}
-    for point in chance.sample([*points], k=len([*points])):
+    for point in rng.sample([*points], k=len([*points])):
         phases.setdefault(point.partition(".")[0], []).append(point)
-    rows = covering({"phase": sorted(phases), "victim": VICTIMS, **FEATURES}, chance)
+    rows = covering({"phase": sorted(phases), "victim": VICTIMS, **FEATURES}, rng)
     plans = []
     for number, row in enumerate(rows):
         turns = phases[row.pop("phase")]
@@ -191,22 +189,22 @@ def sample(seed: int, points: Iterable[str]) -> list[Plan]:
 Pair = tuple[tuple[str, Any], tuple[str, Any]]
 
 
-def covering(choices: dict[str, Sequence[Any]], chance: Random, tries: int = 30) -> list[dict[str, Any]]:
+def covering(choices: dict[str, Sequence[Any]], rng: Random, tries: int = 30) -> list[dict[str, Any]]:
     """Rows with one value for each name, so few as a greedy search finds, with every pair of values in some row."""
     missing = {((a, x), (b, y)) for a, b in combinations(choices, 2) for x in choices[a] for y in choices[b]}
     rows: list[dict[str, Any]] = []
     while missing:
-        drawn = (_row(choices, missing, chance) for _ in range(tries))
+        drawn = (_row(choices, missing, rng) for _ in range(tries))
         best = max(drawn, key=lambda row: len(missing.intersection(_pairs(row))))
         missing -= _pairs(best)
         rows.append(best)
     return rows
 
 
-def _row(choices: dict[str, Sequence[Any]], missing: set[Pair], chance: Random) -> dict[str, Any]:
+def _row(choices: dict[str, Sequence[Any]], missing: set[Pair], rng: Random) -> dict[str, Any]:
     """Begins with a pair that is missing; the rest is chance."""
-    row = {name: chance.choice(list(values)) for name, values in choices.items()}
-    row.update(dict(chance.choice(sorted(missing, key=repr))))
+    row = {name: rng.choice(list(values)) for name, values in choices.items()}
+    row.update(dict(rng.choice(sorted(missing, key=repr))))
     return row
 
 

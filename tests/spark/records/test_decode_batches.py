@@ -28,10 +28,10 @@ def body(data: bytes, records: int) -> tuple[Bytes, decode.Fields, list[int]]:
 
 def test_crcs_of_batches_of_all_sizes():
     """Small ones are computed here, large ones by the library."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     sizes = [*range(40), 940, 950, 960, 970, 5000]
     batches = [
-        judge.build_batch([(1, None, chance.randbytes(size))], base_offset=number)
+        judge.build_batch([(1, None, rng.randbytes(size))], base_offset=number)
         for number, size in enumerate(sizes)
     ]
     data = buffer(b"".join(batches))
@@ -98,13 +98,13 @@ def test_what_is_wrong_with_a_record(data: bytes, flaw: int):
 
 
 def test_bodies_of_all_codecs_lie_side_by_side():
-    chance = random.Random(2)
+    rng = random.Random(2)
     plain = PlainBuffer(64 << 20)
     for _ in range(2):
         plain.clear()
         expected = []
         for number in range(60):
-            text = bytes([number]) * chance.choice([1, 1000, 200_000]) + chance.randbytes(100)
+            text = bytes([number]) * rng.choice([1, 1000, 200_000]) + rng.randbytes(100)
             start, end = plain.add(number % 5, buffer(compress(number % 5, text)))
             expected.append((start, end, text))
         assert [plain.data[start:end].tobytes() for start, end, _ in expected] == [

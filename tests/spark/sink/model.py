@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from odradek.spark.sink.commit import abort_batch, commit_batch
-from odradek.spark.sink.decision import Answer, Record
+from odradek.spark.sink.decision import Answer, SinkState
 from odradek.spark.sink.names import Label
 from odradek.spark.sink.plan import Plan, Settings, plan_batch
 from odradek.spark.sink.store import Store
@@ -528,7 +528,7 @@ class World:
     def expected(self) -> list[str]:
         return sorted(row for rows in self.batches for row in rows)
 
-    def record(self) -> Record | None:
+    def record(self) -> SinkState | None:
         """The decision record as it is committed."""
         offsets = self.kafka.offsets
         cluster = Cluster(self)

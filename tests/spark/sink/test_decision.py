@@ -14,7 +14,7 @@ from odradek.spark.sink.decision import (
     Decided,
     Entry,
     Phase,
-    Record,
+    SinkState,
     TooManyTasks,
     UnreadableRecord,
     aged,
@@ -41,7 +41,7 @@ def entries(draw):
 
 
 records = st.builds(
-    Record,
+    SinkState,
     run=number,
     plan=number,
     next_batch=number,
@@ -56,7 +56,7 @@ records = st.builds(
 )
 
 
-def as_offsets(record: Record, more: int = 3) -> list[tuple[int, str]]:
+def as_offsets(record: SinkState, more: int = 3) -> list[tuple[int, str]]:
     return [(record.next_batch, chunk) for chunk in to_chunks(record)] + [(-1, "")] * more
 
 
@@ -67,11 +67,11 @@ def test_what_is_committed_is_what_is_read(record):
     assert all(len(chunk) <= CHUNK_LENGTH_MAX for _, chunk in offsets)
 
 
-def wide(tasks: int) -> Record:
+def wide(tasks: int) -> SinkState:
     listed = tuple(
         Entry(Label(task, 0), True, ProducerId(4000 + task * 977 % 100_000, 3)) for task in range(tasks)
     )
-    return Record(
+    return SinkState(
         run=12,
         plan=15,
         next_batch=4711,

@@ -711,32 +711,32 @@ class TestChance:
         "seed", [*range(50), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(50, 1000))]
     )
     def test_anything_at_any_time(self, seed: int):
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         rows = iter(f"{number:03}" for number in range(1000))
-        world = World([[next(rows) for _ in range(chance.randrange(7))] for _ in range(5)])
-        world.start_driver("driver-0", [chance.randint(1, 4) for _ in range(3)])
+        world = World([[next(rows) for _ in range(rng.randrange(7))] for _ in range(5)])
+        world.start_driver("driver-0", [rng.randint(1, 4) for _ in range(3)])
 
         def strike(step: int) -> None:
             living = [process for process in world.processes if not process.ended]
-            if world.kafka.late and chance.random() < 0.1:
+            if world.kafka.late and rng.random() < 0.1:
                 world.kafka.init(world.kafka.late.pop())
-            dice = chance.random()
+            dice = rng.random()
             if dice < 0.01 and living:
-                chance.choice(living).kill()
+                rng.choice(living).kill()
             elif dice < 0.03 and living:
-                chance.choice(living).frozen ^= True
+                rng.choice(living).frozen ^= True
             elif dice < 0.04 and living:
                 world.lost = {pool_id("q", 1, 0), f"q-{world.record().run if world.record() else 1}-1"}
             elif dice < 0.05 and len([each for each in living if each.name.startswith("driver")]) < 3:
                 world.start_driver(
-                    f"driver-{step}", [chance.randint(1, 4) for _ in range(3)], chance.choice((1, -1))
+                    f"driver-{step}", [rng.randint(1, 4) for _ in range(3)], rng.choice((1, -1))
                 )
             elif dice < 0.07:
                 world.now_ms += SWEEP_INTERVAL_MS // 2
             elif dice < 0.08 and len([each for each in living if each.name == "resolve"]) < 2:
                 start_resolve(world)
 
-        world.run(choose=chance.choice, before_step=strike)
+        world.run(choose=rng.choice, before_step=strike)
         for process in world.processes:
             process.frozen = False
         world.run()

@@ -12,7 +12,15 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.types import ArrayType, StringType, StructType
 
-from odradek.spark.sink import ExactlyOnce, MayBeLost, NotDecided, Refused, SinkError, progress, source
+from odradek.spark.sink import (
+    DecisionMismatch,
+    ExactlyOnce,
+    MayBeLost,
+    NotDecided,
+    SinkError,
+    progress,
+    source,
+)
 from odradek.spark.sink import plan as planning
 from odradek.spark.wire import ClientSettings, Cluster
 
@@ -295,12 +303,12 @@ class TestBatchWrites:
         for batch, rows in ((0, ["a"]), (0, ["a"]), (1, ["b"]), (1, ["b"])):
             self.save({**sink, "batchId": str(batch)}, task, [rows], QUERY)
         assert values(kafka, sink) == ["a", "b"]
-        with pytest.raises(Refused, match="firstBatch=7@3"):
+        with pytest.raises(DecisionMismatch, match="firstBatch=7@3"):
             self.save({**sink, "batchId": "7"}, task, [["c"]], QUERY)
 
     def test_a_query_and_a_save_of_the_same_name_do_not_mix(self, kafka, sink, task):
         run_batch(sink, task, 0, [["a"]])
-        with pytest.raises(Refused, match="another query"):
+        with pytest.raises(DecisionMismatch, match="another query"):
             self.save(sink, task, [["b"]])
 
     def test_overwriting_is_refused(self, sink):
@@ -434,6 +442,6 @@ def test_a_record_of_many_tasks_is_cut_over_partitions(kafka, sink, task):
 
     stream(sink).commit(messages, 0)
     assert len(progress(sink).transactions) == 30
-    assert len(decision.to_chunks(decision.Record(1, 1, 1, decision.Phase.DECIDED))) == 1
+    assert len(decision.to_chunks(decision.SinkState(1, 1, 1, decision.Phase.DECIDED))) == 1
     run_batch(sink, task, 1, [["y"]] * 30)
     assert values(kafka, sink) == ["x"] * 30 + ["y"] * 30

@@ -45,26 +45,26 @@ def number_of(batch: OutgoingBatch) -> int:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_fails_the_log_has_every_batch_once_and_in_order(seed):
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     log, outbox = Log(), outbox_of(60)
     on_the_way: deque[tuple[OutgoingBatch, str]] = deque()
     trouble = 400
     while len(outbox) or on_the_way:
         trouble -= 1
-        if chance.random() < 0.6 and (batch := outbox.next_batch()) is not None:
+        if rng.random() < 0.6 and (batch := outbox.next_batch()) is not None:
             outbox.sending(batch)
             # Refused, appended with a lost answer, appended but not by all replicas, or well.
-            fate = chance.choice(["refused", "lost", "appended", "ok", "ok", "ok"]) if trouble > 0 else "ok"
+            fate = rng.choice(["refused", "lost", "appended", "ok", "ok", "ok"]) if trouble > 0 else "ok"
             result = "refused" if fate == "refused" else log.produce(number_of(batch))
             on_the_way.append((batch, fate if fate != "ok" else result))
             continue
         if not on_the_way:
             continue
-        if trouble > 0 and chance.random() < 0.1:
+        if trouble > 0 and rng.random() < 0.1:
             # The connection is gone with all answers, and the leader may be another one then.
             while on_the_way:
                 outbox.failed(on_the_way.popleft()[0], 13)
-            if chance.random() < 0.5:
+            if rng.random() < 0.5:
                 log.move()
             continue
         batch, answer = on_the_way.popleft()

@@ -62,21 +62,21 @@ def orders(shape: Any) -> Any:
     return [(name, orders(each)) for name, each in shape.items()] if isinstance(shape, dict) else shape
 
 
-def random_body(shape: Any, chance: random.Random) -> Any:
+def random_body(shape: Any, rng: random.Random) -> Any:
     if isinstance(shape, dict):
-        return {name: random_body(each, chance) for name, each in shape.items()}
+        return {name: random_body(each, rng) for name, each in shape.items()}
     if isinstance(shape, list):
-        return [random_body(shape[0], chance) for _ in range(chance.randrange(4))]
-    if shape.startswith("?") and chance.random() < 0.3:
+        return [random_body(shape[0], rng) for _ in range(rng.randrange(4))]
+    if shape.startswith("?") and rng.random() < 0.3:
         return None
     kind = shape.removeprefix("?")
     if kind in ("string", "bytes"):
-        text = chance.choice(["", "a", "é" * 70, "x" * 20_000])
+        text = rng.choice(["", "a", "é" * 70, "x" * 20_000])
         return text if kind == "string" else text.encode()
     if kind == "uuid":
         return None
     bits = {"bool": 1, "int16": 16, "int32": 32, "int64": 64}[kind]
-    return bool(chance.getrandbits(1)) if bits == 1 else chance.getrandbits(bits) - (1 << bits - 1)
+    return bool(rng.getrandbits(1)) if bits == 1 else rng.getrandbits(bits) - (1 << bits - 1)
 
 
 def as_dict(value: Any) -> Any:

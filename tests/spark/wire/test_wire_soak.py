@@ -57,25 +57,25 @@ def three_nodes() -> Iterator[odradek.Broker]:
         yield broker
 
 
-def disturb(broker: odradek.Broker, chance: random.Random) -> None:
+def disturb(broker: odradek.Broker, rng: random.Random) -> None:
     """Something new goes wrong, or something is well again. Two nodes always run."""
     nodes = list(broker.nodes.values())
     down = [node for node in nodes if node.state != "running"]
-    match chance.randrange(5):
+    match rng.randrange(5):
         case 0 if down:
             down[0].start()
         case 1 if not down:
-            chance.choice(nodes).kill()
+            rng.choice(nodes).kill()
         case 2 if not down:
-            chance.choice(nodes).stop()
+            rng.choice(nodes).stop()
         case 3:
-            broker.faults.add(chance.choice(RULES).format(seed=chance.randrange(1000)))
+            broker.faults.add(rng.choice(RULES).format(seed=rng.randrange(1000)))
         case 4:
             broker.faults.clear()
 
 
 def write(
-    cluster: Cluster, broker: odradek.Broker, chance: random.Random, producer: ProducerId, first: int
+    cluster: Cluster, broker: odradek.Broker, rng: random.Random, producer: ProducerId, first: int
 ) -> TransactionalWriter:
     writer = TransactionalWriter(cluster, "soak", producer)
     for start in range(first, first + 600, 100):
@@ -85,32 +85,32 @@ def write(
             topic="t",
             partitions=pa.array([number % PARTITIONS for number in numbers]),
         )
-        if chance.random() < 0.4:
-            disturb(broker, chance)
+        if rng.random() < 0.4:
+            disturb(broker, rng)
     writer.flush()
     return writer
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_was_committed_is_there_once_and_nothing_else(three_nodes: odradek.Broker, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     settings = ClientSettings.from_options(
         {"kafka.bootstrap.servers": three_nodes.bootstrap_servers, **OPTIONS}
     )
     committed: list[int] = []
     cluster = Cluster(settings)
     for transaction in range(TRANSACTIONS):
-        if chance.random() < 0.3:
+        if rng.random() < 0.3:
             cluster.close()
             cluster = Cluster(settings)
         first = transaction * 600
         [producer] = cluster.init_producer_ids(["soak"], 60_000).values()
         try:
-            writer = write(cluster, three_nodes, chance, producer, first)
+            writer = write(cluster, three_nodes, rng, producer, first)
         except WireError as error:
             pytest.fail(f"transaction {transaction}: {error}")
-        commit = chance.random() < 0.7
-        if chance.random() < 0.8:
+        commit = rng.random() < 0.7
+        if rng.random() < 0.8:
             cluster.add_partitions(*writer.transaction, writer.partitions)
             assert cluster.end_transactions([writer.transaction], commit) == {"soak": None}
             assert cluster.end_transactions([writer.transaction], commit) == {"soak": None}

@@ -35,60 +35,60 @@ def sized(count: int, width: int, flexible: bool) -> bytes:
     return varint(count + 1) if flexible else count.to_bytes(width, "big", signed=True)
 
 
-def single(field: Field, version: int, flexible: bool, chance: random.Random) -> bytes:
+def single(field: Field, version: int, flexible: bool, rng: random.Random) -> bytes:
     if isinstance(field.kind, tuple):
-        return structure(field.kind, version, flexible, chance)
+        return structure(field.kind, version, flexible, rng)
     if field.kind == "uint16":
-        return chance.randrange(1 << 16).to_bytes(2, "big")
+        return rng.randrange(1 << 16).to_bytes(2, "big")
     if field.kind in BITS:
         bits = BITS[field.kind]
-        return chance.randrange(-(1 << bits - 1), 1 << bits - 1).to_bytes(bits // 8, "big", signed=True)
+        return rng.randrange(-(1 << bits - 1), 1 << bits - 1).to_bytes(bits // 8, "big", signed=True)
     if field.kind == "uuid":
-        return chance.randbytes(16)
-    text = chance.choice(["", "a", "ééé", "name-" * 40]).encode()
+        return rng.randbytes(16)
+    text = rng.choice(["", "a", "ééé", "name-" * 40]).encode()
     return sized(len(text), 2 if field.kind == "string" else 4, flexible) + text
 
 
-def written(field: Field, version: int, flexible: bool, chance: random.Random) -> bytes:
-    null = field.nullable and chance.random() < 0.4
+def written(field: Field, version: int, flexible: bool, rng: random.Random) -> bytes:
+    null = field.nullable and rng.random() < 0.4
     element = field._replace(array=False, nullable=False)
     if field.array:
         if null:
             return sized(-1, 4, flexible)
-        count = chance.randrange(3)
-        parts = [single(element, version, flexible, chance) for _ in range(count)]
+        count = rng.randrange(3)
+        parts = [single(element, version, flexible, rng) for _ in range(count)]
         return sized(count, 4, flexible) + b"".join(parts)
     if isinstance(field.kind, tuple) and field.nullable:
         absent = b"\xff" if field.tag is None else b"\0"
-        return absent if null else b"\1" + single(element, version, flexible, chance)
+        return absent if null else b"\1" + single(element, version, flexible, rng)
     if null:
         return sized(-1, 2 if field.kind == "string" else 4, flexible)
-    return single(element, version, flexible, chance)
+    return single(element, version, flexible, rng)
 
 
-def structure(fields: tuple[Field, ...], version: int, flexible: bool, chance: random.Random) -> bytes:
+def structure(fields: tuple[Field, ...], version: int, flexible: bool, rng: random.Random) -> bytes:
     there = [one for one in fields if one.since <= version <= one.until]
-    body = b"".join(written(one, version, flexible, chance) for one in there if one.tag is None)
+    body = b"".join(written(one, version, flexible, rng) for one in there if one.tag is None)
     if not flexible:
         return body
-    tagged = sorted((one.tag, one) for one in there if one.tag is not None and chance.random() < 0.7)
+    tagged = sorted((one.tag, one) for one in there if one.tag is not None and rng.random() < 0.7)
     body += varint(len(tagged))
     for tag, one in tagged:
-        part = written(one, version, True, chance)
+        part = written(one, version, True, rng)
         body += varint(tag) + varint(len(part)) + part
     return body
 
 
 def cases() -> Iterator[tuple[str, int, bytes, int, bytes]]:
-    chance = random.Random(431)
+    rng = random.Random(431)
     for topic, types in TOPICS.items():
         for number, record in types.items():
             highest = 0 if number == 0 else record.value.highest
             for version in range(record.value.highest + 1 if topic == "__transaction_state" else highest + 1):
                 for _ in range(CASES):
-                    key = structure(record.key, 0, False, chance)
+                    key = structure(record.key, 0, False, rng)
                     flexible = version >= record.value.flexible
-                    value = structure(record.value.fields, version, flexible, chance)
+                    value = structure(record.value.fields, version, flexible, rng)
                     yield topic, number, key, version, value
 
 
