@@ -64,6 +64,7 @@ class Worker:
             self.producer.abort_transaction(HANG_S)
 
 
+@pytest.mark.slow
 def test_three_nodes_that_died_in_turns_leave_nothing_to_be_found(spark: Any, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with Broker(nodes=3, topics={"input": 1, "output": 4}, settings=SETTINGS, data_dir=data) as broker:
