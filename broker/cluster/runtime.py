@@ -131,8 +131,8 @@ class NodeRuntime:
     async def enable_request_processing(self) -> None:
         """Let clients in."""
         loop = asyncio.get_running_loop()
-        limits = ConnectionQuotas.of(self.config)
-        self.connections = Connections(self.node, Routes(discover()), limits, self._clock, loop, self._calls)
+        quotas = ConnectionQuotas.of(self.config)
+        self.connections = Connections(self.node, Routes(discover()), quotas, self._clock, loop, self._calls)
         await self._server.accept(self.connections)
         self.connections.watch_idleness()
         self.node.replicas.start_timers()

@@ -83,7 +83,7 @@ class CoordinatorRuntime(Generic[S]):
 
     # -- loading and unloading ----------------------------------------------------------------------------------
 
-    def follow(self, index: int, leader: int) -> None:
+    def on_leader_elected(self, index: int, leader: int) -> None:
         """The leader of a partition, or its epoch, may be new."""
         if leader == self._replicas.node_id or index in self._shards:
             self.find(index)

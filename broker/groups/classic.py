@@ -40,9 +40,9 @@ join = joining.join
 NO_MEMBER_ID: Final = ""
 
 
-def create(group_id: str, rules: ClassicGroupConfig, now_ms: int) -> tuple[ClassicGroup, list[Effect]]:
+def create(group_id: str, config: ClassicGroupConfig, now_ms: int) -> tuple[ClassicGroup, list[Effect]]:
     """A new group. Its record says that it is Empty, without a protocol type."""
-    group = ClassicGroup(group_id, rules, state_since_ms=now_ms)
+    group = ClassicGroup(group_id, config, state_since_ms=now_ms)
     return group, [Append(group.record(), Created())]
 
 
@@ -226,7 +226,7 @@ def loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
     out: Out = []
     for member in group.members:
         rearm_session(member, out)
-    if len(group.members) > group.rules.group_size_max:
+    if len(group.members) > group.config.group_size_max:
         rebalance.prepare_rebalance(group, now_ms, out)
     return out
 

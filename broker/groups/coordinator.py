@@ -114,7 +114,7 @@ class GroupCoordinator(MetadataListener):
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         """This node leads the groups of a partition from now on, or does so no more."""
         if topic.name == CONSUMER_OFFSETS and not self._ended:
-            self._runtime.follow(partition.index, partition.leader)
+            self._runtime.on_leader_elected(partition.index, partition.leader)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Its offsets go with it."""
@@ -158,7 +158,7 @@ class GroupCoordinator(MetadataListener):
         if group is None:
             if request.member_id:
                 return JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.unknown_member_id)
-            group, effects = classic.create(request.group_id, shard.state.rules, now_ms)
+            group, effects = classic.create(request.group_id, shard.state.config, now_ms)
             shard.state.groups[request.group_id] = group
         joiner = classic.Joiner.of(request, client_id, client_host, api_version, str(self._new_uuid()))
         reply: Deferred[JoinGroupResponse] = Deferred()

@@ -25,10 +25,10 @@ from protocol.schema import Key, MalformedRecord, Value
 class GroupCoordinatorState:
     """Groups and offsets of one partition."""
 
-    __slots__ = ("groups", "offsets", "records", "rules", "skipped")
+    __slots__ = ("config", "groups", "offsets", "records", "skipped")
 
-    def __init__(self, rules: ClassicGroupConfig) -> None:
-        self.rules = rules
+    def __init__(self, config: ClassicGroupConfig) -> None:
+        self.config = config
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = GroupOffsets()
         self.records = 0
@@ -77,13 +77,13 @@ class GroupCoordinatorState:
                 self.offsets.apply_commit(record_offset, producer_id, key, value)
                 if value is not None and key.group not in self.groups:
                     # A group without members: its clients only commit offsets.
-                    self.groups[key.group] = ClassicGroup(key.group, self.rules)
+                    self.groups[key.group] = ClassicGroup(key.group, self.config)
             case GroupMetadataKey():
                 assert value is None or isinstance(value, GroupMetadataValue)
                 if value is None:
                     self.groups.pop(key.group, None)
                 else:
-                    self.groups[key.group] = ClassicGroup.from_record(key.group, self.rules, value)
+                    self.groups[key.group] = ClassicGroup.from_record(key.group, self.config, value)
             case _:
                 return False
         return True
@@ -92,7 +92,7 @@ class GroupCoordinatorState:
         """The log has been read. Compaction may have left offsets without their group: it is there nevertheless."""
         for group_id in self.offsets.groups():
             if group_id not in self.groups:
-                self.groups[group_id] = ClassicGroup(group_id, self.rules)
+                self.groups[group_id] = ClassicGroup(group_id, self.config)
 
     # -- comparison ---------------------------------------------------------------------------------------------
 
@@ -106,9 +106,9 @@ def _image_of(group: ClassicGroup) -> dict[str, object]:
     """A group at rest as it is, one in a rebalance as its last record says, since that is what a restart goes back to."""
     if group.unwritten or group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
         if group.written is None:
-            group = ClassicGroup(group.group_id, group.rules)
+            group = ClassicGroup(group.group_id, group.config)
         else:
-            group = ClassicGroup.from_record(group.group_id, group.rules, group.written)
+            group = ClassicGroup.from_record(group.group_id, group.config, group.written)
     return {
         "state": group.state,
         "since_ms": group.state_since_ms,

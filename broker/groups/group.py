@@ -56,7 +56,7 @@ class ClassicGroup:
     """One group. Members with their unanswered requests, pending ids and timers are not in the log; the rest is."""
 
     group_id: str
-    rules: ClassicGroupConfig
+    config: ClassicGroupConfig
     state: ClassicGroupState = ClassicGroupState.EMPTY
     previous_state: ClassicGroupState = ClassicGroupState.DEAD
     state_since_ms: int = NO_TIMESTAMP
@@ -186,11 +186,13 @@ class ClassicGroup:
         )
 
     @classmethod
-    def from_record(cls, group_id: str, rules: ClassicGroupConfig, value: GroupMetadataValue) -> ClassicGroup:
+    def from_record(
+        cls, group_id: str, config: ClassicGroupConfig, value: GroupMetadataValue
+    ) -> ClassicGroup:
         """A group as the log remembers it: with members it is Stable, without it is Empty."""
         group = cls(
             group_id,
-            rules,
+            config,
             state=ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY,
             state_since_ms=value.current_state_timestamp_ms,
             generation=value.generation,

@@ -85,7 +85,7 @@ def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
     """``group.max.size``. While members rejoin, those who have joined count, so that the last to come are let go."""
-    room = group.rules.group_size_max
+    room = group.config.group_size_max
     known = group.members.get(member_id)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return (known is not None and known.joining is not None) or group.members.awaiting_join < room
@@ -110,7 +110,7 @@ def _join_new(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int, o
 
 def _give_member_id(group: ClassicGroup, joiner: Joiner, token: object, member_id: str, out: Out) -> None:
     """KIP-394: a client that is gone before it gets its id must not become a member that never sends a heartbeat."""
-    if len(group.pending_joins) >= group.rules.pending_members_max:
+    if len(group.pending_joins) >= group.config.pending_members_max:
         out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.group_max_size_reached)))
         return
     group.pending_joins[member_id] = None
@@ -149,7 +149,7 @@ def _add_member(
     if group.leader is None:
         group.leader = member_id
     group.pending_joins.pop(member_id, None)
-    out.append(Arm(session(member_id), group.rules.new_member_join_timeout_ms))
+    out.append(Arm(session(member_id), group.config.new_member_join_timeout_ms))
     rebalance.rebalance_or_complete_join(group, now_ms, out)
 
 

@@ -54,7 +54,7 @@ def prepare_rebalance(group: ClassicGroup, now_ms: int, out: Out) -> None:
     group.move_to(ClassicGroupState.PREPARING_REBALANCE, now_ms)
     if is_initial:
         # The group is new, so "all members have joined" means nothing: further members get time to join (KIP-134).
-        delay_ms = group.rules.initial_rebalance_delay_ms
+        delay_ms = group.config.initial_rebalance_delay_ms
         group.new_member_added = False
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.members.rebalance_timeout_ms - delay_ms, 0)
@@ -86,7 +86,7 @@ def join_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
     ):
         group.new_member_added = False
         remaining_ms = group.initial_remaining_ms
-        next_delay_ms = min(group.rules.initial_rebalance_delay_ms, remaining_ms)
+        next_delay_ms = min(group.config.initial_rebalance_delay_ms, remaining_ms)
         group.initial_remaining_ms = max(remaining_ms - group.initial_delay_ms, 0)
         group.initial_delay_ms = next_delay_ms
         out.append(Arm(JOIN_TIMER, next_delay_ms))

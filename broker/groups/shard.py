@@ -112,12 +112,12 @@ class GroupShard(CoordinatorShard):
         super().__init__(partition, injection)
         self.clock = clock
         self.config = config
-        self.state = GroupCoordinatorState(self._rules())
+        self.state = GroupCoordinatorState(self._classic_group_config())
         self._timers: dict[tuple[str, Timer], ClockTimer] = {}
         self._commits: dict[_Commit, None] = {}
         self._load_began_ms = 0
 
-    def _rules(self) -> ClassicGroupConfig:
+    def _classic_group_config(self) -> ClassicGroupConfig:
         config = self.config()
         return ClassicGroupConfig(
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,

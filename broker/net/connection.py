@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         served = 0
         while not self._holds and end - position >= SIZE.size:
             (size,) = SIZE.unpack_from(data, position)
-            if not 0 <= size <= self._shared.limits.request_bytes_max:
+            if not 0 <= size <= self._shared.quotas.request_bytes_max:
                 self.close("bad request size", size=size)
                 break
             start = position + SIZE.size

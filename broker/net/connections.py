@@ -71,7 +71,7 @@ class Connections:
         self,
         node: Node,
         routes: Routes,
-        limits: ConnectionQuotas,
+        quotas: ConnectionQuotas,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         calls: CallInterceptors | None = None,
@@ -80,7 +80,7 @@ class Connections:
         self.calls = calls or CallInterceptors()
         self.life = node.life
         self.routes = routes
-        self.limits = limits
+        self.quotas = quotas
         self.loop = loop
         # Receiving and looking at what was received is one step without an await, so one buffer serves all.
         self.landing = memoryview(bytearray(LANDING_BYTES))
@@ -108,16 +108,16 @@ class Connections:
         self._per_ip[connection.host] += 1
         if self._all_gone is not None:
             return "the broker is stopping"
-        if len(self._open) > self.limits.connections_max:
+        if len(self._open) > self.quotas.connections_max:
             return "max.connections reached"
-        if self._per_ip[connection.host] > self.limits.connections_per_ip_max:
+        if self._per_ip[connection.host] > self.quotas.connections_per_ip_max:
             return "max.connections.per.ip reached"
         return None
 
     @property
     def has_room(self) -> bool:
         """May one more be accepted, by max.connections and by what the process may open?"""
-        return SLOTS.has_room and len(self._open) + SLOTS.arriving < self.limits.connections_max
+        return SLOTS.has_room and len(self._open) + SLOTS.arriving < self.quotas.connections_max
 
     def forget(self, connection: Registered) -> None:
         if connection not in self._open:
@@ -132,7 +132,7 @@ class Connections:
 
     def watch_idleness(self) -> None:
         """Start the one timer that ends connections which nothing was heard from for too long."""
-        if self.limits.idle_ms_max < 0:
+        if self.quotas.idle_ms_max < 0:
             return
         self._ticked_ms = self.clock.now_ms(Domain.CONNECTIONS)
         self._timer = Periodic(
@@ -146,7 +146,7 @@ class Connections:
 
     @property
     def _tick_ms(self) -> float:
-        return max(IDLE_TICK_MS_MIN, self.limits.idle_ms_max / IDLE_TICKS)
+        return max(IDLE_TICK_MS_MIN, self.quotas.idle_ms_max / IDLE_TICKS)
 
     def _idle_until_ms(self) -> float | None:
         """When the first connection has been idle for too long, as things are; None while there is none to close."""

@@ -38,7 +38,7 @@ log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinkState:
     """The state of the link below a channel; each function is called at every use."""
 
     address: Callable[[], tuple[str, int] | None]
@@ -63,15 +63,15 @@ class Channel:
     """Connects when there is something to send, and again when that failed, after a pause."""
 
     def __init__(
-        self, client_id: str, clock: Clock, connect: Connect, line: Line, request_timeout_ms: int
+        self, client_id: str, clock: Clock, connect: Connect, link_state: LinkState, request_timeout_ms: int
     ) -> None:
         self.client_id = client_id
         self._clock = clock
         self._connect = connect
-        self._line = line
+        self._line = link_state
         self._request_timeout_ms = request_timeout_ms
-        self._out = Lane(clock, line.delay_ms)
-        self._back = Lane(clock, line.delay_back_ms)
+        self._out = Lane(clock, link_state.delay_ms)
+        self._back = Lane(clock, link_state.delay_back_ms)
         self._wire: _Wire | None = None
         self._opening: _Wire | None = None
         self._connecting: asyncio.Task[None] | None = None

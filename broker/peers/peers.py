@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.peers.channel import Answered, Channel, Connect, Line, ProtocolFactory
+from broker.peers.channel import Answered, Channel, Connect, LinkState, ProtocolFactory
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -65,14 +65,14 @@ class Peers:
 
     def _channel(self, node_id: int, client_id: str) -> Channel:
         own, links = self.node_id, self._links
-        line = Line(
+        link_state = LinkState(
             address=partial(self._address, node_id),
             is_cut=partial(links.is_cut, own, node_id),
             is_deaf=partial(links.is_cut, node_id, own),
             delay_ms=partial(links.delay_ms, own, node_id),
             delay_back_ms=partial(links.delay_ms, node_id, own),
         )
-        return Channel(client_id, self._clock, self._connect, line, self._config.request_timeout_ms)
+        return Channel(client_id, self._clock, self._connect, link_state, self._config.request_timeout_ms)
 
     def _address(self, node_id: int) -> tuple[str, int] | None:
         broker = self._metadata.brokers.get(node_id)

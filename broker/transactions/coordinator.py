@@ -393,7 +393,7 @@ class TransactionCoordinator(MetadataListener):
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         """This node leads the ids of a partition from now on, or does so no more."""
         if topic.name == TRANSACTION_STATE and not self._closed:
-            self._runtime.follow(partition.index, partition.leader)
+            self._runtime.on_leader_elected(partition.index, partition.leader)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         if topic.name == TRANSACTION_STATE:

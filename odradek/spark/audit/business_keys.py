@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from odradek.spark.audit.batch_headers import replica_of
 from odradek.spark.audit.findings import finding
-from odradek.spark.audit.heads import replica_of
 
 
 def committed(records: DataFrame, transactions: DataFrame, replicas: DataFrame) -> DataFrame:

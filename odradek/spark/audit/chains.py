@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from odradek.spark.audit.heads import is_internal, sound
+from odradek.spark.audit.batch_headers import is_internal, sound
 
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 """Sequences follow each other modulo 2^31 (DefaultRecordBatch.incrementSequence)."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from odradek.spark.audit.batch_headers import sound
 from odradek.spark.audit.findings import VIOLATION, WARNING, finding
-from odradek.spark.audit.heads import sound
 from odradek.spark.audit.replicas import bucket, content
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from odradek.spark.audit.batch_headers import sound
 from odradek.spark.audit.findings import VIOLATION, WARNING, finding
-from odradek.spark.audit.heads import sound
 
 TORN: Final = "torn tail"
 """How the errors of ``odradek.segments`` begin that tell of an end cut off."""

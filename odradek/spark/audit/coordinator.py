@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from odradek.spark.audit.batch_headers import TRANSACTION_STATE, milliseconds, replica_of
 from odradek.spark.audit.findings import finding
-from odradek.spark.audit.heads import TRANSACTION_STATE, milliseconds, replica_of
 
 # TransactionState.java, validPreviousStates; in Kafka 4.3 with transaction version 2 an abort may follow a state at rest.
 # The audit judges the coordinator, so this is a copy of its table; a test compares them.

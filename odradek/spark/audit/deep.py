@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from odradek.spark.audit import index_files
+from odradek.spark.audit.batch_headers import milliseconds, replica_of, sound
 from odradek.spark.audit.findings import VIOLATION, WARNING, finding
-from odradek.spark.audit.heads import milliseconds, replica_of, sound
 from odradek.spark.audit.replicas import Place
 from odradek.spark.segments.finding import Partition
 from odradek.spark.segments.reading import ZERO_TAIL

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from odradek.spark.audit.batch_headers import sound
 from odradek.spark.audit.findings import finding
-from odradek.spark.audit.heads import sound
 
 
 def epoch_findings(rows: DataFrame, replicas: DataFrame) -> DataFrame:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from odradek.spark.audit.batch_headers import CONSUMER_OFFSETS, replica_of
 from odradek.spark.audit.findings import WARNING, finding
-from odradek.spark.audit.heads import CONSUMER_OFFSETS, replica_of
 
 
 def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFrame:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from odradek.spark.audit.batch_headers import TRANSACTION_STATE
 from odradek.spark.audit.findings import finding
-from odradek.spark.audit.heads import TRANSACTION_STATE
 
 
 def plain_findings(transactions: DataFrame, ids: DataFrame) -> DataFrame:

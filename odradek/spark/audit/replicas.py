@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
+from odradek.spark.audit.batch_headers import BUCKET_BITS, CONSUMER_OFFSETS, TRANSACTION_STATE, replica_of
 from odradek.spark.audit.directories import LogDirectory
-from odradek.spark.audit.heads import BUCKET_BITS, CONSUMER_OFFSETS, TRANSACTION_STATE, replica_of
 
 Place = tuple[str, str, int]
 """log_dir, topic, partition"""

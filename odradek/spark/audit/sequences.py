@@ -13,9 +13,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
+from odradek.spark.audit.batch_headers import sound
 from odradek.spark.audit.chains import has_sequence, is_data, is_marker
 from odradek.spark.audit.findings import finding
-from odradek.spark.audit.heads import sound
 from odradek.spark.audit.replicas import of_replicas
 
 _HALF: Final = 1 << 30

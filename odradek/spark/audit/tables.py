@@ -9,9 +9,9 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek.spark.audit import cluster_metadata, replicas
+from odradek.spark.audit.batch_headers import batch_headers
 from odradek.spark.audit.cluster_metadata import ClusterMetadata
 from odradek.spark.audit.directories import LogDirectory, has_all_coordinators, look_at
-from odradek.spark.audit.heads import heads
 from odradek.spark.audit.store import Store
 from odradek.spark.segments.finding import NoSuchDirectory, partitions, roots
 
@@ -71,7 +71,7 @@ def load(spark: SparkSession, source: Source, table: str, **options: str) -> Dat
 
 
 def read_batches(source: Source, scratch: Store) -> DataFrame:
-    return scratch.keep("batches", heads(load(scratch.spark, source, "batches")), files=None)
+    return scratch.keep("batches", batch_headers(load(scratch.spark, source, "batches")), files=None)
 
 
 def read_replicas(source: Source, scratch: Store, rows: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -13,9 +13,9 @@ from importlib import import_module
 from struct import Struct
 from typing import Any, NamedTuple
 
-from odradek.spark.wire.answers import ANSWERS, at_version
 from odradek.spark.wire.decode import Malformed, Read, decode, reader
 from odradek.spark.wire.errors import MalformedAnswer, UnsupportedVersion
+from odradek.spark.wire.response_schemas import RESPONSE_SCHEMAS, at_version
 from odradek.spark.wire.schema import entity_writer
 
 ANSWER_SIZE_BYTES_MAX = 64 * 1024 * 1024
@@ -80,7 +80,7 @@ def _codec(api: Api, version: int) -> tuple[Any, Read, bool]:
     camel = "".join(part.capitalize() for part in api.name.split("_"))
     request = getattr(schema(api, version), f"{camel}Request")
     flexible = bool(request.__flexible__)
-    return entity_writer(request), reader(at_version(ANSWERS[api.name], version), flexible), flexible
+    return entity_writer(request), reader(at_version(RESPONSE_SCHEMAS[api.name], version), flexible), flexible
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str, body: Any) -> bytes:

@@ -31,10 +31,10 @@ def subscription(*topics: str) -> bytes:
 class Lab:
     """A group; requests by short names; ``append_error`` makes appends fail, ``hold`` keeps them from being committed."""
 
-    def __init__(self, **rules: int) -> None:
+    def __init__(self, **config: int) -> None:
         self.now_ms = NOW_MS
-        self.rules = replace(ClassicGroupConfig(initial_rebalance_delay_ms=DELAY_MS), **rules)
-        self.group = ClassicGroup("g", self.rules, state_since_ms=NOW_MS)
+        self.config = replace(ClassicGroupConfig(initial_rebalance_delay_ms=DELAY_MS), **config)
+        self.group = ClassicGroup("g", self.config, state_since_ms=NOW_MS)
         self.timers: dict[Timer, int] = {}
         self.answers: dict[object, Any] = {}
         self.appends: list[Append] = []

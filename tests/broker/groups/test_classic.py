@@ -22,7 +22,7 @@ def lab_in(state: str, **changes: object) -> tuple[Lab, list[str]]:
 @pytest.mark.parametrize("origin", ClassicGroupState)
 @pytest.mark.parametrize("target", ClassicGroupState)
 def test_every_move_is_legal_or_a_mistake_of_ours(origin: ClassicGroupState, target: ClassicGroupState):
-    group = ClassicGroup("g", Lab().rules, state=origin)
+    group = ClassicGroup("g", Lab().config, state=origin)
     if origin in LEGAL_ORIGINS[target]:
         group.move_to(target, NOW_MS)
         assert (group.previous_state, group.state) == (origin, target)
@@ -542,7 +542,7 @@ def rebuilt(lab: Lab) -> Lab:
     """What a start from the log makes of the group."""
     other = Lab()
     other.now_ms = lab.now_ms
-    other.group = ClassicGroup.from_record("g", lab.group.rules, lab.appends[-1].value)
+    other.group = ClassicGroup.from_record("g", lab.group.config, lab.appends[-1].value)
     other.do(classic.loaded(other.group, other.now_ms))
     return other
 
@@ -575,7 +575,7 @@ def test_a_loaded_group_without_members_is_empty_since_it_was_written():
 def test_a_loaded_group_that_is_too_large_rebalances():
     lab = Lab()
     lab.stable(3)
-    lab.group.rules = type(lab.rules)(group_size_max=2)
+    lab.group.config = type(lab.config)(group_size_max=2)
     assert rebuilt(lab).group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
@@ -626,7 +626,7 @@ def test_a_replacement_that_a_rebalance_overtakes_joins_it():
 def test_a_group_whose_first_record_cannot_be_written_never_was():
     lab = Lab()
     lab.append_error = E.not_coordinator
-    group, effects = classic.create("g", lab.rules, lab.now_ms)
+    group, effects = classic.create("g", lab.config, lab.now_ms)
     lab.group = group
     lab.hold = True
     lab.do([*effects, *classic.join(group, lab.joiner(api_version=3), "join", lab.now_ms)])

@@ -13,7 +13,7 @@ BOTH = (("range", b"r"), ("roundrobin", b"rr"))
 
 
 def test_a_new_group_is_written_empty_and_without_a_protocol_type():
-    group, effects = create("g", Lab().rules, NOW_MS)
+    group, effects = create("g", Lab().config, NOW_MS)
     assert (group.state, group.generation) == (ClassicGroupState.EMPTY, 0)
     (append,) = effects
     assert isinstance(append.purpose, Created)
@@ -111,7 +111,7 @@ def test_a_full_group_takes_no_member(state: str):
     lab = Lab()
     ids = getattr(lab, state)(2)
     # In PreparingRebalance those who have come back count: one newcomer has.
-    lab.group.rules = type(lab.rules)(group_size_max=1 if state == "preparing" else len(ids))
+    lab.group.config = type(lab.config)(group_size_max=1 if state == "preparing" else len(ids))
     answer = lab.joined(lab.join())
     assert (answer.error_code, answer.member_id) == (E.group_max_size_reached, "")
 
@@ -119,7 +119,7 @@ def test_a_full_group_takes_no_member(state: str):
 def test_while_members_rejoin_the_last_to_come_are_let_go():
     lab = Lab()
     first, second = lab.stable(2)
-    lab.group.rules = type(lab.rules)(group_size_max=1)
+    lab.group.config = type(lab.config)(group_size_max=1)
     again = lab.join(first)  # the leader, so everybody rejoins
     assert lab.error(lab.join(second)) == E.group_max_size_reached
     assert second not in lab.group.members

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from odradek.spark.audit import deep
-from odradek.spark.audit.heads import replica_of
+from odradek.spark.audit.batch_headers import replica_of
 from odradek.spark.segments.reading import ZERO_TAIL
 
 pytestmark = pytest.mark.spark

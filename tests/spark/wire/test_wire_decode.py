@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from odradek.spark.wire import MalformedAnswer, messages
-from odradek.spark.wire.answers import ANSWERS, at_version
 from odradek.spark.wire.messages import Api, decode_answer
+from odradek.spark.wire.response_schemas import RESPONSE_SCHEMAS, at_version
 from tests.support import raw
 
 APIS = [each for each in vars(messages).values() if isinstance(each, Api)]
@@ -50,7 +50,7 @@ def shape_of_field(annotation: Any, metadata: Any) -> Any:
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=lambda each: getattr(each, "name", each))
 def test_the_fields_are_those_of_the_schema_in_their_order(api, version):
-    here, there = at_version(ANSWERS[api.name], version), shape_of(answer_class(api, version))
+    here, there = at_version(RESPONSE_SCHEMAS[api.name], version), shape_of(answer_class(api, version))
     assert here == there
     assert orders(here) == orders(there)
 
@@ -88,7 +88,7 @@ def as_dict(value: Any) -> Any:
 
 
 def frame_of(api: Api, version: int, seed: int) -> tuple[bytes, dict[str, Any]]:
-    body = random_body(at_version(ANSWERS[api.name], version), random.Random(seed))
+    body = random_body(at_version(RESPONSE_SCHEMAS[api.name], version), random.Random(seed))
     return raw.encode_response(api.name, version, 7, body), body
 
 

@@ -33,7 +33,7 @@ def replica_of(log_dir: Column, topic: Column, partition: Column) -> Column:
     return F.xxhash64(log_dir, topic, partition)
 
 
-def heads(batches: DataFrame) -> DataFrame:
+def batch_headers(batches: DataFrame) -> DataFrame:
     """The table ``batches`` of ``odradek.segments`` with ``replica``, ``timestamp_ms`` and ``max_timestamp_ms``.
 
     Zeros behind the last batch are left out: the broker writes them with ``log.preallocate``, and where they have taken

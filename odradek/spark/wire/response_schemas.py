@@ -102,7 +102,7 @@ _COORDINATOR = {
 }
 
 # By the name of the API (messages.Api).
-ANSWERS: Mapping[str, Mapping[str, Any]] = {
+RESPONSE_SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     "produce": _PRODUCE,
     "metadata": _METADATA,
     "offset_fetch": {
