@@ -97,10 +97,10 @@ def transactions(nodes: Sequence[Node]) -> list[dict[str, Any]]:
     """
     found: dict[str, dict[str, Any]] = {}
     for node in nodes:
-        for index, home in node.transactions.memory().items():
+        for index, shard in node.transactions.memory().items():
             if not isinstance(node.replicas.leader(TRANSACTION_STATE, index), Partition):
                 continue  # it was this node's once
-            for transactional_id, txn in home.items():
+            for transactional_id, txn in shard.items():
                 found[transactional_id] = {
                     "transactional_id": transactional_id,
                     "state": state_name(txn.state),

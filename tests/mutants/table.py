@@ -48,8 +48,8 @@ ELECTIONS: Final = "broker/metadata/elections.py"
 _PRODUCERS = ("tests/storage/test_producers.py",)
 _LOG = ("tests/storage/test_log.py", "tests/storage/test_replicated.py")
 _RECOVERY = ("tests/storage/test_recovery.py", "tests/storage/test_log_machine.py")
-_REPLICATION = ("tests/broker/replication",)
-_PARTITION = ("tests/broker/partition", "tests/broker/replication")
+_REPLICATION = ("tests/broker/replicas/replication",)
+_PARTITION = ("tests/broker/replicas/partition", "tests/broker/replicas/replication")
 _TXN_STATE = ("tests/broker/transactions/test_states.py", "tests/broker/transactions")
 _TXN = ("tests/broker/transactions",)
 _GROUPS = ("tests/broker/groups",)
@@ -90,7 +90,7 @@ IDEMPOTENCE: Final = (
     _one(
         "duplicates-not-known-again",
         "a repeated batch is answered with the offset it has, and not appended again",
-        (*_PRODUCERS, "tests/broker/partition"),
+        (*_PRODUCERS, "tests/broker/replicas/partition"),
         PRODUCERS,
         "if known.first_sequence == first and known.last_sequence == last:\n                return known",
         "if known.first_sequence == first and known.last_sequence == last:\n                return None",
@@ -159,7 +159,7 @@ READING_COMMITTED: Final = (
     _one(
         "read-committed-reads-to-the-high-watermark",
         "a read_committed Fetch ends at the LSO",
-        ("tests/broker/partition", "tests/broker/apis/test_fetch.py"),
+        ("tests/broker/replicas/partition", "tests/broker/apis/test_fetch.py"),
         READING,
         "end_offset = last_stable_offset if read_committed else high_watermark",
         "end_offset = high_watermark",
@@ -315,7 +315,7 @@ REPLICATION: Final = (
     _one(
         "leader-elected-out-of-sync",
         "only a replica in sync is elected, unless unclean election is allowed",
-        ("tests/broker/metadata", "tests/broker/replication"),
+        ("tests/broker/metadata", "tests/broker/replicas/replication"),
         ELECTIONS,
         "    leader = _first(state.replicas, set(isr) & set(live))\n    if leader != NO_LEADER:\n",
         "    leader, isr = _first(state.replicas, live), (*isr, *live)\n    if leader != NO_LEADER:\n",

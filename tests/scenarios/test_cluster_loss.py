@@ -184,7 +184,7 @@ def test_a_client_that_waited_in_vain_does_not_know_that_it_is_written(
 def test_an_idempotent_client_that_is_told_of_too_few_replicas_after_the_append_has_it_once(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """It sends the batch again. How it comes to this answer is shown in tests/broker/replication: it takes one instant."""
+    """It sends the batch again. tests/broker/replicas/replication shows how it comes to this answer, in one instant."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["first"])

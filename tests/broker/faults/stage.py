@@ -9,7 +9,7 @@ from broker.injection.points import FaultInjection, InjectionPoint
 from broker.requests.api import Handler
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.broker.test_connection import HEARTBEAT, Broker, Peer
+from tests.broker.net.test_connection import HEARTBEAT, Broker, Peer
 from tests.support.clock import FakeClock
 
 

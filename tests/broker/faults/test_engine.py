@@ -18,7 +18,16 @@ from broker.requests.api import NO_RESPONSE
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 from tests.broker.faults.stage import Stage
-from tests.broker.test_connection import HEARTBEAT, NODE, PRODUCE, Parking, heartbeat, pong, produce, turns
+from tests.broker.net.test_connection import (
+    HEARTBEAT,
+    NODE,
+    PRODUCE,
+    Parking,
+    heartbeat,
+    pong,
+    produce,
+    turns,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -221,7 +230,7 @@ async def test_a_held_connection_is_not_idle() -> None:
     held, idle = stage.connect(), stage.connect()
     held.send(heartbeat(1))
     for _ in range(IDLE_TICKS + 2):
-        stage.broker.clock.advance(stage.broker.connections.limits.idle_ms_max / IDLE_TICKS)
+        stage.broker.clock.advance(stage.broker.connections.quotas.idle_ms_max / IDLE_TICKS)
     assert (held.transport.closing, idle.transport.closing) == (False, True)
 
 
@@ -660,6 +669,6 @@ async def test_an_active_rule_tells_all_of_itself() -> None:
 def without_acknowledgement(correlation_id: int) -> bytes:
     """A Produce with acks=0."""
     from protocol.messages.produce import ProduceRequest
-    from tests.broker.test_connection import request
+    from tests.broker.net.test_connection import request
 
     return request(PRODUCE, 9, ProduceRequest(acks=0), correlation_id)

@@ -18,7 +18,7 @@ from broker.trace.ring import EXCHANGE_BYTES, TraceLimits
 from broker.trace.subscription import Subscription
 from broker.trace.trace import Trace
 from protocol.messages.heartbeat import HeartbeatResponse
-from tests.broker.test_connection import (
+from tests.broker.net.test_connection import (
     HEARTBEAT,
     METADATA,
     PRODUCE,

@@ -17,7 +17,7 @@ from odradek.health import HealthError, ask_api_versions
 from odradek.process import _free_port
 from tests.support.deadlines import HANG_S
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @contextlib.contextmanager

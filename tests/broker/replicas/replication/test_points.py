@@ -8,7 +8,7 @@ import pytest
 
 from broker.injection.points import InjectionPoint
 from protocol.errors import ErrorCode
-from tests.broker.replication.conftest import MakeNodes
+from tests.broker.replicas.replication.conftest import MakeNodes
 from tests.support.nodes import Nodes, Outcome
 
 OK = ErrorCode.none

@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from protocol.errors import ErrorCode
-from tests.broker.replication.conftest import MakeNodes
+from tests.broker.replicas.replication.conftest import MakeNodes
 from tests.support.nodes import Nodes
 
 OK = ErrorCode.none

@@ -24,7 +24,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.broker.replication.conftest import MakeNodes
+from tests.broker.replicas.replication.conftest import MakeNodes
 from tests.support.nodes import TOPIC, Nodes
 
 OK = ErrorCode.none

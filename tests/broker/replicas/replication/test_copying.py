@@ -9,7 +9,7 @@ import pytest
 from broker.replicas.replication import replica_fetcher
 from protocol.errors import ErrorCode
 from storage.reading import TAIL_BATCHES_REMEMBERED
-from tests.broker.replication.conftest import MakeNodes
+from tests.broker.replicas.replication.conftest import MakeNodes
 from tests.support.nodes import Nodes
 
 OK = ErrorCode.none

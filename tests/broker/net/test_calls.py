@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.net.calls import Call, CallEvent, CallInterceptors
 from broker.requests.api import NO_RESPONSE, CloseConnection, Handler
 from protocol.messages.heartbeat import HeartbeatResponse
-from tests.broker.test_connection import (
+from tests.broker.net.test_connection import (
     HEARTBEAT,
     PRODUCE,
     Broker,

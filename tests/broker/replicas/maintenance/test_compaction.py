@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -484,8 +483,8 @@ async def test_coordinators_know_the_same_after_a_compaction(tmp_path: Path) -> 
 
 def picture(world: World) -> dict[str, Transaction]:
     """All fields but the last epoch, which is not stored."""
-    homes = world.node.transactions.memory().values()
-    return {name: replace(known, last_epoch=-1) for home in homes for name, known in home.items()}
+    shards = world.node.transactions.memory().values()
+    return {name: known._replace(last_epoch=-1) for shard in shards for name, known in shard.items()}
 
 
 def sum_of(world: World) -> int:
