@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from broker.loop.slices import each
 from broker.metadata import ApiError
 from broker.metadata.configs import LOGGER_SOURCE, Setting
-from broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.metadata.topics import invalid_topic_name
+from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode

@@ -37,8 +37,8 @@ from broker.metadata.elections import records_for_balance
 from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import WrongDirectory, identify, new_id
 from broker.metadata.framing import CorruptMetadata
-from broker.metadata.image import BrokerRegistration
 from broker.metadata.metadata_log_copy import copy_metadata
+from broker.metadata.values import BrokerRegistration
 from broker.net.calls import CallInterceptors
 from broker.net.server import Bind, BindError
 from broker.node import Listener, Node

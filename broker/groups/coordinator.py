@@ -33,7 +33,7 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import PartitionState, Topic
+    from broker.metadata.values import PartitionState, Topic
     from broker.replicas.manager import ReplicaManager
     from storage.producers import VerificationGuard
 

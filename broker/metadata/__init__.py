@@ -2,9 +2,10 @@
 
 from broker.metadata.cluster import ClusterMetadata
 from broker.metadata.creation import ApiError, MorePartitions, NewTopic
-from broker.metadata.image import BrokerRegistration, Endpoint, Image, PartitionState, Topic
+from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.results import CreatedTopic
+from broker.metadata.values import BrokerRegistration, Endpoint, PartitionState, Topic
 
 __all__ = [
     "ApiError",

@@ -9,7 +9,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from broker.metadata.image import TOPIC_RESOURCE, BrokerRegistration, Image, PartitionState, Topic
+from broker.metadata.image import Image
+from broker.metadata.values import TOPIC_RESOURCE, BrokerRegistration, PartitionState, Topic
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 

@@ -45,7 +45,7 @@ from broker.metadata.elections import (
 )
 from broker.metadata.features import check_levels
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
-from broker.metadata.image import BrokerRegistration, Endpoint, Image, MetadataDelta, Topic
+from broker.metadata.image import Image
 from broker.metadata.internal_topics import internal_topic
 from broker.metadata.listeners import MetadataListener, tell
 from broker.metadata.log import MetadataLog, MetadataLogFailed, Sync
@@ -53,6 +53,7 @@ from broker.metadata.pending_changes import PendingTopicChanges
 from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds, ProducerIdsExhausted
 from broker.metadata.results import CreatedTopic
 from broker.metadata.startup import chunks, registration, startup_commits
+from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
 from storage.config import LogConfig

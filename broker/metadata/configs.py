@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config.definitions import BrokerConfigKey, kafka_configs
-from broker.metadata.image import GROUP_RESOURCE, METRICS_RESOURCE, Image
+from broker.metadata.image import Image
+from broker.metadata.values import GROUP_RESOURCE, METRICS_RESOURCE
 from storage.config import ALL_TOPIC_CONFIGS, TOPIC_CONFIGS, LogConfig, TopicConfigKey
 from storage.config_def import ConfigType, to_text
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.metadata.changes import Assignment
-from broker.metadata.image import Image, Topic
+from broker.metadata.image import Image
 from broker.metadata.placement import Shuffling, Unplaceable, place
 from broker.metadata.topics import invalid_topic_name, unified_name
+from broker.metadata.values import Topic
 from protocol.errors import ErrorCode
 from storage.config import ConfigError, LogConfig
 

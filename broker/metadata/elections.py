@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 
 from broker.metadata.creation import ApiError, check_replicas
-from broker.metadata.image import NO_LEADER, Image, PartitionState, Topic
+from broker.metadata.image import Image
 from broker.metadata.topics import TopicPartition
+from broker.metadata.values import NO_LEADER, PartitionState, Topic
 from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.metadata.image import AnyRecord
+from broker.metadata.values import AnyRecord
 from protocol.batch import CorruptBatch, Reason, RecordBatch, build_batch
 from protocol.records import kraft
 from protocol.records.cluster_metadata import (

@@ -14,35 +14,9 @@ from broker.metadata.unsupported_records import Kept
 from broker.metadata.values import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
-    GROUP_RESOURCE,
-    METRICS_RESOURCE,
-    NO_LEADER,
-    TOPIC_RESOURCE,
-    AnyRecord,
     BrokerRegistration,
-    Endpoint,
-    InconsistentMetadata,
-    MetadataDelta,
-    PartitionState,
     Topic,
 )
-
-__all__ = [
-    "BROKER_RESOURCE",
-    "CLUSTER_DEFAULT",
-    "GROUP_RESOURCE",
-    "METRICS_RESOURCE",
-    "NO_LEADER",
-    "TOPIC_RESOURCE",
-    "AnyRecord",
-    "BrokerRegistration",
-    "Endpoint",
-    "Image",
-    "InconsistentMetadata",
-    "MetadataDelta",
-    "PartitionState",
-    "Topic",
-]
 
 
 @dataclass(slots=True)

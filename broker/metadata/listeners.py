@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker.metadata.image import TOPIC_RESOURCE, Image, MetadataDelta, PartitionState, Topic
+from broker.metadata.image import Image
+from broker.metadata.values import TOPIC_RESOURCE, MetadataDelta, PartitionState, Topic
 
 
 class MetadataListener:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from broker.metadata.deltas import apply
 from broker.metadata.framing import CorruptMetadata, Quorum, decoded, whole_batches
-from broker.metadata.image import AnyRecord, Image, InconsistentMetadata, MetadataDelta
+from broker.metadata.image import Image
 from broker.metadata.snapshot import read_snapshot, snapshots
+from broker.metadata.values import AnyRecord, InconsistentMetadata, MetadataDelta
 from protocol.batch import CorruptBatch, RecordBatch
 from protocol.records import cluster_metadata as schema
 from protocol.schema import MalformedRecord

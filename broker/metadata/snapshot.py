@@ -23,7 +23,8 @@ from broker.metadata.framing import (
     snapshot_header,
     whole_batches,
 )
-from broker.metadata.image import Image, MetadataDelta
+from broker.metadata.image import Image
+from broker.metadata.values import MetadataDelta
 from protocol.records.cluster_metadata import MetadataRecord
 from storage.files import replace_file
 

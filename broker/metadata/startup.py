@@ -14,8 +14,9 @@ from broker.metadata.changes import (
 )
 from broker.metadata.features import INITIAL_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 from broker.metadata.framing import BATCH_RECORDS_MAX
-from broker.metadata.image import BrokerRegistration, Image
+from broker.metadata.image import Image
 from broker.metadata.producer_ids import BLOCK_SIZE
+from broker.metadata.values import BrokerRegistration
 from protocol.records.cluster_metadata import MetadataRecord
 
 

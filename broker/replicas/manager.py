@@ -16,8 +16,8 @@ from broker.clock import Clock, Domain
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.life import NodeLife
-from broker.metadata.image import NO_LEADER, TOPIC_RESOURCE
 from broker.metadata.listeners import MetadataListener
+from broker.metadata.values import NO_LEADER, TOPIC_RESOURCE
 from broker.replicas.maintenance.flushing import Flushing
 from broker.replicas.maintenance.idle_producers import IdleProducers
 from broker.replicas.maintenance.removal import remove_retired
@@ -37,7 +37,7 @@ from storage.recovery import OpenOptions, open_log, truncate, truncate_fully_and
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import PartitionState, Topic
+    from broker.metadata.values import PartitionState, Topic
 
 log_events = get_logger()
 

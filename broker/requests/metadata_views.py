@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.metadata.image import BrokerRegistration, PartitionState, Topic
+from broker.metadata.values import BrokerRegistration, PartitionState, Topic
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext

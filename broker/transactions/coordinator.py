@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.groups.coordinator import GroupCoordinator
     from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import PartitionState, Topic
+    from broker.metadata.values import PartitionState, Topic
     from broker.peers import Peers
     from broker.replicas.manager import ReplicaManager
 

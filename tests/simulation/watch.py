@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from broker.cluster import Cluster
 from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.group import ClassicGroupConfig
-from broker.metadata.image import PartitionState, Topic
 from broker.metadata.listeners import MetadataListener
+from broker.metadata.values import PartitionState, Topic
 from broker.node import Node
 from broker.replicas.partition import Partition
 from broker.transactions.shard import TransactionShard

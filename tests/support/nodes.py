@@ -32,16 +32,16 @@ from broker.metadata.elections import (
     records_for_losing,
     records_for_return,
 )
-from broker.metadata.image import (
+from broker.metadata.image import Image
+from broker.metadata.listeners import MetadataListener, tell
+from broker.metadata.values import (
     TOPIC_RESOURCE,
     AnyRecord,
     BrokerRegistration,
-    Image,
     MetadataDelta,
     PartitionState,
     Topic,
 )
-from broker.metadata.listeners import MetadataListener, tell
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import AppendResult, Partition
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch

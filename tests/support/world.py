@@ -31,8 +31,8 @@ from broker.config import BrokerConfig, broker_config
 from broker.groups.commits import OffsetToCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
-from broker.metadata.image import BrokerRegistration, Endpoint, PartitionState, Topic
 from broker.metadata.listeners import MetadataListener
+from broker.metadata.values import BrokerRegistration, Endpoint, PartitionState, Topic
 from broker.node import Listener, Node
 from broker.node.context import RequestContext
 from broker.node.fetch_sessions import FetchSessionCache

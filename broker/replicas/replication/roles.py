@@ -9,7 +9,7 @@ from broker.clock import Clock, Domain, Timer
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.metadata.elections import RECOVERING
-from broker.metadata.image import NO_LEADER
+from broker.metadata.values import NO_LEADER
 from broker.replicas.replication.context import Peers, ReplicationContext, Truncation
 from broker.replicas.replication.leading import Leading
 from broker.replicas.replication.replica_fetcher import ReplicaFetcher

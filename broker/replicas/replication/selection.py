@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.metadata.image import BrokerRegistration
+    from broker.metadata.values import BrokerRegistration
     from broker.replicas.replication.progress import Progress
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -12,7 +12,7 @@ from typing import Any
 
 from broker.clock import Domain
 from broker.loop.slices import Slices
-from broker.metadata.image import BrokerRegistration, Endpoint, PartitionState, Topic
+from broker.metadata.values import BrokerRegistration, Endpoint, PartitionState, Topic
 from broker.node import Listener
 from broker.node.context import RequestContext
 from broker.node.fetch_sessions import FetchSessionCache

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from broker.apis.fetch import fetch
-from broker.metadata.image import PartitionState, Topic
+from broker.metadata.values import PartitionState, Topic
 from broker.resources.unsent import UNSENT
 from protocol.batch import batches
 from protocol.codec import client_codec, request_codec

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from broker.apis.fetch import fetch
-from broker.metadata.image import Topic
+from broker.metadata.values import Topic
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from tests.broker.apis.reading_world import World, asked, partitions_of, request

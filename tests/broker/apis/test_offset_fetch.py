@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from broker.groups.commits import OffsetToCommit
-from broker.metadata.image import Topic
+from broker.metadata.values import Topic
 from protocol.errors import ErrorCode as E
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup as Group
 from protocol.messages.offset_fetch import OffsetFetchRequestTopic as OldTopic

@@ -8,8 +8,8 @@ import pytest
 from broker.groups import shard as shard_module
 from broker.groups.commits import OffsetToCommit
 from broker.injection.crash import on_passage
-from broker.metadata.image import PartitionState, Topic
 from broker.metadata.topics import CONSUMER_OFFSETS
+from broker.metadata.values import PartitionState, Topic
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode as E
 from protocol.hashing import partition_for

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from broker.groups.coordinator import GroupCoordinator
-from broker.metadata.image import PartitionState
 from broker.metadata.topics import CONSUMER_OFFSETS
+from broker.metadata.values import PartitionState
 from protocol.errors import ErrorCode as E
 from tests.broker.groups.world import NODE_ID, World, settled, turn
 from tests.support.points import Gate

@@ -16,8 +16,8 @@ from broker.clock import Domain
 from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
 from broker.loop.slices import Slices
-from broker.metadata.image import PartitionState, Topic
 from broker.metadata.topics import CONSUMER_OFFSETS
+from broker.metadata.values import PartitionState, Topic
 from broker.node.context import RequestContext
 from broker.replicas.partition import AppendResult, Partition
 from broker.requests.api import APIS, discover

@@ -18,8 +18,9 @@ from broker.metadata.creation import (
     check_total,
 )
 from broker.metadata.deltas import apply
-from broker.metadata.image import BrokerRegistration, Image, MetadataDelta
+from broker.metadata.image import Image
 from broker.metadata.placement import Unplaceable, place
+from broker.metadata.values import BrokerRegistration, MetadataDelta
 from protocol.errors import ErrorCode as E
 from storage.config import LogConfig
 

@@ -18,7 +18,8 @@ from broker.metadata.elections import (
     records_for_losing,
     records_for_return,
 )
-from broker.metadata.image import BrokerRegistration, Image, MetadataDelta, PartitionState, Topic
+from broker.metadata.image import Image
+from broker.metadata.values import BrokerRegistration, MetadataDelta, PartitionState, Topic
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
 

@@ -15,7 +15,8 @@ from broker.metadata.changes import (
     records_of,
 )
 from broker.metadata.deltas import apply
-from broker.metadata.image import Image, InconsistentMetadata, MetadataDelta, PartitionState
+from broker.metadata.image import Image
+from broker.metadata.values import InconsistentMetadata, MetadataDelta, PartitionState
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import (
     MetadataRecord,

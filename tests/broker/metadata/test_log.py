@@ -14,8 +14,9 @@ import pytest
 from broker.metadata.changes import records_for_new_topic
 from broker.metadata.deltas import apply
 from broker.metadata.framing import CorruptMetadata, data_batch
-from broker.metadata.image import Image, MetadataDelta
+from broker.metadata.image import Image
 from broker.metadata.log import MetadataLog, MetadataLogFailed
+from broker.metadata.values import MetadataDelta
 from protocol.batch import batches, build_batch
 from protocol.records import cluster_metadata as schema
 from protocol.records.kraft import LeaderChangeMessage, QuorumVoter, decode_control_record

@@ -10,9 +10,10 @@ import pytest
 import broker.metadata.log as log_module
 from broker.metadata.deltas import apply
 from broker.metadata.framing import CorruptMetadata, Quorum
-from broker.metadata.image import Image, MetadataDelta
+from broker.metadata.image import Image
 from broker.metadata.replay import replay
 from broker.metadata.snapshot import read_snapshot, snapshots
+from broker.metadata.values import MetadataDelta
 from protocol.batch import batches, build_batch
 from protocol.records.kraft import (
     KRaftVersionFeature,

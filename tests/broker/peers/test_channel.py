@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.injection.points import FaultInjection
-from broker.metadata.image import BrokerRegistration, Endpoint
+from broker.metadata.values import BrokerRegistration, Endpoint
 from broker.peers import Peers
 from broker.peers.channel import RECONNECT_BACKOFF_MS, REQUESTS_PENDING_MAX
 from protocol.codec import request_codec

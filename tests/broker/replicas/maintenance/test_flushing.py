@@ -15,7 +15,7 @@ import structlog
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from broker.metadata.image import TOPIC_RESOURCE
+from broker.metadata.values import TOPIC_RESOURCE
 from broker.replicas.maintenance import flushing
 from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch, build_batch

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from broker.clock import Domain
-from broker.metadata.image import TOPIC_RESOURCE
+from broker.metadata.values import TOPIC_RESOURCE
 from broker.replicas.maintenance.retention import WORK_PER_TURN, Retention
 from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch, build_batch
