@@ -214,13 +214,9 @@ class ReplicaManager(MetadataListener):
             log, offline = Log(path, topic.topic_id, self._log_config(topic)), str(error)
         partition = Partition(
             topic.name,
-            state.index,
+            state,
             log,
             self._clock,
-            leader_id=state.leader,
-            leader_epoch=state.leader_epoch,
-            replicas=state.replicas,
-            isr=state.isr,
             verification_enabled=self._verification_enabled,
             flush=self._flushing.flush,
             listener=self._listeners,
@@ -298,13 +294,11 @@ class ReplicaManager(MetadataListener):
         if self._roles is not None and self.node_id not in state.replicas:
             self._give_away(topic, state, partition)
             return
-        partition.replicas, partition.isr = state.replicas, state.isr
-        partition.leader_epoch = state.leader_epoch
+        partition.apply_state(state)
         if state.leader != self.node_id:
-            partition.stop_leading(ErrorCode.not_leader_or_follower)
+            partition.fail_waiting(ErrorCode.not_leader_or_follower)
         elif partition.offline is None:
             partition.log.assign_epoch(state.leader_epoch)
-        partition.leader_id = state.leader
         if self._roles is not None:
             self._roles.assume(partition, at_once=False)
 

@@ -36,7 +36,7 @@ class Delayed(Generic[Response]):
         self._scheduled = False
         self._partitions = list(partitions)
         for partition in self._partitions:
-            partition.watch(self._woken)
+            partition.delayed.watch(self._woken)
         self._timer = clock.call_later_ms(timeout_ms, self._complete, Domain.REQUESTS)
         self.future.add_done_callback(self._release)
 
@@ -84,5 +84,5 @@ class Delayed(Generic[Response]):
     def _release(self, _: asyncio.Future[Response]) -> None:
         self._timer.cancel()
         for partition in self._partitions:
-            partition.unwatch(self._woken)
+            partition.delayed.unwatch(self._woken)
         self._partitions = []

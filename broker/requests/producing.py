@@ -300,7 +300,7 @@ class Produce:
         for item in appended:
             assert item.partition is not None
             assert item.result is not None
-            item.partition.on_written(item.result.last_offset + 1, partial(written, item=item))
+            item.partition.unconfirmed.on_written(item.result.last_offset + 1, partial(written, item=item))
         written(ErrorCode.none)
 
     def _await_commit(self) -> None:

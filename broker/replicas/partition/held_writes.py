@@ -1,4 +1,4 @@
-"""Writes that the disk has not confirmed yet, because a rule makes it slow (``log.write``)."""
+"""What the disk has not confirmed of a partition's log: a rule makes it slow (``log.write``), or an fsync is due."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from broker.injection.points import InjectionPoint
 from broker.replicas.partition.offset_purgatory import Callback, OffsetPurgatory
 from protocol.errors import ErrorCode
+from storage.files import StorageError
 
 if TYPE_CHECKING:
     from broker.injection.points import FaultInjection
+    from storage.log import Log
 
 
 class HeldWrite:
@@ -49,17 +51,41 @@ class HeldWrite:
 
 
 class UnconfirmedWrites:
-    """The held writes of one partition, and the callbacks that wait for them to count. Offsets rise from one to the next."""
+    """How far the disk has a partition's log: what it has not confirmed is a held write, or is not fsynced in time.
 
-    __slots__ = ("_first_offsets", "_purgatory")
+    The offsets of the held writes rise from one to the next. No offset behind the first of them counts as written. Where
+    ``flush.messages`` asks for an fsync, no offset behind the last fsync counts as confirmed either.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_first_offsets", "_flush", "_injection", "_log", "_node_id", "_place", "_purgatory")
+
+    def __init__(
+        self,
+        place: tuple[str, int],
+        log: Log,
+        flush: Callable[[], None] | None,
+        injection: FaultInjection,
+        node_id: int,
+    ) -> None:
+        """``place`` is topic and partition; ``flush`` begins an fsync (None: `flush.messages` has no effect)."""
+        self._place = place
+        self._log = log
+        self._flush = flush
+        self._injection = injection
+        self._node_id = node_id
         self._first_offsets: dict[HeldWrite, int] = {}
         self._purgatory = OffsetPurgatory()
 
-    @property
-    def any(self) -> bool:
-        return bool(self._first_offsets)
+    # -- a write ------------------------------------------------------------------------------------------------
+
+    def intercept(self) -> HeldWrite | None:
+        """Pass ``log.write``: None if the write counts as soon as it is done. Raises what a refusal stands for."""
+        if self._injection.points is None:
+            return None
+        held = HeldWrite(self._injection, self._node_id, *self._place)
+        if held.refused is not None:
+            raise StorageError(self._log.directory, held.reason)
+        return None if held.released else held
 
     def add(self, held: HeldWrite, base_offset: int, decided: Callable[[HeldWrite], None]) -> None:
         """A write was done and is held; ``decided`` is called at its end, unless the write was truncated meanwhile."""
@@ -71,24 +97,58 @@ class UnconfirmedWrites:
         self._first_offsets[held] = base_offset
         held.when_decided(end)
 
-    def written_end(self, log_end_offset: int) -> int:
-        """Up to where the log has been written, as far as the disk has said so."""
-        return next(iter(self._first_offsets.values())) if self._first_offsets else log_end_offset
-
     def cut(self, offset: int) -> None:
         """The log was truncated to here."""
         self._first_offsets = {held: base for held, base in self._first_offsets.items() if base < offset}
 
-    def on_written(self, end_offset: int, log_end_offset: int, callback: Callback) -> None:
-        """Tell once all below ``end_offset`` counts: at once, or when what is held is released."""
-        if self.written_end(log_end_offset) >= end_offset:
+    # -- how far the disk is ------------------------------------------------------------------------------------
+
+    @property
+    def written_end_offset(self) -> int:
+        """Up to where the log has been written, as far as the disk has said so."""
+        return next(iter(self._first_offsets.values())) if self._first_offsets else self._log.log_end_offset
+
+    @property
+    def confirmed_end_offset(self) -> int:
+        """Up to where a follower has what it may say that it has: written, and fsynced where ``flush.messages`` asks."""
+        end_offset = self.written_end_offset
+        return min(end_offset, self._log.flushed_offset) if self._must_flush else end_offset
+
+    @property
+    def _must_flush(self) -> bool:
+        log = self._log
+        return (
+            self._flush is not None and log.log_end_offset - log.flushed_offset >= log.config.flush_messages
+        )
+
+    def flush_if_due(self) -> None:
+        """Begin an fsync, where ``flush.messages`` asks for one."""
+        if self._flush is not None and self._must_flush:
+            self._flush()
+
+    def committable_end_offset(self) -> int:
+        """Up to where this replica lets the high watermark come; begins an fsync, where that waits for one."""
+        log = self._log
+        end_offset = log.log_end_offset
+        if self._flush is not None and end_offset - log.flushed_offset >= log.config.flush_messages:
+            self._flush()  # the partition asks again when the bytes are on the disk
+            end_offset = log.flushed_offset  # more may have come meanwhile: it waits for the next round
+        if self._first_offsets:
+            end_offset = min(end_offset, self.written_end_offset)
+        return end_offset
+
+    # -- callbacks that wait for the disk -----------------------------------------------------------------------
+
+    def on_written(self, end_offset: int, callback: Callback) -> None:
+        """Call back once the disk has taken all below ``end_offset`` (acks=1): at once, unless a write is held."""
+        if self.written_end_offset >= end_offset:
             callback(ErrorCode.none)
         else:
             self._purgatory.add(end_offset, callback)
 
-    def release_waiting(self, log_end_offset: int) -> None:
+    def release_waiting(self) -> None:
         """One write less is held."""
-        self._purgatory.release(self.written_end(log_end_offset))
+        self._purgatory.release(self.written_end_offset)
 
     def dismiss(self, error: ErrorCode) -> None:
         """No further write is confirmed: waiting callbacks get ``error``."""

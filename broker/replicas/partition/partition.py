@@ -1,7 +1,8 @@
 """A partition's replica on this node, with the rules its leader keeps.
 
-The log knows bytes and offsets; this class knows who leads, what is committed (the high watermark), who waits for it,
-and which producers were checked with their coordinator. Nothing here waits: callers pass callbacks or watch.
+The log knows bytes and offsets; this class knows who leads, what is committed (the high watermark), and which producers
+were checked with their coordinator. `unconfirmed` knows how far the disk is, and `delayed` the requests that wait. Nothing
+here waits: callers pass callbacks or watch.
 
 Where there are several replicas, `leading` knows the followers, or `following` the leader (`broker.replicas.replication`); a
 partition with a single one has neither.
@@ -11,16 +12,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.replicas.partition.append_result import GONE, AppendResult
+from broker.replicas.partition.delayed_operations import DelayedOperations
 from broker.replicas.partition.held_writes import HeldWrite, UnconfirmedWrites
 from broker.replicas.partition.listeners import PartitionListener
-from broker.replicas.partition.offset_purgatory import Callback, OffsetPurgatory
+from broker.replicas.partition.offset_purgatory import Callback
 from broker.replicas.partition.reading import ReadablePartition, ReadResult, TimestampOffset
 from broker.replicas.partition.roles import FollowerRole, LeaderRole
 from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, end_txn_marker
@@ -31,6 +34,9 @@ from storage.log import ClosedLog, Log
 from storage.producers import AppendOrigin, VerificationGuard
 from storage.steps import Steps
 from storage.validation import LIMITS, BatchLimits, Checked, Invalid, check, run_check, stamp
+
+if TYPE_CHECKING:
+    from broker.metadata.values import PartitionState
 
 __all__ = ["AppendResult", "Partition", "ReadResult", "TimestampOffset"]
 
@@ -45,14 +51,10 @@ class Partition(ReadablePartition):
     def __init__(
         self,
         topic: str,
-        index: int,
+        state: PartitionState,
         log: Log,
         clock: Clock,
         *,
-        leader_id: int,
-        leader_epoch: int,
-        replicas: Sequence[int],
-        isr: Sequence[int],
         verification_enabled: Callable[[], bool] = lambda: True,
         flush: Callable[[Partition], None] | None = None,
         listener: PartitionListener[Partition] | None = None,
@@ -62,13 +64,10 @@ class Partition(ReadablePartition):
     ) -> None:
         """``high_watermark`` is what a checkpoint says, where the log's end alone does not tell what is committed."""
         self.topic = topic
-        self.index = index
+        self.index = state.index
         self.topic_id: uuid.UUID = log.topic_id
         self.log = log
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.replicas = replicas
-        self.isr = isr
+        self.apply_state(state)
         end_offset = log.log_end_offset
         self.high_watermark = (
             end_offset
@@ -81,18 +80,25 @@ class Partition(ReadablePartition):
         """Why the files cannot be used, once they cannot."""
         self._clock = clock
         self._verification_enabled = verification_enabled
-        self._flush = flush
         self.listener = listener or PartitionListener()
         """The listener for what happens here."""
         self.unflushed = False
         """Something was appended that is not yet fsynced, and `listener` was told so."""
         self.unchecked = False
         """The high watermark has moved since it was last checkpointed, and `listener` was told so."""
-        self._node_id = node_id
-        self._injection = injection
-        self._held = UnconfirmedWrites()
-        self._watchers: dict[Callable[[], None], None] = {}
-        self._waiting = OffsetPurgatory()
+        self.unconfirmed = UnconfirmedWrites(
+            (topic, state.index), log, None if flush is None else partial(flush, self), injection, node_id
+        )
+        """How far the disk has the log."""
+        self.delayed = DelayedOperations()
+        """The requests that wait here."""
+
+    def apply_state(self, state: PartitionState) -> None:
+        """What the cluster metadata says of the leader and the replicas, here and now."""
+        self.leader_id: int = state.leader
+        self.leader_epoch: int = state.leader_epoch
+        self.replicas: Sequence[int] = state.replicas
+        self.isr: Sequence[int] = state.isr
 
     # -- appending ----------------------------------------------------------------------------------------------
 
@@ -200,7 +206,7 @@ class Partition(ReadablePartition):
         if self.offline is not None:
             return AppendResult(ErrorCode.kafka_storage_error)
         try:
-            held = self._at_the_disk() if self._injection.points is not None else None
+            held = self.unconfirmed.intercept()
             if marker is None:
                 base_offset = self.log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
             else:
@@ -221,7 +227,7 @@ class Partition(ReadablePartition):
     def _appended(self, held: HeldWrite | None, base_offset: int) -> None:
         """The log has more, which the disk may not have yet: a rule holds it, or it is not fsynced."""
         if held is not None:
-            self._held.add(held, base_offset, self._decided)
+            self.unconfirmed.add(held, base_offset, self._decided)
         if not self.unflushed:
             self.tell_unflushed()
 
@@ -246,15 +252,6 @@ class Partition(ReadablePartition):
         )
         return self._append(RecordBatch.parse(data), now_ms, -1, marker)
 
-    # -- a disk that a rule makes slow or full (log.write) ------------------------------------------------------
-
-    def _at_the_disk(self) -> HeldWrite | None:
-        """Pass ``log.write``: None if the write counts as soon as it is done. Raises what a refusal stands for."""
-        held = HeldWrite(self._injection, self._node_id, self.topic, self.index)
-        if held.refused is not None:
-            raise StorageError(self.log.directory, held.reason)
-        return None if held.released else held
-
     def _decided(self, held: HeldWrite) -> None:
         if self.offline is not None:
             return
@@ -266,25 +263,7 @@ class Partition(ReadablePartition):
         self.advance_high_watermark()
         if self.following is not None:
             self.following.pull()
-        self._held.release_waiting(self.log.log_end_offset)
-
-    @property
-    def written_end_offset(self) -> int:
-        """Up to where the log has been written, as far as the disk has said so."""
-        return self._held.written_end(self.log.log_end_offset)
-
-    @property
-    def confirmed_end_offset(self) -> int:
-        """Up to where a follower has what it may say that it has: written, and fsynced where ``flush.messages`` asks."""
-        end_offset = self.written_end_offset
-        flushed = self.log.flushed_offset
-        if self._flush is not None and self.log.log_end_offset - flushed >= self.log.config.flush_messages:
-            end_offset = min(end_offset, flushed)
-        return end_offset
-
-    def on_written(self, end_offset: int, callback: Callback) -> None:
-        """Call back once the disk has taken all below ``end_offset`` (acks=1): at once, unless a write is held."""
-        self._held.on_written(end_offset, self.log.log_end_offset, callback)
+        self.unconfirmed.release_waiting()
 
     # -- following ----------------------------------------------------------------------------------------------
 
@@ -295,7 +274,7 @@ class Partition(ReadablePartition):
         base_offset = self.log.log_end_offset
         answer = ErrorCode.none
         try:
-            held = self._at_the_disk() if self._injection.points is not None else None
+            held = self.unconfirmed.intercept()
             self.log.append_replicated(records, self._clock.now_ms())
         except ClosedLog:
             return GONE.error
@@ -309,9 +288,7 @@ class Partition(ReadablePartition):
             if self.log.log_end_offset == base_offset:
                 return answer
         self._appended(held, base_offset)
-        unflushed = self.log.log_end_offset - self.log.flushed_offset
-        if self._flush is not None and unflushed >= self.log.config.flush_messages:
-            self._flush(self)
+        self.unconfirmed.flush_if_due()
         return answer
 
     def update_from_leader(self, high_watermark: int, log_start_offset: int) -> None:
@@ -331,7 +308,7 @@ class Partition(ReadablePartition):
             self.listener.log_start_moved(self)
             moved = True
         if moved:
-            self.notify()
+            self.delayed.notify()
 
     def truncate_by(self, work: Callable[[Partition, int], None], offset: int) -> None:
         """Let ``work`` take away what the leader does not have, down to this offset."""
@@ -343,10 +320,10 @@ class Partition(ReadablePartition):
         except (CorruptBatch, OSError) as error:
             self.go_offline(StorageError(self.log.directory, str(error)))
             return
-        self._held.cut(offset)
+        self.unconfirmed.cut(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         self.listener.truncated(self)
-        self.notify()
+        self.delayed.notify()
 
     # -- the end of a replica, and of what is not on the disk ---------------------------------------------------
 
@@ -363,8 +340,7 @@ class Partition(ReadablePartition):
                 reason=str(error),
             )
             self.listener.removed(self)
-        self._dismiss(ErrorCode.kafka_storage_error)
-        self.notify()
+        self.fail_waiting(ErrorCode.kafka_storage_error)
         return AppendResult(ErrorCode.kafka_storage_error)
 
     def tell_unflushed(self) -> None:
@@ -386,12 +362,7 @@ class Partition(ReadablePartition):
 
     def advance_high_watermark(self) -> None:
         """Commit what every in-sync replica has: here, all of the log, once ``flush.messages`` is satisfied."""
-        end_offset = self.log.log_end_offset
-        if self._flush is not None and end_offset - self.log.flushed_offset >= self.log.config.flush_messages:
-            self._flush(self)  # comes back here when the bytes are on the disk
-            end_offset = self.log.flushed_offset  # more may have come meanwhile: it waits for the next round
-        if self._held.any:
-            end_offset = min(end_offset, self._held.written_end(end_offset))
+        end_offset = self.unconfirmed.committable_end_offset()
         if self.leading is not None:
             end_offset = self.leading.committable(end_offset)
         if end_offset > self.high_watermark:
@@ -409,8 +380,7 @@ class Partition(ReadablePartition):
         """
         enough = self.leading is None or self.leading.has_enough()
         verdict = ErrorCode.none if enough else ErrorCode.not_enough_replicas_after_append
-        self._waiting.release(self.high_watermark, verdict)
-        self.notify()
+        self.delayed.committed(self.high_watermark, verdict)
 
     def note_committed(self) -> None:
         """The high watermark has moved, and a restart cannot tell it from the log's end."""
@@ -423,30 +393,18 @@ class Partition(ReadablePartition):
         if self.high_watermark >= end_offset:
             callback(ErrorCode.none)
         else:
-            self._waiting.add(end_offset, callback)
+            self.delayed.add_commit(end_offset, callback)
 
-    def _dismiss(self, error: ErrorCode) -> None:
+    def fail_waiting(self, error: ErrorCode) -> None:
         """Nothing more is committed here: waiting requests fail with ``error``."""
-        self._waiting.dismiss(error)
-        self._held.dismiss(error)
+        self.delayed.dismiss(error)
+        self.unconfirmed.dismiss(error)
+        self.delayed.notify()
 
     def stop_leading(self, error: ErrorCode) -> None:
         """This replica stops leading (moved, deleted): waiting requests fail with ``error``."""
         self.leader_id = -1
-        self._dismiss(error)
-        self.notify()
-
-    def watch(self, callback: Callable[[], None]) -> None:
-        """Call back, until unwatched, whenever the high watermark, the log start or the leader changes."""
-        self._watchers[callback] = None
-
-    def unwatch(self, callback: Callable[[], None]) -> None:
-        self._watchers.pop(callback, None)
-
-    def notify(self) -> None:
-        if self._watchers:
-            for callback in tuple(self._watchers):
-                callback()
+        self.fail_waiting(error)
 
     # -- deleting -----------------------------------------------------------------------------------------------
 
@@ -466,7 +424,7 @@ class Partition(ReadablePartition):
         self.listener.log_start_moved(self)
         if self.leading is not None:
             self.leading.wake()
-        self.notify()
+        self.delayed.notify()
 
     def drop_oldest(self, segments: int) -> list[Path]:
         """Take so many segments off the beginning of the log; returns their files, which may go later (`Log`)."""

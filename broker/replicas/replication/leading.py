@@ -124,7 +124,7 @@ class Leading:
         error = partition.check_epoch(asked.leader_epoch)
         if error is not ErrorCode.none:
             return LeaderResponse(error)
-        log_start, end_offset = partition.log_start_offset, partition.written_end_offset
+        log_start, end_offset = partition.log_start_offset, partition.unconfirmed.written_end_offset
         error, diverging = partition.diverging(asked.last_fetched_epoch, asked.fetch_offset)
         if diverging is not None:
             return LeaderResponse(ErrorCode.none, diverging=diverging)
@@ -164,13 +164,13 @@ class Leading:
         """A follower that fetches from an offset has every record before it."""
         moved = asked.fetch_offset != progress.log_end_offset
         shortened = asked.log_start_offset != progress.log_start_offset
-        end_offset = self._partition.written_end_offset
+        end_offset = self._partition.unconfirmed.written_end_offset
         progress.note_fetch(asked.fetch_offset, asked.log_start_offset, end_offset, self._now_ms())
         progress.broker_epoch = asked.broker_epoch
         if asked.follower not in self.maximal_isr:
             self._expand(asked.follower, progress)
         if shortened:
-            self._partition.notify()  # a DeleteRecords may wait for it
+            self._partition.delayed.notify()  # a DeleteRecords may wait for it
         if moved and not self._feeding:
             self._hearing = True
             try:
@@ -235,7 +235,7 @@ class Leading:
         partition = self._partition
         if not partition.has_enough_replicas():
             return partition.high_watermark
-        isr, leader_end, now_ms = self.maximal_isr, partition.written_end_offset, self._now_ms()
+        isr, leader_end, now_ms = self.maximal_isr, partition.unconfirmed.written_end_offset, self._now_ms()
         lag_max_ms = self._context.lag_max_ms()
         for node_id, progress in self.followers.items():
             if progress.log_end_offset < end_offset and (
@@ -302,7 +302,7 @@ class Leading:
         if self._ended:
             return False
         partition = self._partition
-        end_offset, now_ms = partition.written_end_offset, self._now_ms()
+        end_offset, now_ms = partition.unconfirmed.written_end_offset, self._now_ms()
         lag_max_ms = self._context.lag_max_ms()
         slow = [
             node_id

@@ -143,7 +143,7 @@ class ReplicaFetcher:
         """The leader's response. None when no leader can be reached or it has nothing new: then it wakes this follower."""
         partition, context = self._partition, self._context
         log = partition.log
-        if not self._is_connected() or partition.confirmed_end_offset < log.log_end_offset:
+        if not self._is_connected() or partition.unconfirmed.confirmed_end_offset < log.log_end_offset:
             return None
         if log.epochs.latest < 0 and log.log_end_offset > partition.high_watermark:
             # It cannot be compared with the leader's: only what is committed is certain.

@@ -74,18 +74,15 @@ class World:
         # A name may come again, under another id.
         topic = self.topics[name] = Topic(name, uuid.uuid4())
         for index in range(partitions):
-            topic.partitions.append(PartitionState(index, (NODE_ID,), (NODE_ID,), NODE_ID, epoch, 0))
+            state = PartitionState(index, (NODE_ID,), (NODE_ID,), NODE_ID, epoch, 0)
+            topic.partitions.append(state)
             path = self.path / f"{name}-{index}-{topic.topic_id}"
             log = Log(path, topic.topic_id, LogConfig(**config))
             self.partitions[name, index] = Partition(
                 name,
-                index,
+                state,
                 log,
                 self.clock,
-                leader_id=NODE_ID,
-                leader_epoch=epoch,
-                replicas=(NODE_ID,),
-                isr=(NODE_ID,),
                 verification_enabled=lambda: False,
             )
         return topic
@@ -139,7 +136,7 @@ class World:
 
     @property
     def watchers(self) -> int:
-        return sum(len(partition._watchers) for partition in self.partitions.values())
+        return sum(partition.delayed.watcher_count for partition in self.partitions.values())
 
 
 class Context(RequestContext):

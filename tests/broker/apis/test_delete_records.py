@@ -117,11 +117,11 @@ async def test_the_answer_waits_for_replicas_that_lag(world, slow):
     waiting = delete_records(ask((0, 5)), world.context(2, 21))
     assert isinstance(waiting, asyncio.Future)
     slow[0] = 4
-    world.partitions["t", 0].notify()
+    world.partitions["t", 0].delayed.notify()
     await asyncio.sleep(0)
     assert not waiting.done()
     slow[0] = 5
-    world.partitions["t", 0].notify()
+    world.partitions["t", 0].delayed.notify()
     await asyncio.sleep(0)
     assert results_of(waiting.result()) == [result(0, 0, 5)]
     assert (world.watchers, world.clock.timers) == (0, [])

@@ -210,7 +210,7 @@ async def test_a_new_leader_epoch_ends_the_wait_of_those_who_name_the_old(world)
     waiting = park(world, (topic, [asked(current_leader_epoch=0)]))
     partition = world.partitions["t", 0]
     partition.leader_epoch = 1
-    partition.notify()
+    partition.delayed.notify()
     await turn()
     assert partitions_of(waiting.result())["t", 0].error_code == ErrorCode.fenced_leader_epoch
 

@@ -86,13 +86,9 @@ class MemoryPartition(Partition):
         self.refuse = ErrorCode.none
         super().__init__(
             CONSUMER_OFFSETS,
-            index,
+            PartitionState(index, (NODE_ID,), (NODE_ID,), NODE_ID, 0, 0),
             MemoryLog(topic_id),  # type: ignore[arg-type]
             clock,
-            leader_id=NODE_ID,
-            leader_epoch=0,
-            replicas=[NODE_ID],
-            isr=[NODE_ID],
         )
 
     def append_internal(self, records: bytes, **options: Any) -> AppendResult:

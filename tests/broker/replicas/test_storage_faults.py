@@ -116,7 +116,7 @@ async def test_a_sealed_segment_that_cannot_be_synced_takes_the_partition_offlin
         partition = partition_of(world, "rolled")
         partition.append(a_batch(), required_acks=-1)
         gone = asyncio.get_running_loop().create_future()
-        partition.watch(lambda: gone.done() or gone.set_result(None))
+        partition.delayed.watch(lambda: gone.done() or gone.set_result(None))
 
         def fails(self: Segment) -> None:
             raise StorageError(self.log.path, "Input/output error")

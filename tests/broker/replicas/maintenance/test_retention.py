@@ -96,7 +96,7 @@ async def test_expired_segments_go_at_the_first_check_and_their_files_a_minute_l
         world.create("old", 1, **{"retention.ms": str(DAY_MS)})
         partition = world.segments("old", 2 * DAY_MS, DAY_MS + 1, 5, 5)
         woken: list[int] = []
-        partition.watch(lambda: woken.append(partition.log_start_offset))
+        partition.delayed.watch(lambda: woken.append(partition.log_start_offset))
         world.clock.advance(INITIAL_MS - 1)
         assert partition.log_start_offset == 0
         with structlog.testing.capture_logs() as lines:

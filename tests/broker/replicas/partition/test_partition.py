@@ -8,6 +8,7 @@ from struct import pack_into
 
 import pytest
 
+from broker.metadata.values import PartitionState
 from broker.replicas.partition import AppendResult, Partition
 from protocol import compression as codecs
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch
@@ -38,13 +39,9 @@ class Bench:
     def _partition(self, log: Log, flush=None) -> Partition:
         return Partition(
             "t",
-            0,
+            PartitionState(0, (1,), (1,), 1, 3, 0),
             log,
             self.clock,
-            leader_id=1,
-            leader_epoch=3,
-            replicas=(1,),
-            isr=(1,),
             verification_enabled=lambda: self.verification_enabled,
             flush=flush,
         )
@@ -583,14 +580,14 @@ def test_watchers_hear_of_appends_deletions_and_the_leaders_end_until_they_leave
     def watcher() -> None:
         heard.append(bench.partition.high_watermark)
 
-    bench.partition.watch(watcher)
+    bench.partition.delayed.watch(watcher)
     bench.append(plain())
     bench.mark()
     assert heard == [1, 2]
     bench.partition.delete_records(1)
     bench.partition.stop_leading(ErrorCode.not_leader_or_follower)
     assert len(heard) == 4
-    bench.partition.unwatch(watcher)
+    bench.partition.delayed.unwatch(watcher)
     bench.append(plain())
     assert len(heard) == 4
 

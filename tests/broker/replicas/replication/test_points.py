@@ -107,7 +107,7 @@ async def test_on_a_slow_disk_a_write_is_done_and_counts_later(nodes: Nodes, ack
     partition = nodes.leader
     assert (result.error, partition.log_end_offset, partition.high_watermark) == (OK, 1, 0)
     outcome, written = nodes.outcome(result), Outcome()
-    partition.on_written(1, written.hear)
+    partition.unconfirmed.on_written(1, written.hear)
     assert (outcome.error, written.error) == (None, None)
     guard.release()
     assert (outcome.error, written.error) == (OK, OK)
@@ -161,7 +161,7 @@ async def test_a_disk_that_fails_in_the_end_acknowledges_nothing(nodes: Nodes):
     guard = Guard(nodes, "log.write", 2)
     result = nodes.append(b"a")
     outcome, written = nodes.outcome(result), Outcome()
-    nodes.leader.on_written(1, written.hear)
+    nodes.leader.unconfirmed.on_written(1, written.hear)
     guard.held.pop()[1](ErrorCode.kafka_storage_error)
     assert (outcome.error, written.error) == (ErrorCode.kafka_storage_error,) * 2
     assert nodes.on(2).offline is not None

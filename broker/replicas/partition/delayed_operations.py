@@ -1,0 +1,52 @@
+"""The requests that wait for something to happen at a partition (Kafka: DelayedOperations)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.replicas.partition.offset_purgatory import Callback, OffsetPurgatory
+from protocol.errors import ErrorCode
+
+
+class DelayedOperations:
+    """The callbacks that wait at one partition: a Produce for an offset, a Fetch or DeleteRecords for any change.
+
+    The callback of a Produce is called once, with the verdict on its records. A watcher is called at each change, until
+    it is unwatched; it looks by itself whether the change is the one that it waits for.
+    """
+
+    __slots__ = ("_commits", "_watchers")
+
+    def __init__(self) -> None:
+        self._commits = OffsetPurgatory()
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    def add_commit(self, end_offset: int, callback: Callback) -> None:
+        """Call back once all below ``end_offset`` is committed."""
+        self._commits.add(end_offset, callback)
+
+    def committed(self, high_watermark: int, verdict: ErrorCode) -> None:
+        """All below the high watermark is committed."""
+        self._commits.release(high_watermark, verdict)
+        if self._watchers:
+            self.notify()
+
+    def dismiss(self, error: ErrorCode) -> None:
+        """Nothing more is committed here: requests that wait for it fail with ``error``."""
+        self._commits.dismiss(error)
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call back, until unwatched, whenever the high watermark, the log start or the leader changes."""
+        self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        self._watchers.pop(callback, None)
+
+    @property
+    def watcher_count(self) -> int:
+        return len(self._watchers)
+
+    def notify(self) -> None:
+        """Something has changed: call the watchers."""
+        for callback in tuple(self._watchers):
+            callback()
