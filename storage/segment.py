@@ -287,13 +287,10 @@ class Segment:
 
     def index_is_full(self, index_bytes_max: int) -> bool:
         """No room for another entry; the time index keeps one place for its final entry."""
-        # Each entry stands for a batch: the batches of a segment this short cannot have filled an index.
         if self.size < (index_bytes_max // TIME_ENTRY_BYTES - 2) * HEADER_BYTES:
-            return False
-        return (
-            len(self.offset_index) >= index_bytes_max // OFFSET_ENTRY_BYTES
-            or len(self.time_index) >= index_bytes_max // TIME_ENTRY_BYTES - 1
-        )
+            return False  # each entry stands for a batch, and so many have no place here
+        offset_room = index_bytes_max // OFFSET_ENTRY_BYTES - len(self.offset_index)
+        return offset_room <= 0 or len(self.time_index) >= index_bytes_max // TIME_ENTRY_BYTES - 1
 
     # -- reading ------------------------------------------------------------------------------------------------
 

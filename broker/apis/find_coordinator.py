@@ -58,7 +58,7 @@ async def _create_and_answer(
 ) -> FindCoordinatorResponse:
     # Where more replicas are asked for than there are brokers there is no coordinator: Kafka answers 15 then, and so we do.
     with contextlib.suppress(ApiError):
-        await context.node.metadata.ensure_internal_topic(kind.topic)
+        await context.node.metadata.auto_topic_creation.ensure_internal_topic(kind.topic)
     answer = _answer_in_slices(request, context, kind)
     return answer if isinstance(answer, FindCoordinatorResponse) else await answer
 

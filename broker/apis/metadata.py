@@ -190,4 +190,4 @@ def _create_missing(context: RequestContext, answers: Iterable[MetadataResponseT
     allowed = context.authorize("CREATE", "CLUSTER", CLUSTER_NAME)
     wanted = [NewTopic(name) for name in missing if allowed or context.authorize("CREATE", "TOPIC", name)]
     if wanted:
-        context.node.metadata.create_in_background(wanted)
+        context.node.metadata.auto_topic_creation.create_in_background(wanted)

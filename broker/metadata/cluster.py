@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.metadata import changes as records_of_changes
+from broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from broker.metadata.changes import record_for_fencing, record_for_registration, record_for_shutdown
 from broker.metadata.configs import Settings
 from broker.metadata.creation import (
-    AUTO_CREATED_AT_ONCE,
     RECORDS_PER_REQUEST_MAX,
     ApiError,
     MorePartitions,
@@ -46,11 +45,11 @@ from broker.metadata.elections import (
 from broker.metadata.features import check_levels
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
 from broker.metadata.image import Image
-from broker.metadata.internal_topics import internal_topic
 from broker.metadata.listeners import MetadataListener, tell
 from broker.metadata.log import MetadataLog, MetadataLogFailed, Sync
 from broker.metadata.pending_changes import PendingTopicChanges
-from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds, ProducerIdsExhausted
+from broker.metadata.producer_id_control import ProducerIdControlManager
+from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.results import CreatedTopic
 from broker.metadata.startup import chunks, registration, startup_commits
 from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
@@ -82,10 +81,8 @@ class ClusterMetadata:
         self._log: MetadataLog
         self._listeners: list[MetadataListener] = []
         self._pending_changes = PendingTopicChanges()
-        self._ensuring: dict[str, asyncio.Task[Topic]] = {}
-        self._background: set[asyncio.Task[None]] = set()
-        self._producer_ids: dict[int, ProducerIds] = {}
-        self._claimed_to = 0
+        self._producer_ids = ProducerIdControlManager(image, self._commit)
+        self.auto_topic_creation = AutoTopicCreationManager(self, config, lambda: self._topic_defaults)
 
     @classmethod
     def open(
@@ -133,7 +130,7 @@ class ClusterMetadata:
         commits = startup_commits(image, brokers, features, cluster._log.next_offset)
         cluster._log.commit_now(commits, now_ms)
         for number, broker in enumerate(brokers):
-            cluster._producer_ids_of(broker.node_id).own(first + number * BLOCK_SIZE)
+            cluster._producer_ids.own(broker.node_id, first + number * BLOCK_SIZE)
         return cluster
 
     def introduce(
@@ -223,12 +220,6 @@ class ClusterMetadata:
             await self._commit(records, created)
         return results
 
-    def create_in_background(self, wanted: Sequence[NewTopic]) -> None:
-        """Create topics without a waiting caller; a topic that cannot be created is a line in the log."""
-        task = asyncio.get_running_loop().create_task(self._create_and_log(wanted))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
     async def delete_topics(self, topic_ids: Sequence[uuid.UUID]) -> list[ApiError | None]:
         """Delete topics; None for each one that is gone now."""
         await self._pending_changes.settled(
@@ -275,21 +266,6 @@ class ClusterMetadata:
             await self._commit(records, grown)
         return results
 
-    async def ensure_internal_topic(self, name: str) -> Topic:
-        """The topic of a coordinator, created if it is not there: once, however many ask.
-
-        Raises ApiError where Kafka would answer COORDINATOR_NOT_AVAILABLE for ever.
-        """
-        topic = self.topic(name)
-        if topic is not None:
-            return topic
-        task = self._ensuring.get(name)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._create_internal_topic(name))
-            self._ensuring[name] = task
-            task.add_done_callback(lambda _: self._ensuring.pop(name, None))
-        return await asyncio.shield(task)
-
     async def begin_leader_epoch(self, name: str, index: int, epoch: int) -> None:
         """Let a partition be led in this epoch, if it is a later one: its log comes from a cluster that got further."""
         topic = self._image.topics[name]
@@ -310,19 +286,13 @@ class ClusterMetadata:
 
     def allocate_producer_id(self, node_id: int | None = None) -> int | Awaitable[int]:
         """A producer id that was never given out before; an awaitable only where a node's block has run out."""
-        return self._producer_ids_of(self.identity.node_id if node_id is None else node_id).allocate()
-
-    def _producer_ids_of(self, node_id: int) -> ProducerIds:
-        found = self._producer_ids.get(node_id)
-        if found is None:
-            found = self._producer_ids[node_id] = ProducerIds(partial(self._claim_producer_ids, node_id))
-        return found
+        return self._producer_ids.allocate(self.identity.node_id if node_id is None else node_id)
 
     # -- brokers that come and go -------------------------------------------------------------------------------
 
     async def join(self, broker: BrokerRegistration) -> None:
         """A broker starts while others run: it is registered, and leads what only it could lead."""
-        self._producer_ids.pop(broker.node_id, None)  # what is left of a block is thrown away with its owner
+        self._producer_ids.forget(broker.node_id)
         await self._pending_changes.all_settled()
         registered = registration(broker, self._log.next_offset)
         back = records_for_return(self._image, broker.node_id, self._allows_unclean)
@@ -405,8 +375,7 @@ class ClusterMetadata:
 
     async def leave(self) -> None:
         """Before a clean end: the log says that the brokers are gone, so that Kafka registers them again at once."""
-        if self._background:
-            await asyncio.wait(self._background)
+        await self.auto_topic_creation.settled()
         try:
             for broker in tuple(self.brokers.values()):
                 if not broker.fenced:
@@ -417,8 +386,7 @@ class ClusterMetadata:
 
     async def close(self) -> None:
         """End cleanly: what was asked for before is done."""
-        if self._background:
-            await asyncio.wait(self._background)
+        await self.auto_topic_creation.settled()
         await self._log.close()
 
     def abandon(self) -> None:
@@ -455,39 +423,6 @@ class ClusterMetadata:
         self._pending_changes.mark_all(done[-1])
         self._clock.wait_for(done[-1])
         await asyncio.shield(done[-1])
-
-    async def _create_and_log(self, wanted: Sequence[NewTopic]) -> None:
-        try:
-            check_total(wanted, self._topic_defaults)
-            results = []
-            for first in range(0, len(wanted), AUTO_CREATED_AT_ONCE):
-                results += await self.create_topics(wanted[first : first + AUTO_CREATED_AT_ONCE])
-        except ApiError as error:
-            results = [error]
-        for new, result in zip(wanted, results, strict=False):
-            if isinstance(result, ApiError) and result.error != ErrorCode.topic_already_exists:
-                log.warning(
-                    "topic not created", topic=new.name, error=result.error.name, reason=result.message
-                )
-
-    async def _create_internal_topic(self, name: str) -> Topic:
-        [result] = await self.create_topics([internal_topic(name, self._config)])
-        topic = self.topic(name)
-        if topic is not None:
-            return topic  # ours, or a user's who was faster
-        if isinstance(result, ApiError):
-            raise result
-        raise ApiError(ErrorCode.unknown_topic_or_partition, f"{name} was deleted as soon as it was there")
-
-    async def _claim_producer_ids(self, node_id: int) -> int:
-        # Two nodes may ask at once: what is on its way to the disk is taken, too.
-        first = max(self._image.next_producer_id, self._claimed_to)
-        if first > PRODUCER_ID_MAX - BLOCK_SIZE:
-            raise ProducerIdsExhausted
-        self._claimed_to = first + BLOCK_SIZE
-        broker = self._image.brokers[node_id]
-        await self._commit([records_of_changes.record_for_producer_ids(broker, first + BLOCK_SIZE)])
-        return first
 
     def _applied(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
         """The log calls this when a commit is durable."""

@@ -75,7 +75,7 @@ async def test_a_topic_is_described(cluster, version):
 )
 async def test_all_topics_or_none(cluster, version, topics, found):
     await cluster.create_topics([NewTopic("a")])
-    await cluster.ensure_internal_topic("__consumer_offsets")
+    await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")
     response = metadata(MetadataRequest(topics=topics), context_of(cluster, version))
     assert sorted(one.name for one in response.topics) == found
     internal = [one.name for one in response.topics if one.is_internal]
@@ -97,8 +97,7 @@ async def test_names_that_are_not_there(cluster, version):
 
 
 async def settled(cluster) -> None:
-    while cluster._background:
-        await asyncio.wait(cluster._background)
+    await cluster.auto_topic_creation.settled()
 
 
 @pytest.mark.parametrize("version", [0, 4, 13])

@@ -44,7 +44,7 @@ def records(directory):
 async def test_a_directory_reopened_has_the_same_topics_and_higher_epochs(tmp_path):
     cluster = open_cluster(tmp_path)
     await cluster.create_topics([NewTopic("a", 3, configs={"retention.ms": "5"}), NewTopic("b.c")])
-    await cluster.ensure_internal_topic("__consumer_offsets")
+    await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")
     await cluster.create_partitions([MorePartitions("b.c", 2)])
     before, cluster_id, ids = states_but_epochs(cluster), cluster.cluster_id, cluster.identity
     assert set(epochs(cluster)) == {0}
@@ -244,7 +244,9 @@ async def test_a_topic_is_deleted_once(tmp_path):
 
 async def test_an_internal_topic_is_made_once_however_many_ask(tmp_path):
     cluster = open_cluster(tmp_path)
-    found = await asyncio.gather(*(cluster.ensure_internal_topic("__transaction_state") for _ in range(50)))
+    found = await asyncio.gather(
+        *(cluster.auto_topic_creation.ensure_internal_topic("__transaction_state") for _ in range(50))
+    )
     topic = cluster.topic("__transaction_state")
     assert all(one is topic for one in found)
     assert len(topic.partitions) == 50
@@ -255,21 +257,22 @@ async def test_an_internal_topic_is_made_once_however_many_ask(tmp_path):
         "segment.bytes": "104857600",
         "unclean.leader.election.enable": "false",
     }
-    offsets = await cluster.ensure_internal_topic("__consumer_offsets")
+    offsets = await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")
     assert offsets.configs == {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": "104857600",
     }
     with pytest.raises(ValueError, match="not a topic that a coordinator needs"):
-        await cluster.ensure_internal_topic("mine")
+        await cluster.auto_topic_creation.ensure_internal_topic("mine")
     await cluster.close()
 
 
 async def test_one_that_gives_up_does_not_spoil_it_for_the_others(tmp_path):
     cluster = open_cluster(tmp_path)
     first, second = (
-        asyncio.ensure_future(cluster.ensure_internal_topic("__consumer_offsets")) for _ in range(2)
+        asyncio.ensure_future(cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets"))
+        for _ in range(2)
     )
     await asyncio.sleep(0)
     first.cancel()
@@ -285,8 +288,10 @@ async def test_sizes_of_internal_topics_are_settings(tmp_path):
         transaction_state_log_min_isr="1",
         transaction_state_log_segment_bytes="2000000",
     )
-    assert len((await cluster.ensure_internal_topic("__consumer_offsets")).partitions) == 7
-    topic = await cluster.ensure_internal_topic("__transaction_state")
+    assert (
+        len((await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")).partitions) == 7
+    )
+    topic = await cluster.auto_topic_creation.ensure_internal_topic("__transaction_state")
     assert (len(topic.partitions), topic.configs["segment.bytes"]) == (3, "2000000")
     await cluster.close()
 
@@ -294,7 +299,7 @@ async def test_sizes_of_internal_topics_are_settings(tmp_path):
 async def test_kafkas_own_defaults_need_kafkas_own_cluster(tmp_path):
     cluster = open_cluster(tmp_path, odradek_defaults="kafka")
     with pytest.raises(ApiError) as caught:
-        await cluster.ensure_internal_topic("__consumer_offsets")
+        await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")
     assert caught.value.error == ErrorCode.invalid_replication_factor
     await cluster.close()
 
@@ -347,8 +352,8 @@ async def test_too_much_for_one_request_is_refused_as_a_whole(tmp_path):
 
 async def test_topics_without_a_waiting_caller_are_made_before_the_end(tmp_path):
     cluster = open_cluster(tmp_path)
-    cluster.create_in_background([NewTopic("a"), NewTopic("b")])
-    cluster.create_in_background([NewTopic("a")])
+    cluster.auto_topic_creation.create_in_background([NewTopic("a"), NewTopic("b")])
+    cluster.auto_topic_creation.create_in_background([NewTopic("a")])
     await cluster.close()
     again = open_cluster(tmp_path)
     assert sorted(again.topics) == ["a", "b"]
@@ -373,8 +378,8 @@ async def test_nothing_is_answered_when_the_disk_fails(tmp_path):
         await cluster.create_topics([NewTopic("a")])
     assert dict(cluster.topics) == {}
     with pytest.raises(MetadataLogFailed):
-        await cluster.ensure_internal_topic("__consumer_offsets")
-    cluster.create_in_background([NewTopic("a")])
+        await cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets")
+    cluster.auto_topic_creation.create_in_background([NewTopic("a")])
     await cluster.close()
 
 

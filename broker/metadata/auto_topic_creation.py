@@ -1,0 +1,90 @@
+"""Topics that are created because a request needs them (Kafka: ``AutoTopicCreationManager``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from broker.metadata.creation import AUTO_CREATED_AT_ONCE, ApiError, NewTopic, TopicDefaults, check_total
+from broker.metadata.internal_topics import internal_topic
+from broker.metadata.results import CreatedTopic
+from broker.metadata.values import Topic
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+
+log = structlog.get_logger()
+
+
+class TopicCreator(Protocol):
+    """What the controller does here: `broker.metadata.cluster.ClusterMetadata`."""
+
+    def topic(self, name: str) -> Topic | None: ...
+
+    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[CreatedTopic | ApiError]: ...
+
+
+class AutoTopicCreationManager:
+    """Creates the topics that a Metadata request names, without a waiting caller, and the coordinators' topics, once."""
+
+    def __init__(
+        self, creator: TopicCreator, config: BrokerConfig, topic_defaults: Callable[[], TopicDefaults]
+    ) -> None:
+        self._creator = creator
+        self._config = config
+        self._topic_defaults = topic_defaults
+        self._in_flight: dict[str, asyncio.Task[Topic]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    def create_in_background(self, wanted: Sequence[NewTopic]) -> None:
+        """Create topics without a waiting caller; a topic that cannot be created is a line in the log."""
+        task = asyncio.get_running_loop().create_task(self._create_and_log(wanted))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def settled(self) -> None:
+        """Until no creation in the background is under way."""
+        if self._background:
+            await asyncio.wait(self._background)
+
+    async def ensure_internal_topic(self, name: str) -> Topic:
+        """The topic of a coordinator, created if it is not there: once, for all callers.
+
+        Raises ApiError where Kafka would answer COORDINATOR_NOT_AVAILABLE for ever.
+        """
+        topic = self._creator.topic(name)
+        if topic is not None:
+            return topic
+        task = self._in_flight.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._create_internal_topic(name))
+            self._in_flight[name] = task
+            task.add_done_callback(lambda _: self._in_flight.pop(name, None))
+        return await asyncio.shield(task)
+
+    async def _create_and_log(self, wanted: Sequence[NewTopic]) -> None:
+        results: list[CreatedTopic | ApiError] = []
+        try:
+            check_total(wanted, self._topic_defaults())
+            for first in range(0, len(wanted), AUTO_CREATED_AT_ONCE):
+                results += await self._creator.create_topics(wanted[first : first + AUTO_CREATED_AT_ONCE])
+        except ApiError as error:
+            results = [error]
+        for new, result in zip(wanted, results, strict=False):
+            if isinstance(result, ApiError) and result.error != ErrorCode.topic_already_exists:
+                log.warning(
+                    "topic not created", topic=new.name, error=result.error.name, reason=result.message
+                )
+
+    async def _create_internal_topic(self, name: str) -> Topic:
+        [result] = await self._creator.create_topics([internal_topic(name, self._config)])
+        topic = self._creator.topic(name)
+        if topic is not None:
+            return topic  # ours, or a user's who was faster
+        if isinstance(result, ApiError):
+            raise result
+        raise ApiError(ErrorCode.unknown_topic_or_partition, f"{name} was deleted as soon as it was there")

@@ -1,0 +1,53 @@
+"""The blocks of producer ids of all nodes (Kafka: ``ProducerIdControlManager``)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from broker.metadata.changes import record_for_producer_ids
+from broker.metadata.image import Image
+from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds, ProducerIdsExhausted
+from protocol.records.cluster_metadata import MetadataRecord
+
+Commit = Callable[[Sequence[MetadataRecord]], Coroutine[Any, Any, None]]
+"""Makes records durable; the image shows them when it returns."""
+
+
+class ProducerIdControlManager:
+    """Gives producer ids to the coordinators of a node, out of blocks that the metadata log has assigned to it."""
+
+    def __init__(self, image: Image, commit: Commit) -> None:
+        self._image = image
+        self._commit = commit
+        self._by_node: dict[int, ProducerIds] = {}
+        self._claimed_to = 0
+
+    def allocate(self, node_id: int) -> int | Awaitable[int]:
+        """A producer id that was never given out before; an awaitable only where the node's block has run out."""
+        return self._of(node_id).allocate()
+
+    def own(self, node_id: int, first: int) -> None:
+        """The block that begins here is durable, and this node's."""
+        self._of(node_id).own(first)
+
+    def forget(self, node_id: int) -> None:
+        """The node starts anew: what is left of its block is thrown away."""
+        self._by_node.pop(node_id, None)
+
+    def _of(self, node_id: int) -> ProducerIds:
+        found = self._by_node.get(node_id)
+        if found is None:
+            found = self._by_node[node_id] = ProducerIds(partial(self._claim, node_id))
+        return found
+
+    async def _claim(self, node_id: int) -> int:
+        # Two nodes may ask at once: what is on its way to the disk is taken, too.
+        first = max(self._image.next_producer_id, self._claimed_to)
+        if first > PRODUCER_ID_MAX - BLOCK_SIZE:
+            raise ProducerIdsExhausted
+        self._claimed_to = first + BLOCK_SIZE
+        broker = self._image.brokers[node_id]
+        await self._commit([record_for_producer_ids(broker, first + BLOCK_SIZE)])
+        return first
