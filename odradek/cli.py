@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from odradek._server import Program, command
+from odradek.commands.groups import CommandGroup
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
@@ -32,7 +33,7 @@ _LATE = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(CommandGroup):
     """The list of commands loads none of them: it holds the line of each."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

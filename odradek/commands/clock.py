@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, as_json, say_json, say_table, speaking
+from odradek.commands.groups import CommandGroup
 
 
-@click.group(context_settings=HELP_NAMES)
+@click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def clock() -> None:
     """Show the broker's clock, and advance it."""
 

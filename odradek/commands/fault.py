@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, as_json, say, say_json, say_table, speaking
+from odradek.commands.groups import CommandGroup
 from odradek.remote import Rule
 
 
-@click.group(context_settings=HELP_NAMES)
+@click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def fault() -> None:
     """Inject faults: lose, delay, hold or refuse requests, cut links."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, as_json, places, say_json, say_table, speaking
+from odradek.commands.groups import CommandGroup
 
 
-@click.group(context_settings=HELP_NAMES)
+@click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def node() -> None:
     """List the nodes of the cluster; kill, stop and start them."""
 

@@ -20,6 +20,7 @@ from odradek.commands.common import (
     say_json,
     say_table,
 )
+from odradek.commands.groups import CommandGroup
 from odradek.errors import OdradekError
 from odradek.printable import printable, printable_lines
 
@@ -40,7 +41,7 @@ class _NotFound(click.ClickException):
     exit_code = NOT_FOUND
 
 
-@click.group(context_settings=HELP_NAMES)
+@click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def sink() -> None:
     """Show an exactly-once sink, and end the transactions that a stopped query left open."""
 

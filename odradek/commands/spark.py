@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from odradek.commands.common import HELP_NAMES, end_at_sigterm, needing
+from odradek.commands.groups import CommandGroup
 from odradek.commands.sink import sink
 from odradek.errors import OdradekError
 
 
-@click.group(context_settings=HELP_NAMES)
+@click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def spark() -> None:
     """Manage exactly-once sinks, run the pipeline, download Spark's jars."""
 

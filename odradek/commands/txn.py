@@ -7,9 +7,10 @@ from dataclasses import asdict
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, as_json, say, say_json, say_table, speaking
+from odradek.commands.groups import CommandGroup
 
 
-@click.group(context_settings=HELP_NAMES)
+@click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def txn() -> None:
     """List transactions with their states, and show the timeline of one."""
 
