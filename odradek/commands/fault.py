@@ -87,7 +87,7 @@ def release(remote: Remote, rule_id: int, count: int | None, as_json: bool) -> N
 
 
 @fault.command()
-@click.argument("rule_id", type=int, metavar="ID", required=False)
+@click.argument("rule_id", type=int, metavar="[ID]", required=False)
 @as_json
 @speaking
 def clear(remote: Remote, rule_id: int | None, as_json: bool) -> None:

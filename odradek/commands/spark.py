@@ -55,11 +55,33 @@ def jars() -> None:
     help="Keep the audit's report and tables here.  [default: they are deleted]",
 )
 @click.option("--seed", type=int, help="Seed of the moments of the kills.  [default: a random one]")
-@click.option("--driver-kills", type=click.IntRange(min=0), default=2, show_default=True)
-@click.option("--worker-kills", type=click.IntRange(min=0), default=2, show_default=True)
-@click.option("--producer-kills", type=click.IntRange(min=0), default=2, show_default=True)
 @click.option(
-    "--broker-kills", type=click.IntRange(min=0), default=2, show_default=True, help="Of the demo's broker."
+    "--driver-kills",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Kills of Spark's driver.",
+)
+@click.option(
+    "--worker-kills",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Kills of Python workers.",
+)
+@click.option(
+    "--producer-kills",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Kills of the producer.",
+)
+@click.option(
+    "--broker-kills",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Kills of the demo's broker.",
 )
 @click.option(
     "--per-batch",
