@@ -330,6 +330,39 @@ def test_an_identifier_that_the_glossary_has_replaced_is_found():
     assert uses(planted, "broker/groups/told.py", words) == ["broker/groups/told.py:1: Home"]
 
 
+def code_of(page: str) -> list[str]:
+    """What stands in a Markdown page as code: the identifiers of its blocks and spans, prose in a block left out."""
+    fence = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`([^`\n]+)`", fence.sub("", page))
+    called = re.compile(r"\b[A-Z]\w*[a-z]\w*\b|\b\w+_\w+\b|(?<=\.)\w+|\b\w+(?=\()")
+    return [word for block in fence.findall(page) for word in called.findall(block)] + [
+        word for span in spans for word in re.findall(r"\w+", span)
+    ]
+
+
+def stale(page: str, name: str, words: list[tuple[str, str]]) -> list[str]:
+    """The replaced identifiers that the README of a folder still shows as code."""
+    folder = f"{Path(name).parent.as_posix()}/"
+    forbidden = {word for word, where in words if where == "*" or folder.startswith(where.rstrip("/") + "/")}
+    return [f"{name}: {word}" for word in code_of(page) if word in forbidden]
+
+
+def test_no_readme_shows_an_identifier_that_the_glossary_has_replaced():
+    pages = [path for path in texts() if path.name == "README.md" and name_of(path).startswith(PRODUCT)]
+    assert len(pages) > 10
+    assert [use for path in pages for use in stale(path.read_text("utf-8"), name_of(path), replaced())] == []
+
+
+def test_a_replaced_identifier_in_a_readme_is_found():
+    words = [("Home", "*"), ("follow", "broker/trace")]
+    page = "We follow it home.\n```\nruntime.follow(7)  the leader\n```\n`Home.of`"
+    assert stale(page, "broker/trace/README.md", words) == [
+        "broker/trace/README.md: follow",
+        "broker/trace/README.md: Home",
+    ]
+    assert stale(page, "broker/README.md", words) == ["broker/README.md: Home"]
+
+
 def dangling(text: str, folder: Path) -> list[str]:
     """References to Markdown files that are neither in the file's own folder nor below the root."""
     names = [name for name in MARKDOWN.findall(text) if name not in NO_REFERENCES]
