@@ -3,7 +3,7 @@
 The port can kill nodes and lose data, so a web page that its owner happens to visit must not reach it. Three rules see to
 that, and each of them alone would stop one kind of page:
 
-- The ``Host`` that is asked for is loopback or listed, whatever address it led to (DNS rebinding).
+- The request's ``Host`` is loopback or listed, whatever address it resolved to (DNS rebinding).
 - The ``Origin``, which only browsers add, is loopback or listed (a form or a script of another site).
 - A call that changes something says ``Content-Type: application/json``, which a page may not send elsewhere unasked.
 

@@ -38,7 +38,7 @@ class DamagedRecords:
     """The damaged stretches of one partition, in the order in which it is read."""
 
     def __init__(self, topic: str, index: int, of: str, name_of: NameOf, known: Known) -> None:
-        """``of`` is what the names are: ``transactional_ids`` or ``groups``. ``known`` is asked at the first damage."""
+        """``of`` is what the names are: ``transactional_ids`` or ``groups``. ``known`` is called at the first damage."""
         self._topic = topic
         self._index = index
         self._of = of

@@ -77,7 +77,7 @@ class HeldItems:
             held.timer = self._clock.call_later_ms(delay_ms, lambda: self.let_go(held), Domain.REQUESTS)
 
     def let_go(self, held: HeldItem) -> None:
-        """It happens now, unless its connection or its node's life is over; then what waits behind it happens."""
+        """The item happens now, unless its connection or its node's life is over; then those behind it happen."""
         self._forget(held)
         before = held.after
         if before is not None and not before.is_done and before.is_alive():

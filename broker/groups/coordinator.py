@@ -1,4 +1,4 @@
-"""The group coordinator of one node: which shard keeps a group, when shards come and go, and what is asked of them."""
+"""The group coordinator of one node: which shard has a group, when shards are loaded and unloaded, and their requests."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class Members:
         member.session_timeout_ms = session_timeout_ms
 
     def await_join(self, member: Member, token: object | None) -> object | None:
-        """Park a JoinGroup with its member, or (None) take it away; returns the one that was there."""
+        """Keep a member's JoinGroup waiting, or (None) take it away; returns the JoinGroup that waited before."""
         before, member.joining = member.joining, token
         self.awaiting_join += (token is not None) - (before is not None)
         return before

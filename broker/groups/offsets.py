@@ -105,7 +105,7 @@ class GroupOffsets:
             self._settle(producer_id, group_id, spot)
 
     def end_transaction(self, producer_id: int, committed: bool, marker_offset: int) -> None:
-        """A marker was committed. Of a pending and a committed offset the one that is later in the log counts."""
+        """A marker was committed. Of a pending and a committed offset the later one in the log counts."""
         pending = self._pending.get(producer_id, {})
         for (group_id, spot), offset in tuple(pending.items()):
             if offset.record_offset > marker_offset:

@@ -35,7 +35,7 @@ _REMOVING: Final = (
 
 
 def keep(kept: Kept, record: schema.MetadataRecord | schema.UnknownMetadataRecord) -> None:
-    """Keep the record, or drop the one that it removes. What is of no lasting effect is passed over."""
+    """Keep the record, or drop the one that it removes. Records without a lasting effect are skipped."""
     identity_of = _IDENTITIES.get(type(record))
     if identity_of is None or isinstance(record, schema.UnknownMetadataRecord):
         return

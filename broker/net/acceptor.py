@@ -24,7 +24,7 @@ log = get_logger()
 
 
 class Acceptor:
-    """Hands each accepted socket to a protocol that ``factory`` makes. ``has_room`` is asked before each."""
+    """Hands each accepted socket to a protocol that ``factory`` makes. It calls ``has_room`` before each accept."""
 
     def __init__(
         self,

@@ -478,7 +478,7 @@ class Connection(asyncio.BufferedProtocol):
         log.error("request failed", **facts, exc_info=error)
 
     def _may_answer(self, call: Call) -> bool:
-        """The hook that saw the call arrive may keep its response back."""
+        """The interceptor that saw the request arrive may keep its response back."""
         sent = call.interceptor.answering(call) and not self._muted
         call.note(CallEvent.ANSWERED if sent else CallEvent.KEPT_BACK)
         return sent

@@ -9,7 +9,7 @@ from broker.clock import Clock, Domain, Timer
 
 
 class Lane:
-    """Costs one call while the link is not slow; ``delay_ms`` is asked for each thing that goes in."""
+    """Costs one call while the link is not slow; The lane calls ``delay_ms`` for each item that it takes."""
 
     __slots__ = ("_clock", "_delay_ms", "_last_due_ms", "_steps", "_timers")
 

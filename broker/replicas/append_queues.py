@@ -1,4 +1,4 @@
-"""Batches whose records must be read before they are appended keep their place in front of what comes later (ADR 10).
+"""Batches whose records the broker must read before the append keep their place before later batches (ADR 10).
 
 Kafka validates under the partition's lock: the next append waits. Here reading takes many turns of the loop, and the
 partition goes on with everything else; only what clients append to it waits. Sequences, verification and the state of

@@ -171,7 +171,7 @@ class FetchReading:
         )
 
     def _replica(self, wanted: CachedPartition) -> Partition | ErrorCode:
-        """The partition if it may be read here and is the one that the reader means."""
+        """The partition if this node may serve the reader, and the topic id is the reader's."""
         replicas = self._node.replicas
         find = replicas.hosted if self._knows_racks else replicas.leader
         partition = find(wanted.topic or "", wanted.index)

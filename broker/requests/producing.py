@@ -117,7 +117,7 @@ class Produce:
         return [item for item in transactional if item.batch is not None and item.batch.producer_id >= 0]
 
     def _locate(self, item: Item) -> None:
-        """Resolve the topic; whether this node leads it is asked later, as in Kafka."""
+        """Resolve the topic; the check that this node leads it comes later, as in Kafka."""
         metadata = self._context.node.metadata
         if self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
             topic = metadata.topic_by_id(item.topic_id)

@@ -20,7 +20,7 @@ _NODES_CLIENT_ID: Final = re.compile(r"(?:broker-(\d+)-txn-marker-sender|AddPart
 
 
 def no_names(topic_id: UUID) -> str | None:
-    """For who knows no topic."""
+    """For callers that know no topic names."""
     return None
 
 

@@ -254,7 +254,7 @@ _rank: Callable[[tuple[bool, int, int, Log]], tuple[bool, int]] = lambda each: e
 
 
 def _slice(log: Log, offset: int) -> Iterator[RecordBatch]:
-    """Batches from the one that holds ``offset``, as many as may be read in one turn."""
+    """Batches from ``offset``'s batch on, as many as one turn may read."""
     size = 0
     for batch in islice(log.batches(offset), SLICE_BATCHES):
         yield batch

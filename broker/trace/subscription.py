@@ -52,7 +52,7 @@ class Subscription:
         return exchange
 
     def close(self) -> None:
-        """No more; what waits may still be taken. Twice is once."""
+        """End the subscription; the subscriber may still take what waits. A second call does nothing."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

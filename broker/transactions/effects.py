@@ -13,7 +13,7 @@ from broker.transactions.state import Answer, Transition
 
 
 class Prepare(NamedTuple):
-    """Append PrepareCommit or PrepareAbort; what follows waits until it is committed. If it fails, the client is told."""
+    """Append PrepareCommit or PrepareAbort; the rest waits for its commit. The client gets the error of a failed append."""
 
     transition: Transition
 

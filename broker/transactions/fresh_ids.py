@@ -19,8 +19,8 @@ def with_fresh_id(
 ) -> None:
     """Call ``again`` with a producer id: at once, or after the node's next block is durable.
 
-    Other requests may have come meanwhile, so ``again`` decides from the beginning. ``done`` hears
-    COORDINATOR_LOAD_IN_PROGRESS if there is no block to be had, as on Kafka.
+    Other requests may have come meanwhile, so ``again`` decides from the beginning. ``done`` gets
+    COORDINATOR_LOAD_IN_PROGRESS if the controller has no block, as on Kafka.
     """
     allocated: int | Awaitable[int] = metadata.allocate_producer_id(node_id)
     if isinstance(allocated, int):

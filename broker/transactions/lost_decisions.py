@@ -113,7 +113,7 @@ def lost_decisions(
 ) -> list[LostDecision]:
     """The transactions that partitions hold for ended and the coordinator does not; by transactional id.
 
-    ``find_marker`` reads a partition's log (see ``first_marker``); it is asked only where an entry speaks of a marker.
+    ``find_marker`` reads a partition's log (see ``first_marker``); the function calls it only for an entry with a marker.
     """
     found = []
     for txn in transactions:

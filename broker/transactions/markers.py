@@ -145,7 +145,7 @@ class TransactionMarkerManager:
         return asked
 
     def _write(self, completion: PendingCompleteTxn, key: TopicPartition) -> bool:
-        """True if another node is to be asked, with the next ``flush``: `_told` hears what became of it."""
+        """True if the marker goes to another node with the next ``flush``; `_told` gets the result."""
         if not completion.is_wanted or key not in completion.remaining:
             return False
         if not self._exists(key):

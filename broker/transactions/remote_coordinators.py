@@ -1,6 +1,6 @@
 """AddPartitionsToTxn to the coordinators on other nodes: may this batch be appended? (KIP-890)
 
-One request under way to each node; what is asked meanwhile goes in the next one, at most one question for each id
+One request in flight to each node; verifications that come meanwhile go in the next one, at most one for each id
 (``AddPartitionsToTxnManager``).
 """
 

@@ -55,7 +55,7 @@ Told = Callable[[PendingCompleteTxn, Errors], object]
 
 
 class TransactionMarkerChannel:
-    """Collects the markers for each node; ``told`` hears what became of each one that was sent."""
+    """Collects the markers for each node; ``told`` gets the result of each marker that was sent."""
 
     def __init__(self, node_id: int, peers: Peers, told: Told) -> None:
         self._client_id = f"broker-{node_id}-txn-marker-sender"

@@ -83,7 +83,7 @@ class TransactionShard(CoordinatorShard):
         then: Callable[[ErrorCode], object],
         point: str | None = None,
     ) -> None:
-        """Write a state; ``then`` hears NONE once it is committed, or the client's code for why it is not.
+        """Write a state; ``then`` gets NONE once it is committed, else the error for the client.
 
         ``point``: the injection point at which a rule may hold the append up, or have it fail.
         """

@@ -1,8 +1,8 @@
 """Is the transaction that a batch belongs to really open? The partition's leader asks the coordinator (KIP-890).
 
 Old clients have added the partition before: it is verified. Clients of transaction version 2 have not: it is added here,
-on their first batch. A coordinator on this node answers in the same turn, one on another node is asked over the network
-(`remote_coordinators`). Either way the append must present the guard that was made before the question, so that a marker
+on their first batch. A coordinator on this node answers in the same turn, a coordinator on another node by a request
+(`remote_coordinators`). Either way the append must present the guard that the leader made before it asked, so that a marker
 written in between refuses it.
 """
 

@@ -1,4 +1,4 @@
-"""A partition's replica on a node: who leads, what is committed, who waits for it, what readers get."""
+"""A partition's replica on a node: its leader, its high watermark, the delayed operations, and what readers get."""
 
 from broker.replicas.partition.partition import AppendResult, Partition, ReadResult, TimestampOffset
 

@@ -12,7 +12,7 @@ class DelayedOperations:
     """The callbacks that wait at one partition: a Produce for an offset, a Fetch or DeleteRecords for any change.
 
     The callback of a Produce is called once, with the verdict on its records. A watcher is called at each change, until
-    it is unwatched; it looks by itself whether the change is the one that it waits for.
+    it is unwatched; it checks by itself whether it waits for this change.
     """
 
     __slots__ = ("_commits", "_watchers")

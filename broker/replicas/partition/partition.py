@@ -21,11 +21,11 @@ from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.replicas.partition.append_result import GONE, AppendResult
 from broker.replicas.partition.delayed_operations import DelayedOperations
-from broker.replicas.partition.held_writes import HeldWrite, UnconfirmedWrites
 from broker.replicas.partition.listeners import PartitionListener
 from broker.replicas.partition.offset_purgatory import Callback
 from broker.replicas.partition.reading import ReadablePartition, ReadResult, TimestampOffset
 from broker.replicas.partition.roles import FollowerRole, LeaderRole
+from broker.replicas.partition.unconfirmed_writes import HeldWrite, UnconfirmedWrites
 from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, end_txn_marker
 from protocol.errors import ErrorCode
 from storage.config import NEVER
@@ -373,7 +373,7 @@ class Partition(ReadablePartition):
                 self.leading.committed()
 
     def complete(self) -> None:
-        """Tell who waits what the high watermark has come to.
+        """Complete the delayed operations up to the high watermark.
 
         What every replica in sync has is committed. If there are too few of them by now, the client that asked for
         acks=all learns so: its data stays.
