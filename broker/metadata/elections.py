@@ -1,4 +1,4 @@
-"""Who leads, and who is in sync: what the controller decides when brokers come, go, or fall behind. Pure.
+"""Which replica leads, and which are in sync: the controller's decisions when brokers start, stop or fall behind. Pure.
 
 The rules are those of ``ReplicationControlManager`` and ``PartitionChangeBuilder`` without eligible leader replicas
 (KIP-966, a feature that this broker does not announce): the last replica in sync stays in the list when it goes, and the

@@ -27,7 +27,7 @@ OUTCOMES: Final = {
 
 
 class Trace:
-    """One for all nodes of a broker. Off at first, and then it costs nothing: it does not hang anywhere.
+    """One for all nodes of a broker. It is off at first, and then costs nothing: it intercepts no request.
 
     trace = Trace(calls, clock)
     trace.start()
