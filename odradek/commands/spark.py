@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,6 +14,8 @@ from odradek.commands.common import HELP_NAMES, end_at_sigterm, needing
 from odradek.commands.groups import CommandGroup
 from odradek.commands.sink import sink
 from odradek.errors import OdradekError
+
+Command = Callable[..., Any]
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
@@ -31,6 +35,11 @@ def jars() -> None:
         click.echo(",".join(map(str, connector_jars())))
     except OdradekError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _kills(option: str, text: str) -> Callable[[Command], Command]:
+    """An option that says how often something is killed."""
+    return click.option(option, type=click.IntRange(min=0), default=2, show_default=True, help=text)
 
 
 @spark.command(
@@ -55,34 +64,10 @@ def jars() -> None:
     help="Keep the audit's report and tables here.  [default: they are deleted]",
 )
 @click.option("--seed", type=int, help="Seed of the moments of the kills.  [default: a random one]")
-@click.option(
-    "--driver-kills",
-    type=click.IntRange(min=0),
-    default=2,
-    show_default=True,
-    help="Kills of Spark's driver.",
-)
-@click.option(
-    "--worker-kills",
-    type=click.IntRange(min=0),
-    default=2,
-    show_default=True,
-    help="Kills of Python workers.",
-)
-@click.option(
-    "--producer-kills",
-    type=click.IntRange(min=0),
-    default=2,
-    show_default=True,
-    help="Kills of the producer.",
-)
-@click.option(
-    "--broker-kills",
-    type=click.IntRange(min=0),
-    default=2,
-    show_default=True,
-    help="Kills of the demo's broker.",
-)
+@_kills("--driver-kills", "Kills of Spark's driver.")
+@_kills("--worker-kills", "Kills of Python workers.")
+@_kills("--producer-kills", "Kills of the producer.")
+@_kills("--broker-kills", "Kills of the demo's broker.")
 @click.option(
     "--per-batch",
     type=click.IntRange(min=8),

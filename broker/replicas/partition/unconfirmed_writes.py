@@ -121,18 +121,18 @@ class UnconfirmedWrites:
             self._flush is not None and log.log_end_offset - log.flushed_offset >= log.config.flush_messages
         )
 
-    def flush_if_due(self) -> None:
-        """Begin an fsync, where ``flush.messages`` asks for one."""
-        if self._flush is not None and self._must_flush:
-            self._flush()
+    def flush_if_due(self) -> bool:
+        """Begin an fsync, where ``flush.messages`` asks for one; whether it does."""
+        if self._flush is None or not self._must_flush:
+            return False
+        self._flush()
+        return True
 
     def committable_end_offset(self) -> int:
         """Up to where this replica lets the high watermark come; begins an fsync, where that waits for one."""
-        log = self._log
-        end_offset = log.log_end_offset
-        if self._flush is not None and end_offset - log.flushed_offset >= log.config.flush_messages:
-            self._flush()  # the partition asks again when the bytes are on the disk
-            end_offset = log.flushed_offset  # more may have come meanwhile: it waits for the next round
+        end_offset = self._log.log_end_offset
+        if self.flush_if_due():  # the partition asks again when the bytes are on the disk
+            end_offset = self._log.flushed_offset  # more may have come meanwhile: it waits for the next round
         if self._first_offsets:
             end_offset = min(end_offset, self.written_end_offset)
         return end_offset

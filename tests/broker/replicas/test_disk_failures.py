@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from broker.apis.metadata import metadata
 from broker.cluster import Cluster, StartError
 from broker.node.context import RequestContext
 from broker.options import parse
-from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
@@ -33,6 +31,7 @@ from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsR
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from tests.support.background import no_threads
 from tests.support.disk import WRITES, Disk
 from tests.support.world import CONSUMER_OFFSETS, TRANSACTION_STATE, World
 
@@ -42,15 +41,7 @@ Lines = list[Any]
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(_: ReplicaManager, work: Callable[[], object]) -> Future[object]:
-        future: Future[object] = Future()
-        try:
-            future.set_result(work())
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-    monkeypatch.setattr(ReplicaManager, "in_background", at_once)
+    no_threads(monkeypatch)
 
 
 @pytest.fixture

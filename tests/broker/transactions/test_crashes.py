@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from broker.injection.crash import on_passage
-from broker.replicas.manager import ReplicaManager
 from broker.transactions.state import TransactionState
 from protocol.errors import ErrorCode
 from storage import files
+from tests.support.background import no_threads
 from tests.support.disk import Unsynced
 from tests.support.world import CONSUMER_OFFSETS, TRANSACTION_STATE, World
 
@@ -34,17 +33,8 @@ def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the broker does in a thread is done at once: a crash may come between any two of its calls as well."""
-
-    def at_once(_: ReplicaManager, work: Callable[[], object]) -> Future[object]:
-        future: Future[object] = Future()
-        try:
-            future.set_result(work())
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-    monkeypatch.setattr(ReplicaManager, "in_background", at_once)
+    """A crash may come between any two calls of the background work as well."""
+    no_threads(monkeypatch)
 
 
 class Crash(BaseException):
