@@ -18,6 +18,7 @@ from broker.logging import get_logger
 from broker.loop.life import NodeLife
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.values import NO_LEADER, TOPIC_RESOURCE
+from broker.replicas.maintenance.checkpoints import Checkpoints
 from broker.replicas.maintenance.flushing import Flushing
 from broker.replicas.maintenance.idle_producers import IdleProducers
 from broker.replicas.maintenance.removal import remove_retired
@@ -75,8 +76,9 @@ class ReplicaManager(MetadataListener):
         self._clean = directory.was_clean
         self._background: set[asyncio.Future[Any]] = set()
         self._injection = injection or FaultInjection()
+        self._checkpoints = Checkpoints(directory, self.in_background)
         self._flushing = Flushing(
-            directory, config, clock, self.in_background, injection=self._injection, node_id=node_id
+            self._checkpoints, config, clock, self.in_background, injection=self._injection, node_id=node_id
         )
         self._listeners: PartitionListeners[Partition] = PartitionListeners()
         self._listeners.members += [self._flushing, IdleProducers(config, clock, self.opened)]
@@ -235,7 +237,7 @@ class ReplicaManager(MetadataListener):
         """What was committed when it was last noted; of a single replica it is all that there is."""
         if self._roles is None or len(state.replicas) == 1:
             return None
-        return self._flushing.high_watermark(key)
+        return self._checkpoints.high_watermark(key)
 
     def _truncate(self, partition: Partition, offset: int) -> None:
         truncate(partition.log, offset, self._options_of(partition))
@@ -262,8 +264,8 @@ class ReplicaManager(MetadataListener):
             # Idle producers are what an opened log looks for with it.
             now_ms=self._clock.now_ms(Domain.PRODUCERS),
             clean=self._clean,
-            recovery_point=self._flushing.recovery_point(key),
-            log_start_offset=self._flushing.log_start(key),
+            recovery_point=self._checkpoints.recovery_point(key),
+            log_start_offset=self._checkpoints.log_start(key),
             high_watermark=self._checkpointed(key, state),
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
             jitter=lambda bound_ms: self._rng.randrange(bound_ms) if bound_ms > 0 else 0,
@@ -345,7 +347,7 @@ class ReplicaManager(MetadataListener):
                 self._roles.release(partition)
             partition.stop_leading(error)
             partition.log.close(clean=False)
-        self._flushing.forget((topic.name, index))
+        self._checkpoints.forget((topic.name, index))
         try:
             doomed = self.directory.mark_for_deletion(topic.name, index, topic.topic_id.hex)
         except StorageError as failed:

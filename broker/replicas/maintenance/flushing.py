@@ -13,39 +13,28 @@ that is told would take them for written.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.injection.points import FaultInjection, InjectionPoint
-from broker.logging import get_logger
+from broker.replicas.maintenance.checkpoints import Checkpoints, InBackground
+from broker.replicas.maintenance.producer_snapshots import ProducerSnapshots
 from broker.replicas.partition.listeners import PartitionListener
 from protocol.errors import ErrorCode
-from storage.checkpoints import OffsetCheckpoint, write_rows
 from storage.config import NEVER
-from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, LogDirectory, PartitionKey
-from storage.files import StorageError, remove
+from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from storage.files import StorageError
 from storage.flush import Flush
-from storage.log import Log
-from storage.segment import Segment, file_name
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.replicas.partition import Partition
 
-log_events = get_logger()
-
 PARTITIONS_AT_ONCE: Final = 32
 """How many partitions are handed to the thread in one go: what the loop does for them takes about a millisecond."""
-SNAPSHOT_BYTES: Final = 32 * 1024 * 1024
-"""How much of a log a recovery may have to read again for its producers."""
-SNAPSHOTS_KEPT: Final = 2
-"""Inside of a segment, for the recovery point that is checkpointed and for the one that is not yet."""
-
-InBackground = Callable[[Callable[[], None]], "asyncio.Future[None]"]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +55,7 @@ class Flushing(PartitionListener["Partition"]):
 
     def __init__(
         self,
-        directory: LogDirectory,
+        checkpoints: Checkpoints,
         config: BrokerConfig,
         clock: Clock,
         in_background: InBackground,
@@ -74,16 +63,12 @@ class Flushing(PartitionListener["Partition"]):
         injection: FaultInjection | None = None,
         node_id: int = -1,
     ) -> None:
-        self._directory = directory
+        self._checkpoints = checkpoints
         self._config = config
         self._clock = clock
         self._in_background = in_background
         self._injection = injection or FaultInjection()
         self._node_id = node_id
-        self._checkpoints = {
-            name: OffsetCheckpoint(_read_checkpoint(directory, name))
-            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
-        }
         self._dirty: dict[Partition, None] = {}
         """What the next round looks at."""
         self._round: dict[Partition, None] = {}
@@ -92,28 +77,10 @@ class Flushing(PartitionListener["Partition"]):
         self._again: dict[Partition, bool] = {}
         """Asked for while a sync was running; whether the active segment is wanted too."""
         self._deadlines: dict[Partition, Timer] = {}
-        self._snapshots: dict[Partition, deque[int]] = {}
-        self._snapshot_at: dict[Partition, tuple[Segment, int]] = {}
-        self._unchecked: dict[Partition, None] = {}
-        """Whose high watermark has moved since it was last noted."""
+        self._snapshots = ProducerSnapshots()
         self._timers: list[Timer] = []
         self._round_goes_on = False
         self._closed = False
-        self._writing = False
-        """Some of the checkpoint files are being written, in a thread."""
-        self._to_write: list[tuple[tuple[str, ...], Callable[[], None]]] = []
-        """What is to be written after that; asked for twice it is written once."""
-
-    # -- what was on the disk at the start ----------------------------------------------------------------------
-
-    def recovery_point(self, key: PartitionKey) -> int:
-        return self._checkpoints[RECOVERY_POINTS].get(key)
-
-    def log_start(self, key: PartitionKey) -> int:
-        return self._checkpoints[LOG_STARTS].get(key)
-
-    def high_watermark(self, key: PartitionKey) -> int:
-        return self._checkpoints[HIGH_WATERMARKS].get(key)
 
     # -- what happens to partitions -----------------------------------------------------------------------------
 
@@ -126,19 +93,18 @@ class Flushing(PartitionListener["Partition"]):
         self._sync(partition, whole=False)
 
     def log_start_moved(self, partition: Partition) -> None:
-        self._note_log_start(partition)
+        self._checkpoints.note_log_start(partition)
         self._dirty[partition] = None  # the leader epochs have changed with it
 
     def truncated(self, partition: Partition) -> None:
         """What was on the disk is not the log any more: say so before a crash believes the old recovery point."""
-        self._snapshots.pop(partition, None)
-        self._snapshot_at.pop(partition, None)
-        self._note(partition)
-        self._write((RECOVERY_POINTS, LOG_STARTS), _nothing)
+        self._snapshots.forget(partition)
+        self._checkpoints.note(partition)
+        self._checkpoints.write((RECOVERY_POINTS, LOG_STARTS), _nothing)
         partition.tell_unflushed()
 
     def high_watermark_updated(self, partition: Partition) -> None:
-        self._unchecked[partition] = None
+        self._checkpoints.high_watermark_moved(partition)
 
     def configured(self, partition: Partition) -> None:
         timer = self._deadlines.pop(partition, None)
@@ -149,22 +115,16 @@ class Flushing(PartitionListener["Partition"]):
 
     def removed(self, partition: Partition) -> None:
         self._dirty.pop(partition, None)
-        self._unchecked.pop(partition, None)
+        self._checkpoints.removed(partition)
         self._round.pop(partition, None)
         self._again.pop(partition, None)
-        self._snapshots.pop(partition, None)
-        self._snapshot_at.pop(partition, None)
+        self._snapshots.forget(partition)
         timer = self._deadlines.pop(partition, None)
         if timer is not None:
             timer.cancel()
         running = self._running.get(partition)
         if running is not None:
             running.flush.abandoned = True
-
-    def forget(self, key: PartitionKey) -> None:
-        """A partition was deleted: no file speaks of it any more."""
-        for checkpoint in self._checkpoints.values():
-            checkpoint.drop(key)
 
     # -- one partition ------------------------------------------------------------------------------------------
 
@@ -203,29 +163,11 @@ class Flushing(PartitionListener["Partition"]):
             return None
         try:
             if whole:
-                self._take_snapshot(partition, log)
+                self._snapshots.take_if_due(partition)
             return _Sync(partition, Flush(log, whole=whole), self._clock.now_ms(Domain.RETENTION))
         except StorageError as error:
             partition.go_offline(error)
             return None
-
-    def _take_snapshot(self, partition: Partition, log: Log) -> None:
-        """Of the producers, where the recovery point is about to be, if the last one is far behind."""
-        active = log.active
-        segment, size = self._snapshot_at.get(partition, (active, 0))
-        if active.size - (size if segment is active else 0) < SNAPSHOT_BYTES:
-            return
-        self._snapshot_at[partition] = active, active.size
-        before = log.last_snapshot_offset
-        log.try_snapshot()
-        if log.last_snapshot_offset == before:
-            return
-        taken = self._snapshots.setdefault(partition, deque())
-        taken.append(log.log_end_offset)
-        if len(taken) > SNAPSHOTS_KEPT:
-            offset = taken.popleft()
-            if log.segments[log.segment_index(offset)].base_offset != offset:
-                remove(log.directory / file_name(offset, "snapshot"))
 
     def _sync_all(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
         if self._injection.points is None:
@@ -288,7 +230,7 @@ class Flushing(PartitionListener["Partition"]):
             return
         sync.flush.finish()
         partition.note_flushed()
-        self._note(partition)
+        self._checkpoints.note(partition)
         again = self._again.pop(partition, None)
         if partition.unflushed:
             self._dirty[partition] = None
@@ -321,9 +263,9 @@ class Flushing(PartitionListener["Partition"]):
             Periodic(
                 self._clock,
                 interval_ms,
-                partial(self._write, names, _nothing),
+                partial(self._checkpoints.write, names, _nothing),
                 Domain.RETENTION,
-                lambda: 0 if self._unchecked or self._is_changed else None,
+                lambda: 0 if self._checkpoints.is_behind else None,
             )
             for interval_ms, names in (
                 (config.log_flush_offset_checkpoint_interval_ms, (RECOVERY_POINTS, HIGH_WATERMARKS)),
@@ -333,11 +275,7 @@ class Flushing(PartitionListener["Partition"]):
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._dirty) or self._is_changed
-
-    @property
-    def _is_changed(self) -> bool:
-        return any(checkpoint.changed for checkpoint in self._checkpoints.values())
+        return bool(self._dirty) or self._checkpoints.is_changed
 
     def _begin_round(self) -> None:
         if self._round_goes_on:
@@ -365,66 +303,7 @@ class Flushing(PartitionListener["Partition"]):
         if syncs:
             self._sync_all(syncs, self._go_on)
         else:
-            self._write(tuple(self._checkpoints), self._end_round)
-
-    # -- checkpoints --------------------------------------------------------------------------------------------
-
-    def _note(self, partition: Partition) -> None:
-        key = (partition.topic, partition.index)
-        self._checkpoints[RECOVERY_POINTS].set(key, partition.log.recovery_point)
-        self._checkpoints[HIGH_WATERMARKS].set(key, partition.high_watermark)
-        self._note_log_start(partition)
-
-    def _note_committed(self) -> None:
-        moved, self._unchecked = self._unchecked, {}
-        for partition in moved:
-            partition.unchecked = False
-            key = (partition.topic, partition.index)
-            self._checkpoints[HIGH_WATERMARKS].set(key, partition.high_watermark)
-
-    def _note_log_start(self, partition: Partition) -> None:
-        """A log start is kept only where it lies inside the first segment, as in Kafka."""
-        log = partition.log
-        key = (partition.topic, partition.index)
-        if log.exists and log.log_start_offset > log.segments[0].base_offset:
-            self._checkpoints[LOG_STARTS].set(key, log.log_start_offset)
-        else:
-            self._checkpoints[LOG_STARTS].drop(key)
-
-    def _write(self, names: Iterable[str], then: Callable[[], None]) -> None:
-        """Write the files that are not up to date, in a thread; one of these at a time."""
-        names = tuple(names)
-        if self._closed:
-            return
-        if self._writing:
-            if (names, then) not in self._to_write:
-                self._to_write.append((names, then))
-            return
-        if HIGH_WATERMARKS in names:
-            self._note_committed()
-        changed = {name: self._checkpoints[name] for name in names if self._checkpoints[name].changed}
-        if not changed:
-            then()
-            return
-
-        def done(future: asyncio.Future[None]) -> None:
-            error = None if future.cancelled() else future.exception()
-            if error is not None:
-                for checkpoint in changed.values():
-                    checkpoint.changed = True
-                log_events.error("checkpoints could not be written", reason=str(error))
-            self._writing = False
-            then()
-            while self._to_write and not self._writing:
-                self._write(*self._to_write.pop(0))
-
-        self._writing = True
-        rows = {name: checkpoint.rows() for name, checkpoint in changed.items()}
-        self._in_background(partial(self._write_files, rows)).add_done_callback(done)
-
-    def _write_files(self, rows: dict[str, list[bytes]]) -> None:
-        for name, each in rows.items():
-            write_rows(self._directory.path / name, each)
+            self._checkpoints.write_all(self._end_round)
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -439,6 +318,7 @@ class Flushing(PartitionListener["Partition"]):
 
     def _stop(self) -> None:
         self._closed = True
+        self._checkpoints.close()
         for timer in (*self._timers, *self._deadlines.values()):
             timer.cancel()
         self._deadlines.clear()
@@ -447,17 +327,8 @@ class Flushing(PartitionListener["Partition"]):
         """After a clean stop: where each of these logs stands now."""
         for partition in partitions:
             if partition.offline is None and partition.log.exists:
-                self._note(partition)
-        self._write_files({name: checkpoint.rows() for name, checkpoint in self._checkpoints.items()})
-
-
-def _read_checkpoint(directory: LogDirectory, name: str) -> Mapping[PartitionKey, int]:
-    """Kafka's recovery begins at 0, and logs where their first segment does, if these files are invalid."""
-    try:
-        return directory.read_checkpoint(name)
-    except StorageError as error:
-        log_events.warning("checkpoint not usable, taken for empty", file=error.path, reason=str(error))
-        return {}
+                self._checkpoints.note(partition)
+        self._checkpoints.write_at_the_end()
 
 
 def _nothing() -> None:

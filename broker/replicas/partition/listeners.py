@@ -35,7 +35,7 @@ class PartitionListener(Generic[P]):
         """A follower has cut off, or dropped, what its leader does not have."""
 
     def high_watermark_updated(self, partition: P) -> None:
-        """The high watermark of a partition with several replicas has moved since ``unchecked`` was last False."""
+        """The high watermark of a partition with several replicas has moved since it was checkpointed: told once."""
 
     def configured(self, partition: P) -> None:
         """Its settings have changed (``log.config``)."""

@@ -84,7 +84,7 @@ class Partition(ReadablePartition):
         """The listener for what happens here."""
         self.unflushed = False
         """Something was appended that is not yet fsynced, and `listener` was told so."""
-        self.unchecked = False
+        self.high_watermark_moved = False
         """The high watermark has moved since it was last checkpointed, and `listener` was told so."""
         self.unconfirmed = UnconfirmedWrites(
             (topic, state.index), log, None if flush is None else partial(flush, self), injection, node_id
@@ -384,8 +384,8 @@ class Partition(ReadablePartition):
 
     def note_committed(self) -> None:
         """The high watermark has moved, and a restart cannot tell it from the log's end."""
-        if not self.unchecked:
-            self.unchecked = True
+        if not self.high_watermark_moved:
+            self.high_watermark_moved = True
             self.listener.high_watermark_updated(self)
 
     def on_committed(self, end_offset: int, callback: Callback) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from broker.metadata.values import TOPIC_RESOURCE
-from broker.replicas.maintenance import flushing
+from broker.replicas.maintenance import producer_snapshots
 from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
@@ -418,7 +418,7 @@ async def test_an_epoch_that_a_crash_took_is_read_from_the_batches(tmp_path: Pat
 async def test_a_long_log_has_a_snapshot_of_its_producers_near_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flushing, "SNAPSHOT_BYTES", 5000)
+    monkeypatch.setattr(producer_snapshots, "SNAPSHOT_BYTES", 5000)
 
     def snapshots(partition: Partition) -> list[int]:
         return sorted(int(path.stem) for path in partition.log.directory.glob("*.snapshot"))

@@ -1,0 +1,153 @@
+"""The checkpoint files of a log directory: recovery points, log starts, high watermarks; written in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.logging import get_logger
+from storage.checkpoints import OffsetCheckpoint, write_rows
+from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, LogDirectory, PartitionKey
+from storage.files import StorageError
+
+if TYPE_CHECKING:
+    from broker.replicas.partition import Partition
+
+log_events = get_logger()
+
+InBackground = Callable[[Callable[[], None]], "asyncio.Future[None]"]
+
+
+class Checkpoints:
+    """What the files said at the start, and what they are to say next. One thread at a time writes files."""
+
+    def __init__(self, directory: LogDirectory, in_background: InBackground) -> None:
+        self._directory = directory
+        self._in_background = in_background
+        self._files = {
+            name: OffsetCheckpoint(_read(directory, name))
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+        }
+        self._high_watermarks_moved: dict[Partition, None] = {}
+        """Since they were last noted."""
+        self._is_writing = False
+        self._to_write: list[tuple[tuple[str, ...], Callable[[], None]]] = []
+        """What is to be written after that; asked for twice it is written once."""
+        self._closed = False
+
+    # -- what they say ------------------------------------------------------------------------------------------
+
+    def recovery_point(self, key: PartitionKey) -> int:
+        return self._files[RECOVERY_POINTS].get(key)
+
+    def log_start(self, key: PartitionKey) -> int:
+        return self._files[LOG_STARTS].get(key)
+
+    def high_watermark(self, key: PartitionKey) -> int:
+        return self._files[HIGH_WATERMARKS].get(key)
+
+    # -- what they are to say -----------------------------------------------------------------------------------
+
+    def note(self, partition: Partition) -> None:
+        """All three of a partition."""
+        key = (partition.topic, partition.index)
+        self._files[RECOVERY_POINTS].set(key, partition.log.recovery_point)
+        self._files[HIGH_WATERMARKS].set(key, partition.high_watermark)
+        self.note_log_start(partition)
+
+    def note_log_start(self, partition: Partition) -> None:
+        """A log start is kept only where it lies inside the first segment, as in Kafka."""
+        log = partition.log
+        key = (partition.topic, partition.index)
+        if log.exists and log.log_start_offset > log.segments[0].base_offset:
+            self._files[LOG_STARTS].set(key, log.log_start_offset)
+        else:
+            self._files[LOG_STARTS].drop(key)
+
+    def high_watermark_moved(self, partition: Partition) -> None:
+        """Noted when the file is written: a high watermark moves far more often."""
+        self._high_watermarks_moved[partition] = None
+
+    def removed(self, partition: Partition) -> None:
+        self._high_watermarks_moved.pop(partition, None)
+
+    def forget(self, key: PartitionKey) -> None:
+        """A partition was deleted: no file speaks of it any more."""
+        for checkpoint in self._files.values():
+            checkpoint.drop(key)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a file differs from what was noted."""
+        return any(checkpoint.changed for checkpoint in self._files.values())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a file differs from what was noted, or a high watermark has moved."""
+        return bool(self._high_watermarks_moved) or self.is_changed
+
+    def write(self, names: Iterable[str], then: Callable[[], None]) -> None:
+        """Write the files that are not up to date, in a thread; ``then`` runs when they are, or could not be, written."""
+        names = tuple(names)
+        if self._closed:
+            return
+        if self._is_writing:
+            if (names, then) not in self._to_write:
+                self._to_write.append((names, then))
+            return
+        if HIGH_WATERMARKS in names:
+            self._note_high_watermarks()
+        changed = {name: self._files[name] for name in names if self._files[name].changed}
+        if not changed:
+            then()
+            return
+
+        def done(future: asyncio.Future[None]) -> None:
+            error = None if future.cancelled() else future.exception()
+            if error is not None:
+                for checkpoint in changed.values():
+                    checkpoint.changed = True
+                log_events.error("checkpoints could not be written", reason=str(error))
+            self._is_writing = False
+            then()
+            while self._to_write and not self._is_writing:
+                self.write(*self._to_write.pop(0))
+
+        self._is_writing = True
+        rows = {name: checkpoint.rows() for name, checkpoint in changed.items()}
+        self._in_background(partial(self._write_rows, rows)).add_done_callback(done)
+
+    def write_all(self, then: Callable[[], None]) -> None:
+        self.write(tuple(self._files), then)
+
+    def write_at_the_end(self) -> None:
+        """All three, in the caller's thread: after a clean stop."""
+        self._write_rows({name: checkpoint.rows() for name, checkpoint in self._files.items()})
+
+    def close(self) -> None:
+        """No thread begins to write any more."""
+        self._closed = True
+
+    def _note_high_watermarks(self) -> None:
+        moved, self._high_watermarks_moved = self._high_watermarks_moved, {}
+        for partition in moved:
+            partition.high_watermark_moved = False
+            key = (partition.topic, partition.index)
+            self._files[HIGH_WATERMARKS].set(key, partition.high_watermark)
+
+    def _write_rows(self, rows: dict[str, list[bytes]]) -> None:
+        for name, each in rows.items():
+            write_rows(self._directory.path / name, each)
+
+
+def _read(directory: LogDirectory, name: str) -> Mapping[PartitionKey, int]:
+    """Kafka's recovery begins at 0, and logs where their first segment does, if these files are invalid."""
+    try:
+        return directory.read_checkpoint(name)
+    except StorageError as error:
+        log_events.warning("checkpoint not usable, taken for empty", file=error.path, reason=str(error))
+        return {}
