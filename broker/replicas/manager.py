@@ -18,22 +18,18 @@ from broker.logging import get_logger
 from broker.loop.life import NodeLife
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.values import NO_LEADER, TOPIC_RESOURCE
-from broker.replicas.maintenance.checkpoints import Checkpoints
+from broker.replicas.log_manager import LogManager
 from broker.replicas.maintenance.flushing import Flushing
 from broker.replicas.maintenance.idle_producers import IdleProducers
-from broker.replicas.maintenance.removal import remove_retired
 from broker.replicas.maintenance.sealing import seal_all
 from broker.replicas.partition import Partition
 from broker.replicas.partition.listeners import PartitionListener, PartitionListeners
 from broker.replicas.replication.context import Peers, Truncation
 from broker.replicas.replication.roles import Roles
-from broker.replicas.stray_partitions import say_damage, say_unknown, set_aside_foreign
+from broker.replicas.stray_partitions import say_unknown
 from protocol.errors import ErrorCode
-from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
 from storage.files import StorageError
-from storage.log import Log
-from storage.recovery import OpenOptions, open_log, truncate, truncate_fully_and_start_at
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -71,18 +67,21 @@ class ReplicaManager(MetadataListener):
         self._config = config
         self._clock = clock
         self._metadata = metadata
-        self._rng = rng
         self._partitions: dict[PartitionKey, Partition] = {}
-        self._clean = directory.was_clean
         self._background: set[asyncio.Future[Any]] = set()
         self._injection = injection or FaultInjection()
-        self._checkpoints = Checkpoints(directory, self.in_background)
+        self._logs = LogManager(directory, config, clock, rng, self.in_background)
         self._flushing = Flushing(
-            self._checkpoints, config, clock, self.in_background, injection=self._injection, node_id=node_id
+            self._logs.checkpoints,
+            config,
+            clock,
+            self.in_background,
+            injection=self._injection,
+            node_id=node_id,
         )
         self._listeners: PartitionListeners[Partition] = PartitionListeners()
         self._listeners.members += [self._flushing, IdleProducers(config, clock, self.opened)]
-        self._truncation = Truncation(self._truncate, self._truncate_fully_and_start_at)
+        self._truncation = Truncation(self._logs.truncate, self._logs.truncate_fully_and_start_at)
         self._roles: Roles | None = None
         self._peers = peers
         if peers is not None:
@@ -165,13 +164,12 @@ class ReplicaManager(MetadataListener):
 
     def recover(self) -> None:
         """After a crash: open every folder and check what was not flushed, before clients are served."""
-        for path in self.directory.doomed_directories():
-            self.in_background(partial(self.directory.remove, path))
+        self._logs.delete_marked()
         unknown: dict[str, list[int]] = {}
         for key, _ in self.directory.partition_directories():
             if self._known(*key) is None:
                 unknown.setdefault(key[0], []).append(key[1])
-            elif not self._clean:
+            elif not self._logs.was_clean:
                 self._open_known(*key)
         say_unknown(self.directory.path, unknown)
 
@@ -198,22 +196,8 @@ class ReplicaManager(MetadataListener):
         return partition if self._life.alive else None
 
     def _open(self, topic: Topic, state: PartitionState) -> Partition:
-        assert self.directory.is_open, "a log is opened under the lock of its directory"
-        key = (topic.name, state.index)
-        path = self.directory.partition_path(*key)
-        offline: str | None = None
-        try:
-            set_aside_foreign(path, topic.topic_id)
-            recovered = open_log(path, self._open_options(topic, key, state))
-            say_damage(key, recovered)
-            if recovered.doomed:
-                self.in_background(partial(remove_retired, recovered.doomed))
-            log = recovered.log
-        except StorageError as error:
-            log_events.error(
-                "partition offline", topic=key[0], partition=key[1], file=error.path, reason=str(error)
-            )
-            log, offline = Log(path, topic.topic_id, self._log_config(topic)), str(error)
+        high_watermark = self._checkpointed(topic.name, state)
+        log, offline = self._logs.open(topic, state.index, high_watermark)
         partition = Partition(
             topic.name,
             state,
@@ -224,57 +208,19 @@ class ReplicaManager(MetadataListener):
             listener=self._listeners,
             node_id=self.node_id,
             injection=self._injection,
-            high_watermark=self._checkpointed(key, state),
+            high_watermark=high_watermark,
         )
         partition.offline = offline
-        log.on_snapshot_failed = _say_snapshot_failed
         log.on_roll = lambda _: self._listeners.rolled(partition)
         if offline is None and (state.leader == self.node_id or self._roles is None):
             log.assign_epoch(state.leader_epoch)
         return partition
 
-    def _checkpointed(self, key: PartitionKey, state: PartitionState) -> int | None:
+    def _checkpointed(self, topic: str, state: PartitionState) -> int | None:
         """What was committed when it was last noted; of a single replica it is all that there is."""
         if self._roles is None or len(state.replicas) == 1:
             return None
-        return self._checkpoints.high_watermark(key)
-
-    def _truncate(self, partition: Partition, offset: int) -> None:
-        truncate(partition.log, offset, self._options_of(partition))
-
-    def _truncate_fully_and_start_at(self, partition: Partition, offset: int) -> None:
-        doomed = truncate_fully_and_start_at(partition.log, offset, self._clock.now_ms())
-        if doomed:
-            self.in_background(partial(remove_retired, doomed))
-
-    def _options_of(self, partition: Partition) -> OpenOptions:
-        return OpenOptions(
-            topic_id=partition.topic_id,
-            config=partition.log.config,
-            now_ms=self._clock.now_ms(Domain.PRODUCERS),
-            clean=True,
-            high_watermark=partition.high_watermark,
-            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-        )
-
-    def _open_options(self, topic: Topic, key: PartitionKey, state: PartitionState) -> OpenOptions:
-        return OpenOptions(
-            topic_id=topic.topic_id,
-            config=self._log_config(topic),
-            # Idle producers are what an opened log looks for with it.
-            now_ms=self._clock.now_ms(Domain.PRODUCERS),
-            clean=self._clean,
-            recovery_point=self._checkpoints.recovery_point(key),
-            log_start_offset=self._checkpoints.log_start(key),
-            high_watermark=self._checkpointed(key, state),
-            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-            jitter=lambda bound_ms: self._rng.randrange(bound_ms) if bound_ms > 0 else 0,
-        )
-
-    def _log_config(self, topic: Topic) -> LogConfig:
-        if not topic.configs:
-            return self._config.log_defaults
-        return LogConfig.from_properties(topic.configs, self._config.log_defaults)
+        return self._logs.checkpoints.high_watermark((topic, state.index))
 
     def _verification_enabled(self) -> bool:
         return self._config.transaction_partition_verification_enable
@@ -322,7 +268,7 @@ class ReplicaManager(MetadataListener):
         topic = self._metadata.topic(resource_name) if resource_type == TOPIC_RESOURCE else None
         if topic is None:
             return
-        config = self._log_config(topic)
+        config = self._logs.log_config(topic)
         for state in topic.partitions:
             partition = self._partitions.get((topic.name, state.index))
             if partition is not None:
@@ -347,17 +293,7 @@ class ReplicaManager(MetadataListener):
                 self._roles.release(partition)
             partition.stop_leading(error)
             partition.log.close(clean=False)
-        self._checkpoints.forget((topic.name, index))
-        try:
-            doomed = self.directory.mark_for_deletion(topic.name, index, topic.topic_id.hex)
-        except StorageError as failed:
-            # The topic is gone all the same; a later one of its name finds whose folder this was.
-            log_events.warning("folder of a deleted topic stays", file=failed.path, reason=str(failed))
-            return
-        if doomed is not None:
-            remove = partial(self.in_background, partial(self.directory.remove, doomed))
-            delay_ms = self._log_config(topic).file_delete_delay_ms
-            self._clock.call_later_ms(delay_ms, remove, Domain.RETENTION)
+        self._logs.delete(topic, index)
 
     # -- durability ---------------------------------------------------------------------------------------------
 
@@ -458,7 +394,3 @@ class ReplicaManager(MetadataListener):
                     partition.log.create(now_ms)
                 except StorageError as error:
                     partition.go_offline(error)
-
-
-def _say_snapshot_failed(error: StorageError) -> None:
-    log_events.warning("snapshot of the producers not written", file=error.path, reason=str(error))
