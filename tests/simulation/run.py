@@ -26,7 +26,7 @@ import structlog
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
 from broker.options import parse
-from broker.replicas import manager
+from broker.replicas import log_manager
 from broker.transactions import state
 from storage import producers
 from storage.files import use_system
@@ -284,7 +284,7 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
     with (
         tempfile.TemporaryDirectory(prefix="sim-", dir=memory if memory.is_dir() else None) as directory,
         contextlib.closing(trace),
-        patch.object(manager, "truncate", truncate_and_check),
+        patch.object(log_manager, "truncate", truncate_and_check),
         epochs_up_to(Random(f"{seed}/epochs").choice(EPOCHS_MAX)),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
