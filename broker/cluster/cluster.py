@@ -303,7 +303,7 @@ class Cluster:
         runtime = self._expect(node_id, NodeState.RUNNING)
         async with runtime.lifecycle_lock:
             self._expect(node_id, NodeState.RUNNING)
-            await self.metadata.hand_over(node_id)
+            await self.metadata.cluster_control.hand_over(node_id)
             self._expect(node_id, NodeState.RUNNING)
             try:
                 clean = await runtime.controlled_shutdown()
@@ -346,7 +346,7 @@ class Cluster:
         runtime.life.check()
         runtime.lock_and_bind()
         self._open(runtime)
-        await self.metadata.join(self._introduce(self.metadata, runtime))
+        await self.metadata.cluster_control.join(self._introduce(self.metadata, runtime))
         runtime.life.check()
         runtime.start_coordinators()
         await runtime.enable_request_processing()
@@ -383,7 +383,7 @@ class Cluster:
 
     async def _lose(self, node_id: int) -> None:
         try:
-            await self.metadata.fence(node_id)
+            await self.metadata.cluster_control.fence(node_id)
         except ApiError as refusal:
             log.error("fencing a node in the metadata failed", node_id=node_id, reason=str(refusal))
 
@@ -397,7 +397,7 @@ class Cluster:
         self._balancing = Periodic(
             self.clock,
             interval_ms,
-            lambda: self._run(self.metadata.balance_leaders()),
+            lambda: self._run(self.metadata.cluster_control.balance_leaders()),
             Domain.REPLICATION,
             lambda: 0 if any(records_for_balance(self.metadata.image)) else None,
         )

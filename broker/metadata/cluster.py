@@ -6,9 +6,8 @@ image, writes, and waits for the disk. Then the image has changed, the listeners
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ import structlog
 
 from broker.metadata import changes as records_of_changes
 from broker.metadata.auto_topic_creation import AutoTopicCreationManager
-from broker.metadata.changes import record_for_fencing, record_for_registration, record_for_shutdown
+from broker.metadata.cluster_control import ClusterControlManager
 from broker.metadata.configs import Settings
 from broker.metadata.creation import (
     RECORDS_PER_REQUEST_MAX,
@@ -38,24 +37,20 @@ from broker.metadata.elections import (
     record_for_election,
     record_for_failed_replica,
     record_for_isr,
-    records_for_balance,
-    records_for_losing,
-    records_for_return,
 )
 from broker.metadata.features import check_levels
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener, tell
-from broker.metadata.log import MetadataLog, MetadataLogFailed, Sync
-from broker.metadata.pending_changes import PendingTopicChanges
+from broker.metadata.log import MetadataLog, Sync
 from broker.metadata.producer_id_control import ProducerIdControlManager
 from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.results import CreatedTopic
-from broker.metadata.startup import chunks, registration, startup_commits
+from broker.metadata.startup import startup_commits
 from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
+from broker.metadata.writer import MetadataWriter
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
-from storage.config import LogConfig
 from storage.directory import PartitionKey
 from storage.files import AppendFile
 
@@ -76,12 +71,11 @@ class ClusterMetadata:
         self.settings = Settings(image, config)
         self._image = image
         self._config = config
-        self._clock = clock
         self._random = random
-        self._log: MetadataLog
         self._listeners: list[MetadataListener] = []
-        self._pending_changes = PendingTopicChanges()
-        self._producer_ids = ProducerIdControlManager(image, self._commit)
+        self._writer = MetadataWriter(clock)
+        self._producer_ids = ProducerIdControlManager(image, self._writer.commit)
+        self.cluster_control = ClusterControlManager(image, self.settings, self._writer, self._producer_ids)
         self.auto_topic_creation = AutoTopicCreationManager(self, config, lambda: self._topic_defaults)
 
     @classmethod
@@ -114,7 +108,7 @@ class ClusterMetadata:
         )
         image = Image()
         cluster = cls(identity, image, config, clock, random)
-        cluster._log = MetadataLog.open(
+        metadata_log = MetadataLog.open(
             log_directory / LOG_DIRECTORY,
             image,
             node_id=node_id,
@@ -122,13 +116,14 @@ class ClusterMetadata:
             now_ms=now_ms,
             sync=sync,
         )
+        cluster._writer.begin(metadata_log)
         brokers = [
             cluster.introduce(node_id, endpoints, config.broker_rack, identity.directory_id),
             *others(cluster),
         ]
         first = image.next_producer_id
-        commits = startup_commits(image, brokers, features, cluster._log.next_offset)
-        cluster._log.commit_now(commits, now_ms)
+        commits = startup_commits(image, brokers, features, metadata_log.next_offset)
+        metadata_log.commit_now(commits, now_ms)
         for number, broker in enumerate(brokers):
             cluster._producer_ids.own(broker.node_id, first + number * BLOCK_SIZE)
         return cluster
@@ -195,7 +190,7 @@ class ClusterMetadata:
         """
         defaults = self._topic_defaults
         check_total(wanted, defaults)
-        await self._pending_changes.settled(new.name for new in wanted)
+        await self._writer.settled(new.name for new in wanted)
         results: list[CreatedTopic | ApiError] = []
         records: list[MetadataRecord] = []
         names: set[str] = set()
@@ -217,12 +212,12 @@ class ClusterMetadata:
             results.append(CreatedTopic(new.name, topic_id, len(assignment), len(assignment[0]), configs))
         if records and not validate_only:
             created = [result.name for result in results if isinstance(result, CreatedTopic)]
-            await self._commit(records, created)
+            await self._writer.commit(records, created)
         return results
 
     async def delete_topics(self, topic_ids: Sequence[uuid.UUID]) -> list[ApiError | None]:
         """Delete topics; None for each one that is gone now."""
-        await self._pending_changes.settled(
+        await self._writer.settled(
             topic.name for topic in map(self.topic_by_id, topic_ids) if topic is not None
         )
         results: list[ApiError | None] = []
@@ -242,14 +237,14 @@ class ClusterMetadata:
                 for topic in doomed.values()
                 for record in records_of_changes.records_for_removed_topic(topic)
             ]
-            await self._commit(records, [topic.name for topic in doomed.values()])
+            await self._writer.commit(records, [topic.name for topic in doomed.values()])
         return results
 
     async def create_partitions(
         self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> list[ApiError | None]:
         """Grow topics; None for each one that has its partitions now."""
-        await self._pending_changes.settled(more.name for more in wanted)
+        await self._writer.settled(more.name for more in wanted)
         results: list[ApiError | None] = []
         records: list[MetadataRecord] = []
         for more in wanted:
@@ -263,7 +258,7 @@ class ClusterMetadata:
                 results.append(refusal)
         if records and not validate_only:
             grown = [more.name for more, result in zip(wanted, results, strict=True) if result is None]
-            await self._commit(records, grown)
+            await self._writer.commit(records, grown)
         return results
 
     async def begin_leader_epoch(self, name: str, index: int, epoch: int) -> None:
@@ -271,46 +266,28 @@ class ClusterMetadata:
         topic = self._image.topics[name]
         state = topic.partitions[index]
         if epoch > state.leader_epoch:
-            await self._commit([records_of_changes.record_for_leader_epoch(topic, state, epoch)], [name])
+            await self._writer.commit(
+                [records_of_changes.record_for_leader_epoch(topic, state, epoch)], [name]
+            )
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
         """Set finalized feature levels; UnsupportedFeature for one that this broker does not have."""
         check_levels(levels)
-        await self._commit(records_of_changes.records_for_features(levels))
+        await self._writer.commit(records_of_changes.records_for_features(levels))
 
     async def change_config(
         self, resource_type: int, resource_name: str, values: Mapping[str, str | None]
     ) -> None:
         """Set or (None) unset settings of one resource. The caller has checked them."""
-        await self._commit(records_of_changes.records_for_config_change(resource_type, resource_name, values))
+        await self._writer.commit(
+            records_of_changes.records_for_config_change(resource_type, resource_name, values)
+        )
 
     def allocate_producer_id(self, node_id: int | None = None) -> int | Awaitable[int]:
         """A producer id that was never given out before; an awaitable only where a node's block has run out."""
         return self._producer_ids.allocate(self.identity.node_id if node_id is None else node_id)
 
-    # -- brokers that come and go -------------------------------------------------------------------------------
-
-    async def join(self, broker: BrokerRegistration) -> None:
-        """A broker starts while others run: it is registered, and leads what only it could lead."""
-        self._producer_ids.forget(broker.node_id)
-        await self._pending_changes.all_settled()
-        registered = registration(broker, self._log.next_offset)
-        back = records_for_return(self._image, broker.node_id, self._allows_unclean)
-        await self._commit_for_all([record_for_registration(registered), *back])
-
-    async def fence(self, node_id: int) -> None:
-        """A broker is gone: it is fenced, and what it led is led by others, where there are any in sync."""
-        await self._pending_changes.all_settled()
-        broker = self.brokers[node_id]
-        if not broker.fenced:
-            gone = records_for_losing(self._image, node_id, self._allows_unclean)
-            await self._commit_for_all([record_for_fencing(broker), *gone])
-
-    async def hand_over(self, node_id: int) -> None:
-        """A broker is about to stop of its own will: others lead before it goes (Kafka's controlled shutdown)."""
-        await self._pending_changes.all_settled()
-        gone = records_for_losing(self._image, node_id, lambda topic: False)
-        await self._commit_for_all([record_for_shutdown(self.brokers[node_id]), *gone])
+    # -- replicas and leaders ----------------------------------------------------------------------------------
 
     async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
         """A leader proposes an ISR (AlterPartition). ApiError if it leads no more, or proposes an ineligible replica."""
@@ -340,15 +317,8 @@ class ClusterMetadata:
         One result for each, in order. ``keeps_factor``: a move that changes the number of replicas is refused.
         """
         targets = [target for _, target in wanted]
-        decide = moves(self._image, targets, self._allows_unclean, keeps_factor=keeps_factor)
+        decide = moves(self._image, targets, self.settings.allows_unclean_election, keeps_factor=keeps_factor)
         return await self._change_partitions([key for key, _ in wanted], decide)
-
-    async def balance_leaders(self) -> None:
-        """Give leadership back to preferred leaders that can have it."""
-        await self._pending_changes.all_settled()
-        records = list(records_for_balance(self._image))
-        if records:
-            await self._commit_for_all(records)
 
     async def _change_partition(self, key: PartitionKey, decide: Decide) -> None:
         """Change one partition; raises what speaks against it."""
@@ -363,35 +333,25 @@ class ClusterMetadata:
     ) -> list[ApiError | None]:
         """Change what can be changed, in one commit; ``decide`` gets the position in the list with each."""
         names = {name for name, _ in partitions}
-        await self._pending_changes.settled(names)
+        await self._writer.settled(names)
         results, records = decisions(self._image, partitions, decide)
         if records:
-            await self._commit(records, names)
+            await self._writer.commit(records, names)
         return results
-
-    def _allows_unclean(self, topic: Topic) -> bool:
-        config = LogConfig.from_properties(topic.configs, self.settings.log_defaults())
-        return config.unclean_leader_election_enable
 
     async def leave(self) -> None:
         """Before a clean end: the log says that the brokers are gone, so that Kafka registers them again at once."""
         await self.auto_topic_creation.settled()
-        try:
-            for broker in tuple(self.brokers.values()):
-                if not broker.fenced:
-                    await self._commit(records_of_changes.records_for_leaving(broker))
-        except MetadataLogFailed as error:
-            # Nothing is lost by it: only that a Kafka which opens this directory has to wait for a session to end.
-            log.warning("writing the shutdown of brokers to the metadata log failed", reason=str(error))
+        await self.cluster_control.leave()
 
     async def close(self) -> None:
         """End cleanly: what was asked for before is done."""
         await self.auto_topic_creation.settled()
-        await self._log.close()
+        await self._writer.close()
 
     def abandon(self) -> None:
         """End as by a kill: the descriptor is closed and nothing else happens."""
-        self._log.abandon()
+        self._writer.abandon()
 
     @property
     def _topic_defaults(self) -> TopicDefaults:
@@ -403,26 +363,6 @@ class ClusterMetadata:
     @property
     def _directories(self) -> Mapping[int, uuid.UUID]:
         return {broker.node_id: broker.log_dirs[0] for broker in self._image.brokers.values()}
-
-    async def _commit(self, records: Sequence[MetadataRecord], topics: Iterable[str] = ()) -> None:
-        """Make the records durable; ``topics`` are settled again once the image shows them.
-
-        The records are written before the first await, so what the caller has checked is still true.
-        """
-        if len(records) > RECORDS_PER_REQUEST_MAX:
-            raise ApiError(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
-        done = self._log.commit(records, self._clock.now_ms())
-        self._pending_changes.mark(topics, done)
-        self._clock.wait_for(done)
-        # A caller that goes away must not take the commit with it: it is on its way.
-        await asyncio.shield(done)
-
-    async def _commit_for_all(self, records: Sequence[MetadataRecord]) -> None:
-        """The same for what may concern every topic: in as many batches as it takes, one after the other in the log."""
-        done = [self._log.commit(chunk, self._clock.now_ms()) for chunk in chunks(iter(records))]
-        self._pending_changes.mark_all(done[-1])
-        self._clock.wait_for(done[-1])
-        await asyncio.shield(done[-1])
 
     def _applied(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
         """The log calls this when a commit is durable."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config.definitions import BrokerConfigKey, kafka_configs
 from broker.metadata.image import Image
-from broker.metadata.values import GROUP_RESOURCE, METRICS_RESOURCE
+from broker.metadata.values import GROUP_RESOURCE, METRICS_RESOURCE, Topic
 from storage.config import ALL_TOPIC_CONFIGS, TOPIC_CONFIGS, LogConfig, TopicConfigKey
 from storage.config_def import ConfigType, to_text
 
@@ -88,6 +88,10 @@ class Settings:
             if key.synonyms and key.synonyms[0] in dynamic
         }
         return replace(self._config.log_defaults, **changed)
+
+    def allows_unclean_election(self, topic: Topic) -> bool:
+        """``unclean.leader.election.enable`` of a topic."""
+        return LogConfig.from_properties(topic.configs, self.log_defaults()).unclean_leader_election_enable
 
     def of_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
         """The settings of a topic with these values of its own, by name."""

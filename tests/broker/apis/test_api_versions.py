@@ -55,7 +55,7 @@ async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, ve
 
 async def test_levels_of_what_is_not_built_are_not_told(cluster):
     await cluster.update_features({"transaction.version": 0})
-    await cluster._commit([schema.FeatureLevelRecord(name="group.version", feature_level=1)])
+    await cluster._writer.commit([schema.FeatureLevelRecord(name="group.version", feature_level=1)])
     response = api_versions(request(), context_of(cluster, 4))
     assert [one.name for one in response.finalized_features] == ["metadata.version"]
 

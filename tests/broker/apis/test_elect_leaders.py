@@ -45,7 +45,7 @@ def leaders(cluster: ClusterMetadata) -> list[int]:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_the_preferred_one_leads_again(three, version):
-    await three.fence(2)
+    await three.cluster_control.fence(2)
     assert leaders(three) == [1, 1]
     error, found = await ask(three, [0, 1], version=version)
     assert (error, found) == (
@@ -65,7 +65,7 @@ async def test_the_preferred_one_leads_again(three, version):
 
 
 async def test_everything_at_once_tells_only_of_what_changed_or_could_not(three):
-    await three.fence(2)
+    await three.cluster_control.fence(2)
     assert await ask(three, None) == (OK, {("t", 0): ErrorCode.preferred_leader_not_available})
 
 
@@ -74,7 +74,7 @@ async def test_an_unclean_election_where_no_replica_in_sync_is_left(three):
     first = three.topics["t"].partitions[0]
     await three.alter_partition("t", 0, first.leader_epoch, (2,))
     assert (await ask(three, [0], UNCLEAN))[1] == {("t", 0): ErrorCode.election_not_needed}
-    await three.fence(2)
+    await three.cluster_control.fence(2)
     assert leaders(three) == [-1, 1]
     assert (await ask(three, [0, 1], UNCLEAN))[1] == {
         ("t", 0): OK,
@@ -86,7 +86,7 @@ async def test_an_unclean_election_where_no_replica_in_sync_is_left(three):
 
 async def test_an_unclean_election_with_no_live_replica(three):
     await three.create_topics([NewTopic("u", assignments=((0, (3,)),))])
-    await three.fence(3)
+    await three.cluster_control.fence(3)
     assert (await ask(three, [0], UNCLEAN, topic="u"))[1] == {
         ("u", 0): ErrorCode.eligible_leaders_not_available
     }
@@ -108,7 +108,7 @@ async def test_an_unknown_kind_and_an_unauthorized_client(three):
 
 async def test_many_elections_are_one_commit(three):
     await three.create_topics([NewTopic("many", assignments=tuple((n, (2, 1)) for n in range(20)))])
-    await three.fence(2)
+    await three.cluster_control.fence(2)
     away(three, 2, fenced=False)
     for state in three.topics["many"].partitions:
         await three.alter_partition("many", state.index, state.leader_epoch, (1, 2))

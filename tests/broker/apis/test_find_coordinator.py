@@ -87,7 +87,7 @@ async def test_a_coordinator_is_the_leader_of_the_keys_partition(cluster):
     topic = cluster.topic("__consumer_offsets")
     lost = partition_for("g", 50)
     change = schema.PartitionChangeRecord(partition_id=lost, topic_id=topic.topic_id, leader=-1)
-    await cluster._commit([change])
+    await cluster._writer.commit([change])
     message = "The coordinator is not available."
     assert await ask(cluster, 3, "g") == [(ErrorCode.coordinator_not_available, message, NOWHERE)]
     assert await ask(cluster, 4, "g", "h") == [

@@ -209,7 +209,7 @@ async def test_who_may_not_create_gets_nothing_created(cluster):
 async def test_a_partition_without_a_leader(cluster):
     await cluster.create_topics([NewTopic("a", 2)])
     topic_id = cluster.topic("a").topic_id
-    await cluster._commit([schema.PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=-1)])
+    await cluster._writer.commit([schema.PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=-1)])
     [topic] = metadata(quiet("a"), context_of(cluster, 12)).topics
     assert topic.error_code == 0
     assert [(one.error_code, one.leader_id, one.leader_epoch) for one in topic.partitions] == [

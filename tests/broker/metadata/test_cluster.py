@@ -330,7 +330,7 @@ async def test_a_listener_hears_of_new_leaders(tmp_path):
     await cluster.create_topics([NewTopic("a", 2)])
     cluster.subscribe(recorder)
     topic_id = cluster.topic("a").topic_id
-    await cluster._commit([schema.PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=-1)])
+    await cluster._writer.commit([schema.PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=-1)])
     assert recorder.events == [("led", "a", 1, -1, 1)]
     await cluster.close()
 

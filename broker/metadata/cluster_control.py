@@ -1,0 +1,73 @@
+"""Brokers that come and go (Kafka: ``ClusterControlManager``): registered, fenced, and who leads then."""
+
+from __future__ import annotations
+
+import structlog
+
+from broker.metadata import changes as records_of_changes
+from broker.metadata.changes import record_for_fencing, record_for_registration, record_for_shutdown
+from broker.metadata.configs import Settings
+from broker.metadata.elections import records_for_balance, records_for_losing, records_for_return
+from broker.metadata.image import Image
+from broker.metadata.log import MetadataLogFailed
+from broker.metadata.producer_id_control import ProducerIdControlManager
+from broker.metadata.startup import registration
+from broker.metadata.values import BrokerRegistration
+from broker.metadata.writer import MetadataWriter
+
+log = structlog.get_logger()
+
+
+class ClusterControlManager:
+    """Each change concerns every topic: it waits until no other change is under way."""
+
+    def __init__(
+        self,
+        image: Image,
+        settings: Settings,
+        writer: MetadataWriter,
+        producer_ids: ProducerIdControlManager,
+    ) -> None:
+        self._image = image
+        self._settings = settings
+        self._writer = writer
+        self._producer_ids = producer_ids
+
+    async def join(self, broker: BrokerRegistration) -> None:
+        """A broker starts while others run: it is registered, and leads what only it could lead."""
+        self._producer_ids.forget(broker.node_id)
+        await self._writer.all_settled()
+        registered = registration(broker, self._writer.next_offset)
+        back = records_for_return(self._image, broker.node_id, self._settings.allows_unclean_election)
+        await self._writer.commit_for_all([record_for_registration(registered), *back])
+
+    async def fence(self, node_id: int) -> None:
+        """A broker is gone: it is fenced, and what it led is led by others, where there are any in sync."""
+        await self._writer.all_settled()
+        broker = self._image.brokers[node_id]
+        if not broker.fenced:
+            gone = records_for_losing(self._image, node_id, self._settings.allows_unclean_election)
+            await self._writer.commit_for_all([record_for_fencing(broker), *gone])
+
+    async def hand_over(self, node_id: int) -> None:
+        """A broker is about to stop of its own will: others lead before it goes (Kafka's controlled shutdown)."""
+        await self._writer.all_settled()
+        gone = records_for_losing(self._image, node_id, lambda topic: False)
+        await self._writer.commit_for_all([record_for_shutdown(self._image.brokers[node_id]), *gone])
+
+    async def balance_leaders(self) -> None:
+        """Give leadership back to preferred leaders that can have it."""
+        await self._writer.all_settled()
+        records = list(records_for_balance(self._image))
+        if records:
+            await self._writer.commit_for_all(records)
+
+    async def leave(self) -> None:
+        """Before a clean end: the log says that the brokers are gone, so that Kafka registers them again at once."""
+        try:
+            for broker in tuple(self._image.brokers.values()):
+                if not broker.fenced:
+                    await self._writer.commit(records_of_changes.records_for_leaving(broker))
+        except MetadataLogFailed as error:
+            # Nothing is lost by it: only that a Kafka which opens this directory has to wait for a session to end.
+            log.warning("writing the shutdown of brokers to the metadata log failed", reason=str(error))

@@ -1,0 +1,70 @@
+"""The writer of the metadata log: one change of a topic at a time, durable before the caller goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.metadata.creation import RECORDS_PER_REQUEST_MAX, ApiError
+from broker.metadata.log import MetadataLog
+from broker.metadata.pending_changes import PendingTopicChanges
+from broker.metadata.startup import chunks
+from protocol.errors import ErrorCode
+from protocol.records.cluster_metadata import MetadataRecord
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+
+
+class MetadataWriter:
+    """Commits changes. A change awaits `settled`, checks against the image and commits, without an await in between."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pending_changes = PendingTopicChanges()
+        self._log: MetadataLog
+
+    def begin(self, log: MetadataLog) -> None:
+        """Write to this log from now on."""
+        self._log = log
+
+    @property
+    def next_offset(self) -> int:
+        return self._log.next_offset
+
+    async def settled(self, topics: Iterable[str]) -> None:
+        """Return once the image shows every change of these topics that was committed."""
+        await self._pending_changes.settled(topics)
+
+    async def all_settled(self) -> None:
+        """The same for every topic: a broker that comes or goes concerns them all."""
+        await self._pending_changes.all_settled()
+
+    async def commit(self, records: Sequence[MetadataRecord], topics: Iterable[str] = ()) -> None:
+        """Make the records durable; ``topics`` are settled again once the image shows them.
+
+        The records are written before the first await, so what the caller has checked is still true.
+        """
+        if len(records) > RECORDS_PER_REQUEST_MAX:
+            raise ApiError(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
+        done = self._log.commit(records, self._clock.now_ms())
+        self._pending_changes.mark(topics, done)
+        self._clock.wait_for(done)
+        # A caller that goes away must not take the commit with it: it is on its way.
+        await asyncio.shield(done)
+
+    async def commit_for_all(self, records: Sequence[MetadataRecord]) -> None:
+        """The same for what may concern every topic: in as many batches as it takes, one after the other in the log."""
+        done = [self._log.commit(chunk, self._clock.now_ms()) for chunk in chunks(iter(records))]
+        self._pending_changes.mark_all(done[-1])
+        self._clock.wait_for(done[-1])
+        await asyncio.shield(done[-1])
+
+    async def close(self) -> None:
+        """End cleanly: what was committed is durable."""
+        await self._log.close()
+
+    def abandon(self) -> None:
+        """End as by a kill: the descriptor is closed and nothing else happens."""
+        self._log.abandon()
