@@ -91,7 +91,8 @@ class Settings:
 
     def allows_unclean_election(self, topic: Topic) -> bool:
         """``unclean.leader.election.enable`` of a topic."""
-        return LogConfig.from_properties(topic.configs, self.log_defaults()).unclean_leader_election_enable
+        config = LogConfig.from_properties(topic.configs, self.log_defaults())
+        return config.unclean_leader_election_enable
 
     def of_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
         """The settings of a topic with these values of its own, by name."""
