@@ -360,6 +360,8 @@ class LogMachine(RuleBasedStateMachine):
         self.log = recovered.log
         self.written, self.end = content(self.log), self.log.log_end_offset
         self.start = self.log.log_start_offset
+        if before and before[-1].last + 1 < start and not self.written:
+            before = []  # a log that ends below its start begins again there, as with Kafka's LogLoader
         if what == "compact":
             self._check_compacted(before, stable, sequences)
         else:
