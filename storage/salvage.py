@@ -1,8 +1,8 @@
 """Reading a log of which some bytes are damaged: every sound batch, and what lies between them.
 
-A coordinator reads its partition like this (`broker.transactions.home`, `broker.groups.shard`): one damaged batch must not
-take the ids behind it with it. Each batch is checked by its CRC. Where a length is damaged too, the next batch is
-searched for byte by byte: its base offset, magic and CRC tell it from other bytes.
+A coordinator loads its partition like this (`broker.transactions.loading`, `broker.groups.shard`), so that one damaged batch
+does not cost it the transactional ids and groups in the batches behind it. Each batch is checked by its CRC. Where a length
+is damaged too, the next batch is searched for byte by byte: its base offset, magic and CRC tell it from other bytes.
 """
 
 from __future__ import annotations

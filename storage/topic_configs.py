@@ -57,8 +57,8 @@ _KEYS = (
         ("delete",),
         ListOf(("compact", "delete")),
         ("log.cleanup.policy",),
-        "Old segments: delete drops them by age or size, compact keeps each key's last record and refuses records "
-        "without a key.",
+        "delete: old segments are deleted by age or size; compact: the last record of each key is kept, and records "
+        "without a key are refused.",
     ),
     _key(
         "compression.type",
@@ -66,7 +66,7 @@ _KEYS = (
         "producer",
         OneOf(_COMPRESSIONS),
         ("compression.type",),
-        "Codec of stored batches; producer keeps each batch as it came, any other recompresses what differs.",
+        "Codec of stored batches; producer keeps each batch's codec, any other recompresses batches with another codec.",
     ),
     _key(
         "compression.gzip.level",
@@ -98,7 +98,7 @@ _KEYS = (
         86_400_000,
         Range(0),
         ("log.cleaner.delete.retention.ms",),
-        "How long compaction keeps a tombstone or a transaction marker after it first met it.",
+        "How long compaction keeps a tombstone or a transaction marker after the first pass that could remove it.",
     ),
     _key(
         "file.delete.delay.ms",
@@ -106,7 +106,7 @@ _KEYS = (
         60_000,
         Range(0),
         ("log.segment.delete.delay.ms",),
-        "How long a removed segment's files stay on disk, renamed, before they are unlinked.",
+        "How long the files of a deleted segment stay on disk, renamed to .deleted.",
     ),
     _key(
         "flush.messages",
@@ -122,7 +122,7 @@ _KEYS = (
         NEVER,
         Range(0),
         ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        "This long after the first record that is not on disk the log is synced, whatever the scheduler's interval.",
+        "The log is synced this long after its first unsynced record, whatever log.flush.scheduler.interval.ms is.",
     ),
     _key(
         "follower.replication.throttled.replicas",
@@ -174,7 +174,7 @@ _KEYS = (
         NEVER,
         Range(1),
         ("log.cleaner.max.compaction.lag.ms",),
-        "A record is compacted at the latest after this long.",
+        "The longest time after which a record is compacted.",
     ),
     _key(
         "max.message.bytes",
@@ -182,7 +182,7 @@ _KEYS = (
         1_048_588,
         Range(0),
         ("message.max.bytes",),
-        "Largest batch accepted, as it lies on disk with its 12 bytes of offset and length.",
+        "The largest batch that is accepted, with its 12 bytes of base offset and length.",
     ),
     _key(
         "message.timestamp.after.max.ms",
@@ -206,7 +206,7 @@ _KEYS = (
         "CreateTime",
         OneOf(_TIMESTAMP_TYPES),
         ("log.message.timestamp.type",),
-        "Whether records carry the producer's time or the time of the append.",
+        "Whether the timestamp of a record is the producer's or the time of the append.",
     ),
     _key(
         "min.cleanable.dirty.ratio",
@@ -214,7 +214,7 @@ _KEYS = (
         0.5,
         Range(0, 1),
         ("log.cleaner.min.cleanable.ratio",),
-        "Share of uncompacted bytes from which compaction takes up a log.",
+        "The share of uncompacted bytes from which a log is compacted.",
     ),
     _key(
         "min.compaction.lag.ms",
@@ -222,7 +222,7 @@ _KEYS = (
         0,
         Range(0),
         ("log.cleaner.min.compaction.lag.ms",),
-        "A record stays uncompacted at least this long.",
+        "The shortest time for which a record is not compacted.",
     ),
     _key(
         "min.insync.replicas",
@@ -230,7 +230,7 @@ _KEYS = (
         1,
         Range(1),
         ("min.insync.replicas",),
-        "Replicas in sync without which a produce with acks=all is refused.",
+        "With fewer in-sync replicas a Produce with acks=all is refused.",
     ),
     _key(
         "preallocate",
@@ -258,7 +258,7 @@ _KEYS = (
         -1,
         None,
         ("log.retention.bytes",),
-        "Size from which a partition's oldest segments are deleted; below 0 is no limit.",
+        "The size of a log above which its oldest segments are deleted; below 0 is no limit.",
     ),
     _key(
         "retention.ms",
@@ -266,7 +266,7 @@ _KEYS = (
         604_800_000,
         Range(-1),
         ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        "Age from which segments are deleted; -1 is for ever.",
+        "The age at which segments are deleted; -1 is never.",
     ),
     _key(
         "segment.bytes",
@@ -306,7 +306,7 @@ _KEYS = (
         False,
         None,
         ("unclean.leader.election.enable",),
-        "Whether a replica that is not in sync may become leader, at the price of records.",
+        "Whether a replica outside of the ISR may become leader, which loses the records that it lacks.",
     ),
     # Kafka's own tests make small segments with this one: it wins over segment.bytes and has no lower bound.
     _key(

@@ -9,6 +9,8 @@ from typing import cast
 
 import pytest
 
+from broker.config.definitions import broker_configs
+
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("protocol", "storage", "broker", "odradek")
 FUNCTION_LINES_MAX = 70
@@ -400,6 +402,52 @@ def test_a_path_that_does_not_exist_is_found():
     assert missing_paths("`storage/log.py`, `broker/nowhere.py`, `broker/apis/<name>.py`") == [
         "broker/nowhere.py"
     ]
+
+
+# Names with a dot that begin as our packages do, and are none of our modules.
+NO_MODULES = re.compile(r"odradek\.(segments|exactly_once|node)(\..*)?|.*\.(py|log)")
+
+
+def names_in(module: Path) -> set[str]:
+    """What can be found in a module behind a dot: its definitions, and attributes of these."""
+    nodes = list(ast.walk(ast.parse(module.read_text("utf-8"))))
+    defined = {getattr(node, "name", None) or getattr(node, "attr", None) for node in nodes}
+    return {name for name in defined if name} | {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def leads_to_a_module(name: str) -> bool:
+    """Whether `broker.clock.clock.Clock.now_for` is a package, a module, or something in one."""
+    folder, parts = ROOT, name.split(".")
+    while parts and (folder / parts[0]).is_dir():
+        folder /= parts.pop(0)
+    if not parts:
+        return True
+    module = folder / f"{parts[0]}.py"
+    if module.is_file():
+        return names_in(module) >= set(parts[1:])
+    return (folder / "__init__.py").is_file() and names_in(folder / "__init__.py") >= set(parts)
+
+
+def missing_modules(text: str) -> list[str]:
+    """Modules of ours, or names in them, that a text has in back-ticks and that do not exist."""
+    named = re.findall(rf"`((?:{'|'.join((*PRODUCT, 'tests', 'benchmarks'))})(?:\.\w+)+)`", text)
+    candidates = [name for name in named if name not in broker_configs() and not NO_MODULES.fullmatch(name)]
+    return [name for name in candidates if not leads_to_a_module(name)]
+
+
+def test_every_module_that_a_text_names_exists():
+    found = [
+        f"{name_of(path)}: {name}"
+        for path in texts()
+        if path != Path(__file__) and path.name != "CHANGELOG.md"
+        for name in missing_modules(path.read_text("utf-8", "replace"))
+    ]
+    assert found == []
+
+
+def test_a_module_that_does_not_exist_is_found():
+    text = "`broker.clock.clock.Clock.now_for`, `broker.clock.clock.now`, `storage.nowhere`, `broker.rack`, `odradek.Broker`"
+    assert missing_modules(text) == ["broker.clock.clock.now", "storage.nowhere"]
 
 
 def test_a_reference_that_leads_nowhere_is_found(tmp_path: Path):

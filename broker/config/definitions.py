@@ -65,32 +65,33 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.LONG,
             5000,
             Range(0),
-            "How often what was written meanwhile is synced to disk, off the event loop, and checkpointed: it bounds "
-            "what a crash leaves to recover. 0 leaves it to the operating system as Kafka does; the intervals of "
-            "log.flush.offset.checkpoint and log.flush.start.offset.checkpoint count only then.",
+            "How often a thread syncs the logs to disk and writes the checkpoints: it bounds how much a recovery has to "
+            "read after a crash. 0 leaves the sync to the operating system, as Kafka does; only then have "
+            "log.flush.offset.checkpoint.interval.ms and log.flush.start.offset.checkpoint.interval.ms an effect.",
         ),
         _own(
             "batch.decompressed.bytes.max",
             ConfigType.INT,
             128 * 1024 * 1024,
             Range(1),
-            "How large the records of a client's batch may be, decompressed, where they are read (see "
-            "odradek.produce.reads.records): a kilobyte of zstd can hold 30 MB. Beyond it MESSAGE_TOO_LARGE, on which "
-            "producers part the batch.",
+            "The largest decompressed size of a batch whose records the broker reads (see "
+            "odradek.produce.reads.records): a kilobyte of zstd can hold 30 MB. The broker answers a larger one "
+            "with MESSAGE_TOO_LARGE, on which producers split the batch.",
         ),
         _own(
             "batch.records.max",
             ConfigType.INT,
             1_000_000,
             Range(1),
-            "How many records a client's batch may have; beyond it MESSAGE_TOO_LARGE, on which producers part the batch.",
+            "The most records in a batch. The broker answers a larger one with MESSAGE_TOO_LARGE, on which producers "
+            "split the batch.",
         ),
         _own(
             "defaults",
             ConfigType.STRING,
             EMULATOR,
             OneOf((EMULATOR, KAFKA)),
-            "emulator: the defaults of the single-node apache/kafka image, and internal topics never ask for "
+            "emulator: the defaults of the single-node apache/kafka image, and internal topics never have "
             "more replicas than there are nodes; kafka: the defaults of Apache Kafka 4.3.1 itself.",
         ),
         _own(
@@ -98,93 +99,94 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.STRING,
             "",
             None,
-            "Id of a cluster that is made new; empty is a random one. The variable CLUSTER_ID sets it too.",
+            "The cluster id of a new data directory; empty is a random one. The variable CLUSTER_ID sets it too.",
         ),
         _own(
             "commit.order",
             ConfigType.STRING,
             MARKERS_FIRST,
             OneOf((MARKERS_FIRST, KAFKA)),
-            "markers-first: EndTxn is answered after the markers of local partitions are written; "
-            "kafka: EndTxn is answered first and the markers follow, so that the next transaction of the "
-            "same id can meet CONCURRENT_TRANSACTIONS.",
+            "markers-first: the coordinator answers EndTxn after it has written the markers of partitions on its own "
+            "node; kafka: it answers first and writes the markers afterwards, so the next transaction of the "
+            "same id can get CONCURRENT_TRANSACTIONS.",
         ),
         _own(
             "commit.marker.delay.ms",
             ConfigType.LONG,
             0,
             Range(0),
-            "How long the markers wait after EndTxn was answered, with odradek.commit.order=kafka.",
+            "With odradek.commit.order=kafka: how long the coordinator waits between the EndTxn response and the markers.",
         ),
         _own(
             "control.allowed.hosts",
             ConfigType.LIST,
             (),
             None,
-            "Names and addresses, beside those of loopback, by which the control port may be called and from whose pages.",
+            "Host names and addresses besides loopback that the control port accepts in the Host and Origin headers.",
         ),
         _own(
             "control.token",
             ConfigType.PASSWORD,
             "",
             None,
-            "What every call of the control port then has to bring along; a control port that other machines can reach "
-            "wants one. Better set as ODRADEK_CONTROL_TOKEN: what a process is started with, others can read.",
+            "The bearer token that every call of the control port must then have. Set one if other machines can reach "
+            "the control port, and set it by ODRADEK_CONTROL_TOKEN: other users can read a process's command line.",
         ),
         _own(
             "crash.points",
             ConfigType.STRING,
             "",
             None,
-            "Named points at which the broker kills itself, for tests of recovery.",
+            "Crash points at which the broker kills itself with SIGKILL, for tests of recovery.",
         ),
         _own(
             "fetch.gives.way",
             ConfigType.BOOLEAN,
             True,
             None,
-            "Whether a Fetch that waits for data is answered at once when its connection brings another kind of request, "
-            "which in Kafka waits behind it for up to fetch.max.wait.ms.",
+            "Whether the broker answers a Fetch that waits for data at once when its connection sends a request of "
+            "another API. In Kafka that request waits behind the Fetch for up to fetch.max.wait.ms.",
         ),
         _own(
             "log.format",
             ConfigType.STRING,
             "auto",
             OneOf(("auto", "human", "json")),
-            "The broker's own log: human for people, json one object a line; auto is human on a terminal.",
+            "The format of the broker's own log. human: readable lines; json: one object per line; auto: human on a "
+            "terminal, else json.",
         ),
         _own(
             "log.level",
             ConfigType.STRING,
             "info",
             OneOf(("debug", "info", "warning", "error")),
-            "The least severe level that the broker's own log shows.",
+            "The lowest level that the broker's own log shows.",
         ),
         _own(
             "open.files.max",
             ConfigType.INT,
             0,
             Range(0),
-            "How many of its logs' files the broker keeps open; others are opened when needed. 0 is half of what the "
-            "system allows the process, at most 16384.",
+            "How many segment files the broker keeps open at most; it opens others when needed. 0 is half of the "
+            "process's limit of open files, at most 16384.",
         ),
         _own(
             "produce.reads.records",
             ConfigType.BOOLEAN,
             False,
             None,
-            "Whether every record of every batch is read and checked, as in Kafka, at a microsecond a record. Otherwise "
-            "they are where a setting of the topic asks for it: cleanup.policy=compact, a compression.type that the batch "
-            "does not have, message.timestamp.before.max.ms, or a batch that claims a timestamp beyond "
-            "message.timestamp.after.max.ms.",
+            "Whether the broker reads and checks every record of every batch, as Kafka does, which takes a microsecond "
+            "per record. If false, it reads them only where it must: for cleanup.policy=compact, for a compression.type "
+            "other than the batch's, for message.timestamp.before.max.ms, or if the batch's maximum timestamp is "
+            "beyond message.timestamp.after.max.ms.",
         ),
         _own(
             "queued.max.response.bytes",
             ConfigType.LONG,
             QUEUED_MAX_RESPONSE_BYTES,
             Range(1),
-            "How many bytes of responses may wait for slow clients, over all connections: what is left of it bounds what a "
-            "Fetch reads, and while nothing is left only clients are served that have taken all their responses.",
+            "How many bytes of responses may wait for slow clients, over all connections. A Fetch reads at most the rest "
+            "of it. While nothing is left, the broker serves only clients that have read all their responses.",
         ),
     )
 }

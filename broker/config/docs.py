@@ -20,9 +20,9 @@ Settings have Kafka's own names. They come from three sources; each overrides th
    `ODRADEK_COMMIT_ORDER=kafka` is `odradek.commit.order=kafka`. `CLUSTER_ID` names the cluster;
 3. options: `--set log.retention.ms=60000`, and `--host`, `--port`, `--data-dir`, `--log-format`, `--log-level`.
 
-A value that Kafka would refuse ends the start with a line that names the setting, the value and where it was set.
-The broker checks and accepts settings of Kafka's that have no effect here. An unknown name is one warning line;
-one that begins with `odradek.` is an error. Variables of the images that are no settings (`KAFKA_OPTS`,
+If Kafka would refuse a value, the broker does not start: a line names the setting, the value and its source.
+The broker also checks and accepts Kafka's settings that have no effect here. An unknown name gives a warning,
+or an error if it begins with `odradek.`. Variables of the images that are not settings (`KAFKA_OPTS`,
 `KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored.
 
 If only `advertised.listeners` is given, the broker listens on the same ports at every address. Listeners named in
@@ -44,7 +44,7 @@ def _lines() -> Iterator[str]:
     for key in OWN_CONFIGS.values():
         yield _row(key.name, _value(key.default), _allowed(key), key.documentation)
     yield "\n## Defaults that differ from Kafka's\n"
-    yield "With `odradek.defaults=kafka` these are Kafka's again, but for `node.id` and the last two.\n"
+    yield "With `odradek.defaults=kafka` these are Kafka's too, except `node.id` and the last two.\n"
     yield "| name | default here | Kafka 4.3.1 |"
     yield "| --- | --- | --- |"
     keys = kafka_configs()
@@ -61,8 +61,8 @@ def _lines() -> Iterator[str]:
 
 def _topic_lines(keys: Iterable[TopicConfigKey]) -> Iterator[str]:
     yield "## Settings of a topic\n"
-    yield "A topic that does not set one follows the broker's setting, where there is one. *no effect yet*: accepted,"
-    yield "checked, kept and shown by DescribeConfigs, but nothing acts on it.\n"
+    yield "If a topic does not set one, the broker's setting holds, where there is one. *no effect yet*: accepted,"
+    yield "checked, stored and shown by DescribeConfigs, but without effect.\n"
     yield "| name | default | allowed | broker's setting | meaning |"
     yield "| --- | --- | --- | --- | --- |"
     for key in keys:

@@ -17,9 +17,9 @@ from protocol.errors import ErrorCode
 from protocol.records.group_log import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue
 
 Spot = tuple[str, int]
+"""A topic's name and the number of a partition."""
 Now = Callable[[int], int]
-"""What the time is for something that was written at some time (`broker.clock.Clock.now_for`)."""
-"""A topic's partition."""
+"""The time, in milliseconds, that counts for a record written at the given time (`broker.clock.clock.Clock.now_for`)."""
 
 NO_RETENTION_OF_ITS_OWN: Final = -1
 
