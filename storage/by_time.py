@@ -1,4 +1,4 @@
-"""The first record of a batch since a time, in steps: a batch may hold a million of them."""
+"""The first record of a batch at or after a timestamp, found in steps: a batch may hold a million records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spare descriptors: held for nothing, so that a log's file can still be opened when the process has no other left.
+"""Spare file descriptors, kept open so that a log's file can still be opened when the process has no other left.
 
 EMFILE and ENFILE say nothing about the disk. The limit is one for files and sockets together, and a partition must not fail
 because clients have taken what was left. A caller that opens a file briefly gives the spare descriptor back at the close.

@@ -57,7 +57,7 @@ class StorageError(Exception):
 
 
 class DamagedFile(StorageError):
-    """The disk delivers, and what it delivers is not what the file should hold."""
+    """A file could be read, but its content is damaged."""
 
 
 class Resting(Protocol):

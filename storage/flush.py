@@ -1,4 +1,4 @@
-"""What a log has to make durable before its recovery point may move, in an order that a power cut cannot hurt."""
+"""Syncing a log before its recovery point moves, in an order that is safe if the power fails at any step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One partition's log: segments, indexes, producer state, offsets. It has never heard of requests.
+"""One partition's log: segments, indexes, producer state, offsets. It does not depend on requests.
 
 Only ``append`` makes the log longer; it returns after the write has. Offsets are assigned by the caller's place in the
 order of calls. Nothing here waits and nothing reads the clock: ``now_ms`` is an argument.

@@ -1,4 +1,4 @@
-"""What one partition knows of its producers: who may append next, what is a repeat, which transactions are open.
+"""The producer state of one partition: the sequence that each producer must send next, duplicates, open transactions.
 
 Pure: batches and ``now_ms`` in, decisions out; the log appends between ``check`` and ``update``, so a refused batch
 changes nothing. Kafka's counterparts are ``ProducerStateManager``, ``ProducerAppendInfo`` and ``ProducerStateEntry``.
@@ -27,7 +27,7 @@ TRANSACTION_VERSION_2 = 2
 
 
 class AppendOrigin(Enum):
-    """Who made a batch: rules differ (``AppendOrigin``)."""
+    """Where a batch comes from; the checks depend on it (Kafka's ``AppendOrigin``)."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

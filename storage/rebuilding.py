@@ -1,4 +1,4 @@
-"""Files beside a log that are lost or damaged, and what the log itself says instead of them. Used by `recovery`."""
+"""Rebuilds lost or damaged files of a partition (leader epochs, transaction indexes) from its batches, for `recovery`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which of a log's oldest segments have had their time, and when to look again (`UnifiedLog.deleteOldSegments`).
+"""Which of a log's oldest segments to delete, and when to check again (`UnifiedLog.deleteOldSegments`).
 
-Pure: segments and settings in, numbers out. Three rules, in Kafka's order, each of which takes segments from the
-beginning until one must stay: all of its offsets lie below the log start; more than ``retention.bytes`` remain without
-it; its newest record is older than ``retention.ms``. Nothing at or beyond the high watermark goes.
+Pure: segments and settings in, numbers out. Three rules apply in Kafka's order. Each deletes segments from the oldest on
+while its condition holds: all offsets of the segment lie below the log start; more than ``retention.bytes`` remain without
+it; its newest record is older than ``retention.ms``. No segment that reaches the high watermark is deleted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.config import LogConfig
 
 
 class Reason(Enum):
-    """Why segments go."""
+    """Why segments are deleted."""
 
     LOG_START = "log start offset"
     SIZE = "retention.bytes"
@@ -24,7 +24,7 @@ class Reason(Enum):
 
 
 class AnySegment(Protocol):
-    """What is looked at of a segment."""
+    """What the rules need to know of a segment."""
 
     @property
     def base_offset(self) -> int: ...
@@ -65,9 +65,9 @@ class Ageing(Generic[S]):
     """When a segment was written to last: asked only where no record says anything about time."""
 
     def expired(self, config: LogConfig, now_ms: int, limit: int) -> list[Expired]:
-        """What goes now, the oldest first, at most ``limit`` segments. If it is all of them, a new one has to begin.
+        """The segments to delete now, the oldest first, at most ``limit``. If these are all, the log has to roll.
 
-        Without ``delete`` in ``cleanup.policy`` only what lies below the log start goes (DeleteRecords).
+        Without ``delete`` in ``cleanup.policy`` these are only the segments below the log start (DeleteRecords).
         """
         found: list[Expired] = []
         first = self._take(found, Reason.LOG_START, 0, limit, self._is_below_log_start)

@@ -37,13 +37,13 @@ SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex")
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
-"""What files are called that are on their way out, or in: after retention, during and after compaction."""
+"""Endings of files that are to be deleted, that a compaction is writing, and that it is putting in place."""
 SCAN_BYTES = 16 * 1024
 """How much is read at once when looking for a batch: a few index intervals."""
 REPLAY_BYTES = 1024 * 1024
 """How much is read at once when all batches are wanted."""
 UNKNOWN = -2
-"""A number of a segment that was not read yet (-1 is a timestamp's "none")."""
+"""Stands for a value that was not read from the segment's files yet (-1 means "no timestamp")."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -55,7 +55,7 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 OPEN_SEGMENTS: Recent[Segment] = Recent(limit=2048)
-"""Of this process: those whose files were used lately. The others, up to 100,000 in a log, are a few numbers."""
+"""The recently used segments of this process, whose file objects exist. Of all others only a few numbers are kept."""
 
 
 class Segment:

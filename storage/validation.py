@@ -1,4 +1,4 @@
-"""May a client's batch be appended, and as which bytes? Pure; Kafka's counterpart is ``LogValidator``.
+"""Whether a client's batch may be appended, and as which bytes. Pure; Kafka's counterpart is ``LogValidator``.
 
 Records are read only where the topic's settings ask something of each record, or the broker's say so; header and CRC are
 always checked. Reading may take long (a kilobyte can hold a million records), so it comes in steps, and the caller decides

@@ -1,4 +1,4 @@
-"""Which part of a log may be compacted, whether that is worth it, and when to ask again (`LogCleanerManager`).
+"""Which part of a log may be compacted, whether that is worth it, and when to check again (`LogCleanerManager`).
 
 Writes nothing, and looks into a segment only for the first record's time, and a file's age where its records have none.
 """

@@ -65,17 +65,17 @@ class Cleaned:
     has_aborted: bool
 
     def offer(self) -> None:
-        """From now on, once the directory is synced, a crash finishes the exchange (``.swap``)."""
+        """Rename the files to ``.swap``. Once the directory is synced, the start after a crash puts them in place."""
         for path in self._paths():
             cleaned = path.with_name(path.name + CLEANED)
             if cleaned.exists():
                 rename(cleaned, path.with_name(path.name + SWAP))
 
     def discard(self) -> None:
-        """The log does not want it any more.
+        """Remove the files: the log was truncated or deleted meanwhile.
 
-        The log's own file is the first to lose its ``.swap`` and the last to go: as long as it is ``.cleaned``, a start
-        takes nothing of all this for a segment's.
+        The ``.log`` file is the first to be renamed from ``.swap`` to ``.cleaned``, and the last to be removed: while it
+        ends in ``.cleaned``, a start removes all of them.
         """
         log, *indexes = self._paths()
         cleaned, swap = log.with_name(log.name + CLEANED), log.with_name(log.name + SWAP)

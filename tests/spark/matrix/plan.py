@@ -161,6 +161,8 @@ def column(points: Iterable[str], seed: int, victim: str, node: str = "") -> lis
 
 
 FEATURES = {"shuffle": (False, True), "split": (False, True)}
+NODES = ("leader", "coordinator")
+EACH_NODE = 6
 
 
 def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> list[Plan]:
@@ -172,7 +174,8 @@ def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> 
 def sample(seed: int, points: Iterable[str]) -> list[Plan]:
     """Fewer: any two values of phase, victim and features meet, and the points of a phase take turns. All are calm.
 
-    Deaths at a moment are not among them: a process that is caught by the death of others has one."""
+    With each sixth plan a node dies too, the leader and the coordinator in turns. Deaths at a moment are not among them: a
+    process that is caught by the death of others has one."""
     rng = Random(seed)
     phases: dict[str, list[str]] = {}
     for point in rng.sample([*points], k=len([*points])):
@@ -182,7 +185,8 @@ def sample(seed: int, points: Iterable[str]) -> list[Plan]:
     for number, row in enumerate(rows):
         turns = phases[row.pop("phase")]
         turns.append(turns.pop(0))
-        plans.append(draw(seed + number, turns[-1], calm=True, batches=2, records=160, **row))
+        node = NODES[number // EACH_NODE % 2] if number % EACH_NODE == 0 else ""
+        plans.append(draw(seed + number, turns[-1], calm=True, batches=2, records=160, node=node, **row))
     return plans
 
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatch
 import pytest
 
 from odradek.spark.sink.points import POINTS
-from tests.spark.matrix.plan import MOMENT, VICTIMS, column, draw, pairwise, sample
+from tests.spark.matrix.plan import MOMENT, NODES, VICTIMS, column, pairwise, sample
 from tests.spark.matrix.run import PLANS_VARIABLE, companies, kept, run, summary
 from tests.support.deadlines import LONG_TEST_S
 
@@ -26,7 +26,7 @@ SIDE_BY_SIDE = 16
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_each_record_is_there_once_whatever_dies_in_whatever_phase():
-    """Any two of phase, victim and features meet, in one company."""
+    """Any two of phase, victim and features meet, in one company of three nodes, some of which die too."""
     print(summary(run(sample(1, POINTS), "sample")))
 
 
@@ -37,23 +37,10 @@ def test_each_record_is_there_once_also_when_a_second_death_and_a_bad_network_ar
     print(summary(run(plans, "more", audited=True)))
 
 
-@pytest.mark.more
-@pytest.mark.timeout(LONG_TEST_S)
-def test_each_record_is_there_once_when_a_node_dies_with_the_victim():
-    """The leader or the coordinator: `test_the_whole_matrix` has both for each victim and point."""
-    points = ("task.flushed", "decision.written", "decision.made", "end.first")
-    nodes = ("leader", "coordinator")
-    plans = [
-        draw(200 + number, each, VICTIMS[number % 4], node=nodes[number % 2])
-        for number, each in enumerate(points)
-    ]
-    print(summary(run(plans, "node")))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
-@pytest.mark.parametrize("node", ["", "leader", "coordinator"])
+@pytest.mark.parametrize("node", ["", *NODES])
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_the_whole_matrix(victim: str, node: str, seed: int):
     """Every point of the sink, and a moment at random."""
