@@ -1,7 +1,7 @@
-"""Requests and their answers as an interceptor sees them: a rule of `broker.faults`, the trace.
+"""Requests and their responses as an interceptor sees them: the rules of `broker.faults`, the trace.
 
 ``CallInterceptors`` belongs to the broker, and serves the connections of all its nodes. While there is no interceptor a
-request costs one test of one attribute. What intercepts (`broker.faults`, `broker.trace`) is not known here.
+request costs one test of one attribute. This module does not know the interceptors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = get_logger()
 
 
 class ClientConnection(Protocol):
-    """What an interceptor may ask of the connection that a call came by, and have it do."""
+    """The connection of a call, as an interceptor may use it."""
 
     host: str
     port: int
@@ -42,24 +42,24 @@ class ClientConnection(Protocol):
 
 
 class CallEvent(Enum):
-    """What became of a call, for an interceptor that only watches."""
+    """What happened to a call, for an interceptor that only watches."""
 
     HELD = "held"
-    """An interceptor stopped it on arrival: it is not handled, or not yet."""
+    """An interceptor stopped the request on arrival: it is not handled, or not yet."""
     HANDLED_ALONE = "handled alone"
-    """Handled once more, or late, without a client that gets the answer."""
+    """Handled again, or after its connection ended: no client gets the response."""
     ANSWERED = "answered"
     UNANSWERED = "unanswered"
-    """Handled, and none is sent: the client wanted none (acks=0)."""
+    """Handled, and no response is sent, as the client asked (acks=0)."""
     KEPT_BACK = "kept back"
-    """Handled, and its answer is never sent: a rule's doing."""
+    """Handled, and a rule keeps the response back for good."""
     GONE = "gone"
-    """The connection ended before there was an answer."""
+    """The connection ended before there was a response."""
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request on a connection of a node, and its answer. Made only while there is an interceptor."""
+    """One request on a connection of a node, and its response. Made only while there is an interceptor."""
 
     connection: ClientConnection
     context: RequestContext
@@ -70,13 +70,13 @@ class Call:
     request: Any
     received_ms: int
     interceptor: CallInterceptor
-    """What saw it arrive sees its answer, also if it was removed by then."""
+    """The interceptor that saw the request arrive; it sees the response too, even if it was removed meanwhile."""
     answer: bytes | None = None
-    """The response without its size field, once there is one; None for ever where none is sent (acks=0)."""
+    """The response without its size field; None until there is one, and for requests without a response (acks=0)."""
     watcher: Callable[[Call, CallEvent], object] | None = None
     """Called with each event of the call; set on arrival."""
     before_answer: list[Callable[[], bool]] | None = None
-    """What `broker.faults` decided for its answer when it arrived; each says whether it may be sent."""
+    """Set by `broker.faults` when the request arrives: each function says whether the response may be sent."""
 
     def note(self, event: CallEvent) -> None:
         """Tell the watcher."""

@@ -1,4 +1,4 @@
-"""The clients around the workers: who feeds, who watches, who reads the result. All of them confluent-kafka's."""
+"""The clients around the workers: the producer of the source topic, the lag monitor, the consumer of the result."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def read_all(bootstrap: str, topic: str, isolation_level: str) -> Iterator[Messa
 
 
 def read_results(bootstrap: str, topic: str) -> list[str]:
-    """What a read_committed reader sees."""
+    """The records that a read_committed consumer gets."""
     return [(message.value() or b"").decode() for message in read_all(bootstrap, topic, "read_committed")]
 
 

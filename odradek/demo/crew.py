@@ -20,7 +20,7 @@ class _Worker:
 
 
 class Crew:
-    """Starts, kills and ends workers. Their complaints are kept in a file each."""
+    """Starts, kills and ends workers. Each has a file for its standard error."""
 
     def __init__(self, source: str, sink: str, directory: Path) -> None:
         self._source = source
@@ -38,7 +38,7 @@ class Crew:
         return [number for number, worker in self._workers.items() if not worker.child.is_running]
 
     def kill(self, number: int) -> bool:
-        """kill -9; whether the last that was heard of the worker is that it had begun a transaction."""
+        """kill -9; returns whether the worker was in a transaction, by the last line that it printed."""
         worker = self._workers[number]
         worker.child.kill()
         return worker.last_word == INSIDE

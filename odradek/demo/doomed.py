@@ -1,4 +1,4 @@
-"""A broker that is started to die."""
+"""A broker that is started with a crash point."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CRASH_POINTS_VARIABLE = "ODRADEK_CRASH_POINTS"
 
 
 def restart_doomed(broker: BrokerProcess, crash_points: str | None) -> None:
-    """Start the broker again, to kill itself at ``crash_points`` (``"txn.prepare.before:3"``); None: to live."""
+    """Start the broker again with ``crash_points`` (``"txn.prepare.before:3"``), or without any (None)."""
     environment = {} if crash_points is None else {CRASH_POINTS_VARIABLE: crash_points}
     try:
         broker.restart(environment=environment)

@@ -29,7 +29,7 @@ CRASH_POINTS = {
 WORKER_KILLS = 3
 PASSAGES_MAX = 6
 WORKERS_GIVING_UP_MAX = 10
-"""A worker may have to begin anew after a broker's death; one that does so without end has a fault."""
+"""A worker may have to restart after the broker was killed; one that restarts again and again has a fault."""
 DEADLINE_S = stretched(110.0)
 POLL_S = 0.1
 
@@ -81,7 +81,7 @@ class Demo:
         return verdict
 
     def _arm_and_start(self) -> None:
-        """Start the broker, doomed to die at the next point that has not been tried."""
+        """Start the broker with the next crash point that has not been tried."""
         point = f"{self.points[0]}:{self.rng.randint(2, PASSAGES_MAX)}" if self.points else None
         restart_doomed(self.broker, point)
 
@@ -106,7 +106,7 @@ class Demo:
             time.sleep(POLL_S)
 
     def _raise_broker(self) -> None:
-        """The broker has killed itself at its point, which lies inside a transaction."""
+        """The broker has killed itself at its crash point, which lies inside a transaction."""
         where = CRASH_POINTS[self.points.pop(0)]
         self.broker_kills.append(where)
         self.open_transactions_hit += 1

@@ -1,4 +1,4 @@
-"""Is what came out what should have come out? By row number and by content."""
+"""Compares the results with the expected ones, by row number and by content."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compare(expected: Mapping[int, str], observed: Iterable[str]) -> Verdict:
 
 
 def sees_planted_errors(expected: Mapping[int, str], observed: list[str]) -> bool:
-    """Would ``compare`` notice one record more, one less, one other? Tried on what was really read."""
+    """Whether ``compare`` notices a missing, an additional and a changed record, tried on the results that were read."""
     middle = len(observed) // 2
     twice = compare(expected, [*observed, observed[middle]])
     missing = compare(expected, observed[:middle] + observed[middle + 1 :])

@@ -34,7 +34,7 @@ def say(word: str, number: int = 0) -> None:
 
 
 def insist(call: Callable[[], None]) -> None:
-    """Call again for as long as the client says that the same call may be made again."""
+    """Repeat a call for as long as its error is retriable."""
     while True:
         try:
             return call()
@@ -44,7 +44,7 @@ def insist(call: Callable[[], None]) -> None:
 
 
 def positions(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """Where the group has committed, and the beginning where it has not yet. An error is neither."""
+    """The group's committed offsets, the beginning where it has committed none. An error of a partition is raised."""
     places = consumer.committed(partitions, TIMEOUT_S) if partitions else []
     for place in places:
         if place.error is not None:
@@ -123,7 +123,7 @@ class Worker:
         say("commit", len(messages))
 
     def recover(self, failure: KafkaException) -> None:
-        """Abort, and go back to what the group has committed. What cannot be aborted is for a new process."""
+        """Abort, and seek to the group's committed offsets. After an error that is not abortable the process ends."""
         error = failure.args[0]
         if not error.txn_requires_abort():
             raise failure

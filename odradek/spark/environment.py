@@ -117,10 +117,11 @@ def _without_incubator(java: Path) -> Path:
 def session(
     app: str = "odradek", master: str = EMBEDDED_MASTER, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session in which ``kafka``, ``odradek.exactly_once`` and ``odradek.segments`` are known formats.
+    """A session with the formats ``kafka``, ``odradek.exactly_once`` and ``odradek.segments``.
 
-    One that runs is taken as it is. Where the environment names the cluster (spark-submit, SPARK_REMOTE),
-    ``master`` is not used. ``conf`` goes before what is set here. ``JavaMissing`` and ``JarsMissing`` say what to do.
+    If a session is active, it is returned with its settings. If the environment names the cluster (spark-submit,
+    SPARK_REMOTE), ``master`` has no effect. ``conf`` overrides the defaults. ``JavaMissing`` and ``JarsMissing`` say what
+    to install.
     """
     from pyspark.sql import SparkSession
 

@@ -1,4 +1,4 @@
-"""What a sink has decided, for people: from any process, and while a query runs."""
+"""The state of a sink, for its user: from any process, and while a query runs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LOOKS_MAX = 5
 class Decision:
     """The last decision of a sink.
 
-    ``batch``: the last decided one, -1 if there is none, of ``rows`` rows, at ``decided_at`` (UTC). ``phase``:
-    ``"decided"``, or ``"planning"`` while a later one is under way (or was given up). ``plan`` counts plans; ``run`` is the
-    plan since which nothing has failed; ``decision`` is the plan of the last decision, as the option ``firstBatch`` names
-    it. ``transactions``: transactional id and producer of what the decision counts on;
-    while planning, what of it could not be committed (that should be empty)."""
+    ``batch``: the last decided batch, -1 if there is none; it has ``rows`` rows and was decided at ``decided_at`` (UTC).
+    ``phase``: ``"decided"``, or ``"planning"`` while a later batch is being written (or has failed). ``plan`` counts plans;
+    ``run`` is the plan since which none has failed; ``decision`` is the plan of the last decision, for the option
+    ``firstBatch``. ``transactions``: transactional id and producer of each transaction of the decision; while ``phase`` is
+    ``"planning"``, of those that could not be committed (normally none)."""
 
     name: str
     batch: int
@@ -44,7 +44,7 @@ class Decision:
 def progress(options: Mapping[str, str]) -> Decision | None:
     """Reads the decision record of the sink with these options (those of the query); None if it has never planned a batch.
 
-    It changes nothing and may be called while the query runs. A decision that is being made is waited for."""
+    It changes nothing and may be called while the query runs. It waits while a decision is being committed."""
     read = SinkOptions.of(options)
     with Cluster(read.client) as cluster:
         record = Store(cluster, read.protocol.name, read.protocol.topic).read()
@@ -70,8 +70,8 @@ def _decision(name: str, record: SinkState) -> Decision:
 
 @dataclass(frozen=True)
 class SinkTransaction:
-    """A transaction of a sink. ``state``: ``"open"``, ``"aborted"``, or ``"expired"`` where its coordinator does not know it
-    any more. ``partitions``: what it wrote to, as far as that is known. ``since``: when it began (UTC), if it is open."""
+    """A transaction of a sink. ``state``: ``"open"``, ``"aborted"``, or ``"expired"`` if its coordinator no longer knows it.
+    ``partitions``: those that it wrote to, as far as known. ``since``: its start (UTC), if it is open."""
 
     transactional_id: str
     state: str
@@ -81,12 +81,12 @@ class SinkTransaction:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a sink stands. ``decision``: as ``progress`` has it; None while ``deciding``, or if no batch was ever planned.
+    """The state of a sink. ``decision``: as `progress` returns it; None while ``deciding``, or if no batch was ever planned.
 
-    ``deciding``: a transaction of a driver is open, and until it ends the record cannot be read. ``half_committed``: the
-    transactions of the last decided batch that are not committed: readers see the batch without them. ``others``: open
-    transactions that belong to no decision: of a batch that is being written, or of a query that has ended. Readers with
-    ``read_committed`` see nothing behind what is open."""
+    ``deciding``: a driver's transaction is open, and the record cannot be read until it ends. ``half_committed``: the
+    transactions of the last decided batch that are not committed yet: consumers see the batch without them. ``others``: the
+    other open transactions, of a batch that is being written or of a query that has ended. ``read_committed`` consumers see
+    no record behind an open transaction."""
 
     name: str
     decision: Decision | None
@@ -96,8 +96,8 @@ class Status:
 
 
 def status(options: Mapping[str, str]) -> Status:
-    """Where the sink with these options (those of the query) stands; it changes nothing, and may be called at any time. A
-    decision that is being made is waited for until ``kafka.delivery.timeout.ms``."""
+    """The state of the sink with these options (those of the query). It changes nothing, and may be called at any time.
+    While a decision is being committed, it waits for up to ``kafka.delivery.timeout.ms``."""
     read = SinkOptions.of(options)
     with Cluster(read.client) as cluster:
         return _status(cluster, read.protocol)
@@ -171,9 +171,9 @@ def _time(ms: int) -> datetime | None:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What ``resolve`` has done. ``aborted``: what was open and belonged to no decision; ``still_open``: what of that could
-    not be aborted. ``lost``: the transactions of the last decided batch that could not be committed (the query will ask
-    about the batch)."""
+    """The result of ``resolve``. ``aborted``: the open transactions of no decided batch; ``still_open``: those of them that
+    could not be aborted. ``lost``: the transactions of the last decided batch that could not be committed (the restarted
+    query raises an error that asks for ``firstBatch``)."""
 
     decision: Decision
     aborted: tuple[SinkTransaction, ...]
@@ -182,8 +182,8 @@ class Resolution:
 
 
 def resolve(options: Mapping[str, str]) -> Resolution | None:
-    """End what an ended query has left open: the decided transactions are committed, all others are aborted. None if no
-    batch was ever planned under that name. A query that still runs is stopped by it; started again, it writes its batch."""
+    """Ends the open transactions of a stopped query: commits those of a decided batch, aborts all others. None if no batch
+    was ever planned under that name. A query that still runs is fenced; started again, it writes its batch again."""
     read = SinkOptions.of(options)
     name = read.protocol.name
     with Cluster(read.client) as cluster:

@@ -1,4 +1,4 @@
-"""What a query's sink does, batch by batch, for the program that runs the query."""
+"""The finished batches of queries with this sink, for the program that runs the queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PYTHON_SINK = "PythonTable"
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """A batch that Spark has finished, so one that is decided and ended. ``rows``: of its input."""
+    """A batch that Spark has finished: its transactions are committed. ``rows``: the number of input rows."""
 
     query_id: str
     query_name: str | None
@@ -38,10 +38,10 @@ class BatchProgress:
 
 
 class ExactlyOnceListener(StreamingQueryListener):
-    """Keeps and logs what the queries with this sink have finished; ``spark.streams.addListener(ExactlyOnceListener())``.
+    """Keeps and logs the finished batches of queries with this sink; ``spark.streams.addListener(ExactlyOnceListener())``.
 
-    Spark does not tell which of the sinks in Python a query has: ``names`` says which queries are meant, where there are
-    others; without it, all with a sink in Python."""
+    Spark does not tell a listener which Python sink a query has. ``names`` lists the queries to listen to; without it, the
+    listener takes all queries with a sink in Python."""
 
     def __init__(self, names: Collection[str] | None = None, batches_kept: int = BATCHES_KEPT) -> None:
         self._names = names
@@ -51,13 +51,13 @@ class ExactlyOnceListener(StreamingQueryListener):
 
     @property
     def batches(self) -> list[BatchProgress]:
-        """The last ones, the newest last. A batch without rows that Spark ran for its state is one too."""
+        """The last batches, the newest at the end. They include batches without rows that Spark ran to update its state."""
         with self._lock:
             return list(self._batches)
 
     @property
     def failures(self) -> dict[str, str]:
-        """What queries have failed by, by query id."""
+        """The errors of failed queries, by query id."""
         with self._lock:
             return dict(self._failures)
 

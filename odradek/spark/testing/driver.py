@@ -1,4 +1,4 @@
-"""A Spark driver as a process of its own, which can be killed: at a step of the exactly-once sink, or when you say.
+"""A Spark driver as a child process that can be killed: at a step of the exactly-once sink, or at any time.
 
 kill_driver_after("decision.made", [sys.executable, "job.py", ...], batch=1)
 run_driver([sys.executable, "job.py", ...])             # the same job, once more: nothing lost, nothing doubled
@@ -26,13 +26,13 @@ SHORT_LIVED: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 
 class DriverFailed(OdradekError):
-    """A driver did not end as it was to; the text has the end of what it wrote."""
+    """A driver did not end as expected; the text has the end of its output."""
 
 
 class Driver:
-    """A command that runs a driver, and all that it starts: its JVM, and the Python workers below that.
+    """The processes of a driver: the command that starts it, its JVM, and Spark's Python workers.
 
-    ``environment`` goes before the one of this process. At the end of the ``with`` nothing of it is left.
+    ``environment`` overrides variables of this process. The end of the ``with`` block kills all that is left of them.
     """
 
     def __init__(
@@ -46,24 +46,24 @@ class Driver:
 
     @property
     def output(self) -> str:
-        """What it wrote so far."""
+        """The driver's output so far."""
         return self._log.read_text("utf-8", "replace")
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> int:
-        """Its exit code. ``DriverFailed`` when it has not ended in time."""
+        """The exit code. ``DriverFailed`` if the driver has not ended in time."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise DriverFailed(f"the driver has not ended after {timeout_s:g} s:\n{self.tail()}") from None
 
     def kill(self) -> None:
-        """kill -9 of the driver and of all that it has started: what the end of a machine is."""
+        """kill -9 of the driver and of all processes that it has started, as if the machine died."""
         for each in processes.of_session(self.process.pid):
             processes.kill(each)
         self.process.kill()
 
     def times_at_step(self) -> int:
-        """How often the step was come to for which a kill is ordered."""
+        """How often a process has reached the step at which it is to be killed."""
         counters = Path(self._directory.name).glob("odradek-sink-kill-*")
         return max((each.stat().st_size for each in counters), default=0)
 
@@ -83,7 +83,7 @@ def run_driver(
     environment: Mapping[str, str] = {},
     timeout_s: float = TIMEOUT_S,
 ) -> str:
-    """Runs a driver to its end; what it wrote. ``DriverFailed`` when its exit code is not 0."""
+    """Runs a driver to its end and returns its output. ``DriverFailed`` if its exit code is not 0."""
     with Driver(command, environment) as driver:
         if code := driver.wait(timeout_s):
             raise DriverFailed(f"the driver ended with exit code {code}:\n{driver.tail()}")
@@ -100,11 +100,11 @@ def kill_driver_after(
     environment: Mapping[str, str] = {},
     timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Runs a driver whose exactly-once sink is killed when it has taken ``step`` of ``batch`` for the ``nth`` time.
+    """Runs a driver and kills it when its exactly-once sink reaches ``step`` of ``batch`` for the ``nth`` time.
 
-    The steps are those of ``odradek.spark.sink.points.POINTS``; ``target`` is ``driver``, ``worker`` (a task's; Spark
-    tries it again, so the driver goes on and has to end well) or ``both``. When this returns the driver has died by it,
-    with all that it had started; ``DriverFailed`` when it never came to the step.
+    The steps are those of ``odradek.spark.sink.points.POINTS``. ``target`` is ``driver``, ``both``, or ``worker``: then only
+    the Python process of the task is killed, Spark retries the task, and the driver must end with exit code 0. After
+    ``driver`` and ``both`` all processes of the driver are gone. ``DriverFailed`` if the sink never reaches the step.
     """
     if step not in POINTS:
         raise OdradekError(f"there is no step {step!r}; there are {', '.join(POINTS)}")

@@ -1,4 +1,4 @@
-"""What a test wants of a Kafka: topics of its own, records in and out, transactions that commit, abort or stay open."""
+"""Kafka for one test: its own topics, records in and out, transactions that commit, abort or stay open."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _TOPIC_NAME_MAX: Final = 200  # Kafka allows 249 characters
 
 
 class NotInTime(OdradekError):
-    """What a test waits for did not come to pass."""
+    """A condition that a test waits for was not true in time."""
 
 
 class Record(NamedTuple):
-    """A record, as it is written (``partition`` -1: by its key) and as it is read."""
+    """A record to write (``partition`` -1: the key decides) or a record that was read."""
 
     value: bytes | None
     key: bytes | None = None
@@ -52,7 +52,7 @@ Row: TypeAlias = "str | bytes | tuple[str | bytes | None, str | bytes | None] | 
 
 
 class OpenTransaction:
-    """Records that are written and not yet decided. It is aborted with its test."""
+    """An open transaction with records. The end of the test aborts it."""
 
     def __init__(self, kafka: Kafka, transactional_id: str) -> None:
         self._producer: Producer | None = kafka.producer({"transactional.id": transactional_id})
@@ -79,7 +79,7 @@ class OpenTransaction:
 
 
 class Kafka:
-    """Any Kafka at an address; ``broker`` is the one below it where that is Odradek's."""
+    """A Kafka cluster by its address; ``broker`` is the ``odradek.Broker`` behind it, if there is one."""
 
     def __init__(self, bootstrap_servers: str, broker: Broker | None = None, prefix: str = "test") -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -103,25 +103,25 @@ class Kafka:
 
     @cached_property
     def admin(self) -> AdminClient:
-        """confluent-kafka's client for all else."""
+        """confluent-kafka's AdminClient."""
         from confluent_kafka.admin import AdminClient
 
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, **_QUIET})
 
     def producer(self, settings: Mapping[str, Any] = {}) -> Producer:
-        """confluent-kafka's producer, which waits until all replicas have a record."""
+        """confluent-kafka's Producer with acks=all."""
         from confluent_kafka import Producer
 
         return Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", **_QUIET, **settings})
 
     def name(self) -> str:
-        """A name that was not used yet: for a topic, a query or a transactional id."""
+        """A new name, unique in this cluster: for a topic, a query or a transactional id."""
         return next(self._names)
 
     def topic(
         self, partitions: int = 1, *, name: str | None = None, replicas: int = 1, **configs: object
     ) -> str:
-        """A new topic, whose name is returned; ``retention_ms=-1`` is Kafka's ``retention.ms``."""
+        """Creates a topic and returns its name; ``retention_ms`` is Kafka's ``retention.ms``."""
         from confluent_kafka.cimpl import NewTopic
 
         said = {key.replace("_", "."): str(value) for key, value in configs.items()}
@@ -131,7 +131,7 @@ class Kafka:
         return str(topic.topic)
 
     def produce(self, topic: str, rows: Iterable[Row], *, transaction: str | None = None) -> None:
-        """Writes them, acknowledged when this returns; ``transaction`` is ``"commit"`` or ``"abort"``."""
+        """Writes the records and waits for the acknowledgements; ``transaction`` is ``"commit"`` or ``"abort"``."""
         if transaction not in (None, "commit", "abort"):
             raise OdradekError(f"a transaction ends by commit or abort, not by {transaction!r}")
         if transaction is None:
@@ -150,7 +150,7 @@ class Kafka:
         return opened
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[Record]:
-        """All that is there now, partition by partition, in the order of offsets."""
+        """All records that are in the topic now, partition by partition, in the order of offsets."""
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
         settings = {"group.id": self.name(), "isolation.level": isolation, "enable.auto.commit": False}
@@ -178,7 +178,7 @@ class Kafka:
         return sorted(found, key=lambda each: (each.partition, each.offset))
 
     def wait_for(self, topic: str, records: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
-        """Reads until there are so many committed records."""
+        """Reads until the topic has this number of committed records."""
         found: list[Record] = []
 
         def enough() -> bool:
@@ -189,7 +189,7 @@ class Kafka:
         return found
 
     def eventually(self, condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-        """Asks again and again; ``NotInTime`` when it does not come true."""
+        """Polls a condition; ``NotInTime`` if it is not true in time."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > deadline:
@@ -197,11 +197,11 @@ class Kafka:
             time.sleep(_POLL_S)
 
     def close(self) -> None:
-        """Aborts what is open."""
+        """Aborts the open transactions."""
         self._leaving.close()
 
     def partitions(self, topic: str) -> list[int]:
-        """Their numbers, as the metadata has them now."""
+        """The numbers of a topic's partitions, from the metadata."""
         return sorted(self.admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
 
 

@@ -15,9 +15,9 @@ TIMEOUT_S = stretched(60.0)
 
 
 def process_all(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> None:
-    """Waits until a query has processed all that its sources have now; raises what it failed by.
+    """Waits until a query has processed all data that its sources have now; raises the error of a query that fails.
 
-    ``StreamingQuery.processAllAvailable`` with an end: ``NotInTime`` stops the query and tells its last progress.
+    As ``StreamingQuery.processAllAvailable``, with a timeout: ``NotInTime`` stops the query and has its last progress.
     """
     failed: list[BaseException] = []
 
