@@ -16,6 +16,7 @@ from tests.spark.audit.planting import Segment, bit_flip
 from tests.spark.audit.test_audit_planted import write
 from tests.support.clients import eventually
 from tests.support.deadlines import HANG_S, TEST_S
+from tests.support.java import SHORT_LIVED
 from tests.support.raw import free_port
 
 pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
@@ -44,7 +45,8 @@ print(sorted(int(bytes(row.value)) for row in segments.collect()), progress(sink
 
 def variables(**more: str) -> dict[str, str]:
     home = str(environment.java().resolve().parents[1])
-    return {**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": home, **more}
+    jvm = {"JAVA_HOME": home, "JDK_JAVA_OPTIONS": " ".join(SHORT_LIVED)}
+    return {**os.environ, "PYSPARK_PYTHON": sys.executable, **jvm, **more}
 
 
 def submit(master: str, *more: str | Path) -> list[str | Path]:

@@ -29,7 +29,7 @@ import pytest
 
 from odradek.spark.jars import locked
 from tests.support.deadlines import HANG_S, TEST_S
-from tests.support.java import java, kafka_classpath, said_by_the_tool
+from tests.support.java import SHORT_LIVED, java, kafka_classpath, said_by_the_tool
 
 SOURCES = Path(__file__).resolve().parents[1] / "clients" / "java"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "java-programs"
@@ -37,8 +37,7 @@ ECLIPSE_COMPILER = ("org.eclipse.jdt", "ecj", "3.43.0")
 RELEASE = "17"
 JVM_OPTIONS = (
     "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
+    *SHORT_LIVED,
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support import raw
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
-from tests.support.java import java, kafka_classpath
+from tests.support.java import SHORT_LIVED, java, kafka_classpath
 from tests.support.relay import Relay
 
 SETTINGS = {
@@ -42,6 +42,10 @@ class Oracle:
 def _ask(wire: raw.Wire, api: str, version: int, **body: object) -> dict[str, object]:
     wire.send_frame(raw.encode_request(api, version, body, 1))
     return raw.decode_response(api, version, wire.receive_frame())[1]
+
+
+def _command(*arguments: str) -> list[str]:
+    return [java(), "-Xmx1g", *SHORT_LIVED, "-cp", kafka_classpath(), *arguments]
 
 
 def _ready(port: int) -> bool:
@@ -101,7 +105,7 @@ def format_directory(
     tool += arguments
     if standalone:
         tool.append("--standalone")
-    command = [java(), "-Xmx1g", "-cp", kafka_classpath(), *tool]
+    command = _command(*tool)
     subprocess.run(command, check=True, capture_output=True, cwd=home)
     return settings
 
@@ -112,7 +116,7 @@ def started(settings: Path) -> Iterator[Oracle]:
     home = settings.parent
     [listeners] = re.findall(r"^listeners=PLAINTEXT://[^:]*:(\d+)", settings.read_text(), re.MULTILINE)
     log = home / "kafka.log"
-    command = [java(), "-Xmx1g", "-cp", kafka_classpath(), "kafka.Kafka", str(settings)]
+    command = _command("kafka.Kafka", str(settings))
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=home)
     oracle = Oracle("127.0.0.1", int(listeners), process, log)
