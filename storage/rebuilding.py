@@ -109,12 +109,13 @@ class TransactionIndexes:
     """Which segments of a folder have the ABORT markers of transactions with data, and no file that lists these.
 
     Without it their records would pass for committed, as they do on Kafka. A transaction that was aborted without data in
-    the partition is not listed.
+    the partition is not listed, and one whose data lies below the log start need not be: consumers do not read there.
     """
 
-    def __init__(self, folder: Folder, segments: Sequence[Segment]) -> None:
+    def __init__(self, folder: Folder, segments: Sequence[Segment], log_start_offset: int) -> None:
         self._folder = folder
         self._segments = segments
+        self._log_start_offset = log_start_offset
         self._there = folder.offsets("txnindex")
 
     def is_lost(self, segment: Segment) -> bool:
@@ -131,7 +132,7 @@ class TransactionIndexes:
 
     @cached_property
     def _with_data(self) -> set[int]:
-        """The offsets of all markers that ended a transaction with data in this partition."""
+        """The offsets of all markers that ended a transaction with data in this partition, from the log start on."""
         ended: set[int] = set()
         under_way: set[int] = set()
         for segment in self._segments:
@@ -139,7 +140,8 @@ class TransactionIndexes:
                 if not batch.is_transactional:
                     continue
                 if not batch.is_control:
-                    under_way.add(batch.producer_id)
+                    if batch.last_offset >= self._log_start_offset:
+                        under_way.add(batch.producer_id)
                 elif batch.producer_id in under_way:
                     under_way.remove(batch.producer_id)
                     ended.add(batch.base_offset)

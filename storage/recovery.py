@@ -169,7 +169,7 @@ def _check_segments(
     segment that ends at the recovery point had, perhaps, not been sealed when that was written.
     """
     checked: dict[int, _Checked] = {}
-    transactions = TransactionIndexes(folder, segments)
+    transactions = TransactionIndexes(folder, segments, options.log_start_offset)
     indexed = folder.offsets("index") & folder.offsets("timeindex")
     for index, segment in enumerate(segments):
         base = segment.base_offset

@@ -9,8 +9,9 @@ import pytest
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
 from storage.log import EPOCH_FILE, Log
+from storage.recovery import truncate
 from storage.segment import SEGMENT_SUFFIXES
-from tests.storage.logs import TOPIC_ID, append, end, reopen
+from tests.storage.logs import TOPIC_ID, append, end, options, reopen
 
 DEFAULT = LogConfig(segment_bytes=1024)
 
@@ -155,4 +156,17 @@ def test_an_abort_without_data_is_listed_nowhere_and_lacks_no_index(tmp_path: Pa
     end(log, 1, committed=False)
     log.close(clean=True)
     recovered = reopen(log)
+    assert (recovered.scanned_bytes, recovered.rebuilt) == (0, [])
+
+
+def test_an_abort_whose_data_lies_below_the_log_start_lacks_no_index(tmp_path: Path) -> None:
+    """A truncation reads the producers again from the log start on: the marker that comes again ends no transaction."""
+    log = new_log(tmp_path)
+    append(log, transactional=True, producer=(1, 0, 0))
+    log.advance_log_start(1)
+    end(log, 1, committed=False)
+    truncate(log, 1, options())
+    end(log, 1, committed=False)
+    log.close(clean=True)
+    recovered = reopen(log, log_start_offset=1)
     assert (recovered.scanned_bytes, recovered.rebuilt) == (0, [])
