@@ -21,12 +21,11 @@ from odradek.health import HealthError, ask_api_versions
 from odradek.process import _free_port
 from tests.support.clients import ConfluentProducer, values
 from tests.support.deadlines import HANG_S, TEST_S
+from tests.support.wheels import PACKAGES, ROOT, built, copy_of_the_sources, run
 
 pytestmark = pytest.mark.more
 
-ROOT = Path(__file__).resolve().parents[1]
 SERVER = ("broker", "protocol", "storage")
-PACKAGES = (*SERVER, "odradek")
 
 # A package of the user's: which process has imported it stands in a file.
 USERS_PACKAGE = """
@@ -53,31 +52,6 @@ with odradek.Broker(topics=["orders:1"]) as running:
     consumer.close()
 print(broker.OWNER, protocol.OWNER, storage.OWNER, record.value().decode())
 """
-
-
-def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, timeout=TEST_S, check=False, **options
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done
-
-
-def copy_of_the_sources(to: Path) -> Path:
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, to / name, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copyfile(ROOT / name, to / name)
-    return to
-
-
-def built(sources: Path, out: Path) -> Path:
-    """The wheel of a folder or of a source distribution."""
-    options = ("--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir")
-    run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", out, sources)
-    [wheel] = out.glob("*.whl")
-    return wheel
 
 
 def content(wheel: Path) -> dict[str, bytes]:

@@ -7,10 +7,14 @@ checkout they lie beside `odradek`. No other process has this folder on its path
 from __future__ import annotations
 
 import os
+import site
 import sys
 from typing import Final, Literal
 
 FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
+SITE_OPTION: Final = "--site="
+# Some of what the server imports. An installer may have put them into folders that an isolated interpreter leaves out.
+_IMPORTED: Final = ("kio", "structlog", "click", "aiohttp")
 
 Program = Literal["serve", "export", "import"]
 
@@ -18,7 +22,24 @@ Program = Literal["serve", "export", "import"]
 def command(program: Program, *arguments: str) -> list[str]:
     """The command line that starts a program of the server, whichever packages the user has.
 
-    The interpreter is isolated (`-I`): it ignores PYTHONPATH and the working directory. It runs the folder, so the server is
-    always the one that belongs to this `odradek`.
+    The interpreter is isolated (`-I`): it ignores PYTHONPATH, the user's site-packages and the working directory. It runs
+    the folder, so the server is always the one that belongs to this `odradek`. `site_folders` are handed to it.
     """
-    return [sys.executable, "-I", FOLDER, program, *arguments]
+    sites = (SITE_OPTION + folder for folder in site_folders())
+    return [sys.executable, "-I", FOLDER, *sites, program, *arguments]
+
+
+def site_folders() -> list[str]:
+    """The folders in which this process finds dependencies, and an isolated interpreter would not.
+
+    They come from `pip install --user` and `pip install --target`.
+    """
+    isolated = {os.path.realpath(folder) for folder in site.getsitepackages()}
+    folders = dict.fromkeys(os.path.abspath(folder) for folder in sys.path)
+    return [
+        folder for folder in folders if os.path.realpath(folder) not in isolated and _has_dependencies(folder)
+    ]
+
+
+def _has_dependencies(folder: str) -> bool:
+    return any(os.path.isdir(os.path.join(folder, name)) for name in _IMPORTED)

@@ -29,7 +29,7 @@ class Crew:
         self._workers: dict[int, _Worker] = {}
 
     def start(self, number: int, bootstrap: str) -> None:
-        command = [sys.executable, "-I", "-m", "odradek.demo.worker", bootstrap, str(number)]
+        command = [sys.executable, "-P", "-m", "odradek.demo.worker", bootstrap, str(number)]
         log = self._directory / f"worker-{number}.log"
         self._workers[number] = _Worker([*command, self._source, self._sink], log)
 

@@ -17,8 +17,8 @@ class Program:
 
     def __init__(self, module: str, arguments: Sequence[object], directory: Path, hears: Hears) -> None:
         self.name = module.rpartition(".")[2]
-        # Isolated: modules in the user's directory that happen to be called like ours cannot hurt it.
-        self._command = [sys.executable, "-I", "-m", module, *map(str, arguments)]
+        # -P: modules in the user's directory that happen to have the names of others cannot hurt it.
+        self._command = [sys.executable, "-P", "-m", module, *map(str, arguments)]
         self._log = directory / f"{self.name}.log"
         self._hears = hears
         self._child: Child | None = None

@@ -1,0 +1,38 @@
+"""The wheel of this checkout, for tests of what people install."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.deadlines import TEST_S
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("broker", "protocol", "storage", "odradek")
+
+
+def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=TEST_S, check=False, **options
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def copy_of_the_sources(to: Path) -> Path:
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, to / name, ignore=ignored)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, to / name)
+    return to
+
+
+def built(sources: Path, out: Path) -> Path:
+    """The wheel of a folder or of a source distribution."""
+    options = ("--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir")
+    run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", out, sources)
+    [wheel] = out.glob("*.whl")
+    return wheel
