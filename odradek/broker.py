@@ -59,6 +59,7 @@ class Broker:
             data_dir=None if data_dir is None else Path(data_dir),
             port=port,
             control=True,
+            is_temporary=True,
         )
         said = str((settings or {}).get("odradek.control.token", ""))
         self._token = (environment or {}).get(TOKEN_VARIABLE) or said or None

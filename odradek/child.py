@@ -18,7 +18,8 @@ class Child:
 
     Without ``hears`` all that it writes is appended to the file ``log``. With it only its standard error is: each line of
     its standard output, without the line's end, goes to ``hears`` on a thread of the child's, and `tell` writes to its
-    standard input. ``environment`` is the whole one; None passes on that of this process.
+    standard input. ``environment`` is the whole one; None passes on that of this process. ``holds_input``: its standard
+    input stays open until it has ended, or this process has.
     """
 
     def __init__(
@@ -28,13 +29,14 @@ class Child:
         *,
         environment: Mapping[str, str] | None = None,
         hears: Hears | None = None,
+        holds_input: bool = False,
     ) -> None:
         self._log = log
         with log.open("ab") as file:
             self._process = subprocess.Popen(
                 [os.fspath(each) for each in command],
                 env=environment,
-                stdin=subprocess.DEVNULL if hears is None else subprocess.PIPE,
+                stdin=subprocess.PIPE if hears is not None or holds_input else subprocess.DEVNULL,
                 stdout=file if hears is None else subprocess.PIPE,
                 stderr=file,
                 text=True,
@@ -76,7 +78,9 @@ class Child:
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Its exit code; ``subprocess.TimeoutExpired`` when it has not ended in time."""
-        return self._process.wait(timeout_s)
+        code = self._process.wait(timeout_s)
+        self.close_input()
+        return code
 
     def kill(self) -> None:
         """kill -9 of its process group, which may outlive it, and the end of its standard input."""
@@ -84,7 +88,6 @@ class Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
-        self.close_input()
 
     def close_input(self) -> None:
         """What a child that reads its standard input takes for the end of its parent."""

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from odradek._server import command
+from odradek._server import command, ends_with_stdin
 from odradek.child import Child
 from odradek.deadlines import stretched
 from odradek.errors import BrokerFailed
@@ -40,7 +40,10 @@ TRACEBACK: Final = "Traceback (most recent call last)"
 
 
 class BrokerProcess:
-    """One broker: its data directory, its port, and at most one process at a time."""
+    """One broker: its data directory, its port, and at most one process at a time.
+
+    The broker's process ends with this one, however this one ends; ``is_temporary``: so does ``directory``.
+    """
 
     def __init__(
         self,
@@ -52,8 +55,10 @@ class BrokerProcess:
         data_dir: Path | None = None,
         port: int | None = None,
         control: bool = False,
+        is_temporary: bool = False,
     ) -> None:
         self.directory = directory
+        self._server_options = [ends_with_stdin(str(directory) if is_temporary else "")]
         self.data_dir = data_dir or directory / "data"
         self.log_file = directory / "broker.log"
         self.host = HOST
@@ -183,6 +188,7 @@ class BrokerProcess:
             finally:
                 if self.is_running:
                     self.kill()
+        self._close_input()
         if not self.tracebacks_expected and TRACEBACK in self._text(0):
             raise BrokerFailed(f"the broker left a traceback\n{self._tail()}")
 
@@ -204,10 +210,14 @@ class BrokerProcess:
         inherited = {
             k: v for k, v in os.environ.items() if not k.startswith(("KAFKA_", "ODRADEK_", "CLUSTER_ID"))
         }
+        self._close_input()
         self._log_begin = self.log_file.stat().st_size if self.log_file.exists() else 0
         # A Ctrl-C at the terminal is for the user's program: it ends its brokers in its own time.
         self._child = Child(
-            command("serve", *arguments), self.log_file, environment={**inherited, **self.environment}
+            command("serve", *arguments, options=self._server_options),
+            self.log_file,
+            environment={**inherited, **self.environment},
+            holds_input=True,
         )
 
     def _wait_until_ready(self) -> None:
@@ -226,6 +236,10 @@ class BrokerProcess:
                 self.kill()
                 raise BrokerFailed(f"not ready after {START_TIMEOUT_S} s\n{self._tail()}")
             time.sleep(POLL_S)
+
+    def _close_input(self) -> None:
+        if self._child is not None:
+            self._child.close_input()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._child is not None:

@@ -9,24 +9,34 @@ from __future__ import annotations
 import os
 import site
 import sys
+from collections.abc import Iterable
 from typing import Final, Literal
 
 FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
 SITE_OPTION: Final = "--site="
+STDIN_OPTION: Final = "--ends-with-stdin="
 # Some of what the server imports. An installer may have put them into folders that an isolated interpreter leaves out.
 _IMPORTED: Final = ("kio", "structlog", "click", "aiohttp")
 
 Program = Literal["serve", "export", "import"]
 
 
-def command(program: Program, *arguments: str) -> list[str]:
+def command(program: Program, *arguments: str, options: Iterable[str] = ()) -> list[str]:
     """The command line that starts a program of the server, whichever packages the user has.
 
     The interpreter is isolated (`-I`): it ignores PYTHONPATH, the user's site-packages and the working directory. It runs
     the folder, so the server is always the one that belongs to this `odradek`. `site_folders` are handed to it.
     """
     sites = (SITE_OPTION + folder for folder in site_folders())
-    return [sys.executable, "-I", FOLDER, *sites, program, *arguments]
+    return [sys.executable, "-I", FOLDER, *sites, *options, program, *arguments]
+
+
+def ends_with_stdin(folder: str = "") -> str:
+    """The option by which the server dies when its standard input ends, and takes a temporary folder with it.
+
+    The parent holds the other end of that pipe: it ends with the parent, however the parent ends.
+    """
+    return STDIN_OPTION + folder
 
 
 def site_folders() -> list[str]:
