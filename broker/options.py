@@ -139,7 +139,7 @@ def _control(options: Mapping[str, object], config: BrokerConfig) -> ControlPort
 
 
 def _overrides(options: Mapping[str, object]) -> dict[str, str]:
-    """What the options mean, as settings. An option of its own wins over --set of the same thing."""
+    """What the options mean, as settings. Of an option and --set of the same setting one would be swallowed: an error."""
     overrides: dict[str, str] = {}
     for assignment in _texts(options["assignments"]):
         name, equals, value = assignment.partition("=")
@@ -153,15 +153,23 @@ def _overrides(options: Mapping[str, object]) -> dict[str, str]:
             str(DEFAULT_HOST if host is None else host),
             DEFAULT_PORT if port is None else int(str(port)),
         )
+        _check_not_set_twice(overrides, "--host and --port set", "listeners")
         overrides["listeners"] = str(endpoint)
-    for option, name in (
-        ("data_dir", "log.dirs"),
+    for option, *names in (
+        ("data_dir", "log.dirs", "log.dir"),
         ("log_format", "odradek.log.format"),
         ("log_level", "odradek.log.level"),
     ):
         if options[option] is not None:
-            overrides[name] = str(options[option])
+            _check_not_set_twice(overrides, f"--{option.replace('_', '-')} sets", *names)
+            overrides[names[0]] = str(options[option])
     return overrides
+
+
+def _check_not_set_twice(overrides: Mapping[str, str], by: str, *names: str) -> None:
+    for name in names:
+        if name in overrides:
+            raise click.UsageError(f"--set {name}: {by} it, too. Give one of them.")
 
 
 def parse_topic(text: str, defaults: LogConfig) -> TopicSpec:

@@ -7,7 +7,7 @@ Attributes are Kafka's names with underscores. Every setting of Kafka's has its 
 those that the broker itself reads are attributes as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, replace
 from functools import cache
 from itertools import dropwhile
@@ -22,6 +22,7 @@ from broker.config.definitions import (
     broker_configs,
     kafka_configs,
 )
+from broker.config.effects import WITHOUT_EFFECT
 from broker.config.endpoints import (
     DEFAULT_CONTROLLER_NAME,
     Endpoint,
@@ -250,6 +251,7 @@ def load_config(
     settings = _moved(strongest(for_node(given, number)), number - 1)
     warnings = unknown(settings)
     values, static = _values(settings, nodes)
+    warnings += _missed(settings, values)
     listeners, advertised = _listeners(settings, values)
     config = BrokerConfig(
         **{attribute: values[name] for attribute, name in _attributes().items()},
@@ -263,6 +265,13 @@ def load_config(
         static=static,
     )
     return config, warnings
+
+
+def _missed(settings: Mapping[str, Setting], values: Mapping[str, Value]) -> Iterator[str]:
+    """One line for each setting that a user would rely on, and that has no effect here."""
+    for name, instead in WITHOUT_EFFECT.items():
+        if name in settings and values[name] and values[name] != broker_configs()[name].default:
+            yield f"{name} (from {settings[name].where}) has no effect: {instead}"
 
 
 def _moved(settings: dict[str, Setting], steps: int) -> dict[str, Setting]:

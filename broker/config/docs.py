@@ -21,9 +21,10 @@ Settings have Kafka's own names. They come from three sources; each overrides th
 3. options: `--set log.retention.ms=60000`, and `--host`, `--port`, `--data-dir`, `--log-format`, `--log-level`.
 
 If Kafka would refuse a value, the broker does not start: a line names the setting, the value and its source.
-The broker also checks and accepts Kafka's settings that have no effect here. An unknown name gives a warning,
-or an error if it begins with `odradek.`. Variables of the images that are not settings (`KAFKA_OPTS`,
-`KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored.
+The broker also checks and accepts Kafka's settings that have no effect here, and warns of some on which you might rely, such
+as `authorizer.class.name`. An unknown name gives a warning, or an error if it comes from `--set` or begins with `odradek.`.
+`--set` of something that another option sets too is an error. Variables of the images that are not settings
+(`KAFKA_OPTS`, `KAFKA_HEAP_OPTS`, `KAFKA_LOG4J_*`, …) are ignored.
 
 If only `advertised.listeners` is given, the broker listens on the same ports at every address. Listeners named in
 `controller.listener.names`, or `CONTROLLER` where that is not set, are accepted and not opened. A listener at a

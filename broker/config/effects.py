@@ -68,6 +68,16 @@ _OF_THE_BROKER = {
     "transaction.state.log.segment.bytes",
     "transactional.id.expiration.ms",
 }
+WITHOUT_EFFECT = {
+    "alter.config.policy.class.name": "the broker has no policies",
+    "authorizer.class.name": "the broker has no authorization, and serves every client",
+    "client.quota.callback.class": "the broker has no quotas",
+    "create.topic.policy.class.name": "the broker has no policies",
+    "max.connection.creation.rate": "the broker accepts connections as they come",
+    "max.connections.per.ip.overrides": "max.connections.per.ip holds for every address",
+    "metric.reporters": "the broker has no metrics",
+}
+"""Settings that a user would rely on and that have no effect yet, each with what holds instead: a start warns of them."""
 # The defaults of topics have the effect that the topic's own setting has.
 _OF_TOPICS = {synonym for key in TOPIC_CONFIGS.values() if key.effective for synonym in key.synonyms}
 

@@ -139,7 +139,10 @@ def check_node_numbers(settings: list[Setting], nodes: int) -> None:
 
 
 def unknown(settings: Mapping[str, Setting]) -> list[str]:
-    """One warning line for each unknown setting; an unknown one that begins with ``odradek.`` is an error."""
+    """One warning line for each unknown setting of a file or a variable, which may be made for another release of Kafka.
+
+    Of the command line it is an error, and so is one that begins with ``odradek.``.
+    """
     warnings = []
     for name, setting in settings.items():
         if is_known(name):
@@ -147,7 +150,7 @@ def unknown(settings: Mapping[str, Setting]) -> list[str]:
         by_variable = setting.rank is Rank.ENVIRONMENT
         near = nearest(name, (known for known, key in broker_configs().items() if not key.internal))
         hint = f"; did you mean {variable_name(near) if by_variable else near}?" if near else ""
-        if name.startswith(OWN_PREFIX):
+        if name.startswith(OWN_PREFIX) or setting.rank is Rank.COMMAND_LINE:
             raise ConfigError(f"Unknown property {name} (from {setting.where}){hint}")
         warnings.append(f"unknown property {name} (from {setting.where}) has no effect{hint}")
     return warnings

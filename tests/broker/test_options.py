@@ -86,6 +86,22 @@ def test_topics_to_create_are_read_and_checked():
         (["--set", "num.partitions"], "expected KEY=VALUE"),
         (["--set", "num.partitions=x"], "Not a number of type INT (from the command line)"),
         (["--set", "odradek.x=1"], "Unknown property odradek.x"),
+        (
+            ["--set", "num.partition=3"],
+            "Unknown property num.partition (from the command line); did you mean num.partitions?",
+        ),
+        (["--port", "0", "--set", "listeners=A://:1"], "--set listeners: --host and --port set it, too"),
+        (["--host", "::1", "--set", "listeners=A://:1"], "--set listeners: --host and --port set it, too"),
+        (["--data-dir", "a", "--set", "log.dirs=b"], "--set log.dirs: --data-dir sets it, too"),
+        (["--data-dir", "a", "--set", "log.dir=b"], "--set log.dir: --data-dir sets it, too"),
+        (
+            ["--log-format", "json", "--set", "odradek.log.format=human"],
+            "--set odradek.log.format: --log-format sets it, too",
+        ),
+        (
+            ["--log-level", "info", "--set", "odradek.log.level=debug"],
+            "--set odradek.log.level: --log-level sets it, too",
+        ),
         (["--config", "/there/is/none"], "does not exist"),
         (["--port", "70000"], "70000 is not in the range"),
         (["--prot", "1"], "No such option"),

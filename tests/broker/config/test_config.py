@@ -11,7 +11,7 @@ from broker.config.definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, broker_con
 from broker.config.effects import EFFECTIVE
 from broker.config.sources import OF_OTHERS, property_name, variable_name
 from storage.config import TOPIC_CONFIGS
-from storage.config_def import ConfigType
+from storage.config_def import ConfigType, to_text
 
 ROOT = Path(__file__).resolve().parents[3]
 ATTRIBUTES = {field.name for field in fields(BrokerConfig)}
@@ -269,10 +269,23 @@ def test_a_bad_value_is_an_error_even_where_the_setting_has_no_effect(name: str,
         broker_config({name: value})
 
 
-def test_an_unknown_setting_is_one_warning_with_the_nearest_name():
-    assert warnings_of({}, {"num.partition": "3"}) == [
-        "unknown property num.partition (from the command line) has no effect; did you mean num.partitions?"
-    ]
+def test_an_unknown_setting_of_the_command_line_is_an_error():
+    with pytest.raises(ConfigError, match=r"num\.partition .*did you mean num\.partitions"):
+        broker_config({"num.partition": "3"})
+
+
+@pytest.mark.parametrize(
+    "name", ["authorizer.class.name", "create.topic.policy.class.name", "max.connection.creation.rate"]
+)
+def test_a_setting_that_a_user_would_rely_on_and_that_has_no_effect_is_one_warning(name: str):
+    value = "5" if name.endswith("rate") else "org.example.Ours"
+    [warning] = warnings_of({}, {name: value})
+    assert warning.startswith(f"{name} (from the command line) has no effect: ")
+    default = kafka_configs()[name].default
+    assert warnings_of({}, {name: to_text(default) or ""}) == []
+
+
+def test_an_unknown_setting_of_a_variable_is_one_warning_with_the_nearest_name():
     assert warnings_of({"KAFKA_NUM_PARTITION": "3"}) == [
         "unknown property num.partition (from the variable KAFKA_NUM_PARTITION) has no effect; "
         "did you mean KAFKA_NUM_PARTITIONS?"
