@@ -1,11 +1,13 @@
 """Each way in which people install Odradek: from each, the broker, the commands and the fixtures work.
 
-The wheel is installed with `--no-deps`, and what it depends on is linked beside it: no network is needed.
+`make more` installs the wheel with `--no-deps` and links what it depends on beside it: no network is needed. `make soak`
+installs it with pip, uv and pipx, from the package index, in each Python that the machine has.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -22,6 +24,9 @@ pytestmark = pytest.mark.more
 
 # Not a virtual environment's, which has no user site.
 BASE_PYTHON = Path(sys._base_executable)  # type: ignore[attr-defined]
+
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+WITH_IT = ("confluent-kafka", "pytest")
 
 PROGRAM = """
 import odradek
@@ -129,15 +134,15 @@ WAYS: dict[str, Callable[[Path, Path], Install]] = {
 }
 
 
-@pytest.fixture(params=[(way, home) for way in WAYS for home in ("home", "a home with blanks")], ids=str)
+@pytest.fixture(params=WAYS)
 def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path: Path) -> Install:
-    way, home = request.param
-    (tmp_path / home).mkdir()
-    return WAYS[way](wheel, tmp_path / home)
+    home = tmp_path / "a home with blanks"
+    home.mkdir()
+    return WAYS[request.param](wheel, home)
 
 
-def test_everything_works_from_there(installed: Install, tmp_path: Path):
-    project = tmp_path / "project"
+def check(installed: Install, project: Path) -> None:
+    """A program, a test with a fixture and the server's commands, in a folder that has modules of the user's own."""
     project.mkdir()
     for name in USERS_MODULES:
         (project / f"{name}.py").write_text(USERS_MODULE)
@@ -150,3 +155,83 @@ def test_everything_works_from_there(installed: Install, tmp_path: Path):
     assert "--port" in installed.run(project, *cli, "serve", "--help")
     assert "--data-dir" in installed.run(project, *cli, "export", "--help")
     assert "--data-dir" in installed.run(project, *cli, "import", "--help")
+
+
+def test_everything_works_from_there(installed: Install, tmp_path: Path):
+    check(installed, tmp_path / "project")
+
+
+# ---- From the package index
+
+
+def pythons() -> dict[str, Path]:
+    """The interpreters of this machine by their versions, those of pyenv among them."""
+    found = {}
+    for version in VERSIONS:
+        candidates = [
+            shutil.which(f"python{version}"),
+            *Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"),
+        ]
+        for candidate in filter(None, candidates):
+            if subprocess.run([candidate, "--version"], capture_output=True, check=False).returncode == 0:
+                found[version] = Path(candidate)
+    return found
+
+
+def with_pip(python: Path, wheel: Path, home: Path) -> Install:
+    return _in_a_new_environment(python, home, lambda made: [made, "-m", "pip", "install"], wheel)
+
+
+def with_uv(python: Path, wheel: Path, home: Path) -> Install:
+    uv = _tool("uv", home)
+    return _in_a_new_environment(python, home, lambda made: [uv, "pip", "install", "--python", made], wheel)
+
+
+def with_pipx(python: Path, wheel: Path, home: Path) -> Install:
+    """The environment that pipx makes for the command; what the program and the test need is injected."""
+    pipx = _tool("pipx", home)
+    variables = {"PIPX_HOME": str(home / "pipx"), "PIPX_BIN_DIR": str(home / "bin")}
+    for command in (["install", "--python", python, wheel], ["inject", "odradek", *WITH_IT]):
+        _run([pipx, *command], **variables)
+    assert "serve" in Install(home / "bin" / "odradek").run(home, "--help")
+    return Install(home / "pipx" / "venvs" / "odradek" / "bin" / "python")
+
+
+def _in_a_new_environment(
+    python: Path, home: Path, install: Callable[[Path], list[str | Path]], wheel: Path
+) -> Install:
+    _run([python, "-m", "venv", home / "venv"])
+    made = home / "venv" / "bin" / "python"
+    _run([*install(made), wheel, *WITH_IT])
+    return Install(made)
+
+
+def _tool(name: str, home: Path) -> Path:
+    venv.create(home / "tools", with_pip=True)
+    _run([home / "tools" / "bin" / "python", "-m", "pip", "install", name])
+    return home / "tools" / "bin" / name
+
+
+def _run(command: list[str | Path], **variables: str) -> None:
+    done = subprocess.run(
+        [*map(str, command)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=TEST_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+INSTALLERS = {"pip": with_pip, "uv": with_uv, "pipx": with_pipx}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("installer", INSTALLERS)
+def test_it_installs_from_the_index(installer: str, version: str, wheel: Path, tmp_path: Path):
+    python = pythons().get(version)
+    if python is None:
+        pytest.skip(f"this machine has no Python {version}")
+    check(INSTALLERS[installer](python, wheel, tmp_path), tmp_path / "project")
