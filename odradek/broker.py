@@ -86,6 +86,16 @@ class Broker:
         self.process.restart()
         return self
 
+    def reset(self) -> Broker:
+        """Back to the state after the start: no topics but ``topics``, no groups, ids, rules, moved time, trace.
+
+        All connections are reset first, and all nodes run afterwards, those too that were killed or stopped.
+        """
+        if not self.process.is_running:
+            self.restart()
+        self._control.reset()
+        return self
+
     def _forget(self) -> None:
         if self._remote is not None:
             self._remote.client.retire(

@@ -24,6 +24,7 @@ _LATE = {
     "clock": ("odradek.commands.clock", "Show the broker's clock, and advance it."),
     "fault": ("odradek.commands.fault", "Inject faults: lose, delay, hold or refuse requests, cut links."),
     "node": ("odradek.commands.node", "List the nodes of the cluster; kill, stop and start them."),
+    "reset": ("odradek.commands.reset", "Reset a broker to the state after its start."),
     "spark": (
         "odradek.commands.spark",
         "Manage exactly-once sinks, run the pipeline, download Spark's jars.",

@@ -44,6 +44,12 @@ def odradek_broker(odradek_options: dict[str, Any]) -> Iterator[Broker]:
 
 
 @pytest.fixture
+def odradek(odradek_broker: Broker) -> Broker:
+    """The broker of the session, reset for this test: nothing is left of the tests before, nor of their clients."""
+    return odradek_broker.reset()
+
+
+@pytest.fixture
 def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> Iterator[Faults]:
     """The rules of ``odradek_broker``. The fixture removes those of a test at its end; a failed test's report shows them."""
     from odradek.errors import ControlUnreachable
@@ -90,7 +96,7 @@ def odradek_cluster(odradek_options: dict[str, Any]) -> Iterator[Callable[..., B
 
 @pytest.fixture
 def odradek_clock(odradek_cluster: Callable[..., Broker]) -> Clock:
-    """The clock of a broker for this test alone, ``odradek_clock.broker``: a clock cannot be set back."""
+    """The clock of a broker for this test alone, ``odradek_clock.broker``."""
     from odradek.remote import Clock
 
     class ClockOfABroker(Clock):

@@ -73,6 +73,13 @@ class Remote:
         """The addresses of the running nodes."""
         return str(self.client.get("/v1/cluster")["bootstrap_servers"])
 
+    def reset(self) -> None:
+        """Back to the state after the start: no topics but those of the start, no groups, ids, rules, moved time, trace.
+
+        All connections are reset first, and all nodes run afterwards. Producer ids and topic ids are never issued twice.
+        """
+        self.client.post("/v1/reset")
+
     def timeline(self, transactional_id: str) -> Timeline:
         """The timeline of a transactional id across all nodes. ``NotFound`` if no running node knows it."""
         return Timeline(**self.client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline"))

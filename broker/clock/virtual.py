@@ -317,6 +317,19 @@ class VirtualClock:
                 self._remember(began_written_ms, began_ms)
                 self._arm_again(course)
 
+    async def reset(self) -> None:
+        """Go back to real time. Timers keep what is left of their delay; an advance under way is waited for.
+
+        Only for a broker whose state is given up too: what was written in the time that is left lies in the future now.
+        """
+        async with self._one_at_a_time:
+            for domain, offset_ms in self._offsets_ms.items():
+                for timer in self._timers[domain]:
+                    timer.due_ms -= offset_ms
+                self._offsets_ms[domain] = 0
+            self._largest_ms = 0
+            self._advances.clear()
+
     async def _run(self, course: _Course) -> None:
         end_ms = self._real.now_ms() + course.by_ms
         while (due_ms := course.next_due_ms()) <= end_ms:

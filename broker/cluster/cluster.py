@@ -16,7 +16,7 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,7 @@ from storage.files import DESCRIPTORS, StorageError
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
-    from broker.config.settings import Settings, TopicSpec
+    from broker.config.settings import Settings
 
 MS_PER_S: Final = 1000
 
@@ -99,6 +99,9 @@ class Cluster:
         self.nodes: dict[int, NodeRuntime] = {}
         """All of them, also those that are stopped or killed."""
         self.lag = LoopLag(asyncio.get_running_loop())
+        self.reset_lock = asyncio.Lock()
+        self.first_features: Mapping[str, int] = {}
+        """The finalized feature levels after the start."""
         self._bind = bind
         self._slices = Slices()
         self._began = time.perf_counter()
@@ -164,7 +167,8 @@ class Cluster:
         for runtime in self._living():
             with suppress(LifeOver):
                 runtime.start_coordinators()
-        await self._create_topics(self.settings.topics)
+        await self.create_startup_topics()
+        self.first_features = dict(self.metadata.features)
         for runtime in self._living():
             with suppress(LifeOver):
                 async with runtime.lifecycle_lock:
@@ -233,11 +237,11 @@ class Cluster:
             runtime.node_id, runtime.endpoints, runtime.config.broker_rack, identity.directory_id
         )
 
-    async def _create_topics(self, specs: Sequence[TopicSpec]) -> None:
-        """The topics of the command line that are not there yet."""
+    async def create_startup_topics(self) -> None:
+        """Create the topics of the command line that are not there yet."""
         new = [
             NewTopic(spec.name, spec.partitions, configs=dict(spec.configs))
-            for spec in specs
+            for spec in self.settings.topics
             if self.metadata.topic(spec.name) is None
         ]
         if not new:

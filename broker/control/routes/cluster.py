@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.cluster import Cluster, NoSuchNode, StartError
+from broker.cluster.reset import reset
 from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.control.errors import HttpError
 from broker.control.forms import Given, NodeId, View
@@ -62,16 +63,15 @@ _NODE_EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-@operation(
-    "GET",
-    "/v1/cluster",
-    answer_example={
-        "cluster_id": "5L6g3nShT-eMCtK--X86sw",
-        "bootstrap_servers": "127.0.0.1:9092,127.0.0.1:9093",
-        "features": {"transaction.version": 2},
-        "nodes": [_NODE_EXAMPLE],
-    },
-)
+_CLUSTER_EXAMPLE: Final[dict[str, Any]] = {
+    "cluster_id": "5L6g3nShT-eMCtK--X86sw",
+    "bootstrap_servers": "127.0.0.1:9092,127.0.0.1:9093",
+    "features": {"transaction.version": 2},
+    "nodes": [_NODE_EXAMPLE],
+}
+
+
+@operation("GET", "/v1/cluster", answer_example=_CLUSTER_EXAMPLE)
 async def show_cluster(control: Control) -> ClusterView:
     """Show the nodes of the cluster: state, listeners, and the partitions that each node leads."""
     cluster = control.cluster
@@ -81,6 +81,26 @@ async def show_cluster(control: Control) -> ClusterView:
         features=dict(cluster.metadata.features),
         nodes=[_view(cluster, node) for node in cluster.nodes.values()],
     )
+
+
+@operation("POST", "/v1/reset", answer_example=_CLUSTER_EXAMPLE, may_wait=True)
+async def reset_broker(control: Control) -> ClusterView:
+    """Reset the broker to the state after its start: topics, groups, transactional ids, rules, moved time, trace are gone.
+
+    All connections are reset first. Topics of the command line are created again. All nodes run afterwards. Producer ids and
+    topic ids are never issued twice.
+    """
+
+    def forget() -> None:
+        control.faults.clear()
+        control.trace.stop()
+        control.trace.clear()
+
+    try:
+        await reset(control.cluster, forget)
+    except StartError as error:
+        raise HttpError(409, f"the broker cannot be reset: {error}") from None
+    return await show_cluster(control)
 
 
 @operation("POST", "/v1/nodes/{node_id}/kill", answer_example={**_NODE_EXAMPLE, "state": "killed"})

@@ -179,6 +179,31 @@ async def test_two_advances_at_once_come_one_after_the_other(bench):
     assert bench.clock.now_ms() == NOW_MS + 30
 
 
+async def test_a_reset_goes_back_to_real_time_and_timers_keep_what_is_left_of_them(bench):
+    bench.set("passed", 500)
+    bench.set("late", DAY_MS + 700)
+    bench.set("group", 900, GROUPS)
+    await bench.clock.advance(DAY_MS)
+    await bench.clock.reset()
+    assert set(bench.clock.offsets().values()) == {0}
+    assert bench.clock.now_ms() == bench.clock.now_ms(TRANSACTIONS) == NOW_MS
+    assert bench.clock.now_for(NOW_MS - 5, TRANSACTIONS) == NOW_MS
+    bench.real.advance(650)
+    await bench.clock.advance(60, {TRANSACTIONS, GROUPS})
+    assert bench.fired == [("passed", 500), ("late", 700)]
+    bench.real.advance(190)
+    assert bench.fired[2:] == [("group", 900)]
+
+
+async def test_a_reset_waits_for_an_advance_under_way(bench):
+    bench.set("a", 1000)
+    advance = asyncio.create_task(bench.clock.advance(DAY_MS))
+    await asyncio.sleep(0)
+    await bench.clock.reset()
+    assert advance.done()
+    assert bench.clock.now_ms() == NOW_MS
+
+
 async def test_an_advance_that_is_given_up_stays_where_it_got_to(bench):
     task = asyncio.ensure_future(bench.clock.advance(100))
     bench.clock.call_later_ms(40, task.cancel, TRANSACTIONS)
