@@ -15,6 +15,7 @@ NAMES: Final = (
     "fetch_large",
     "produce_small",
     "transactions",
+    "reset",
     "log_append",
     "log_read",
     "log_lookup",

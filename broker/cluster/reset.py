@@ -33,9 +33,10 @@ async def reset(cluster: Cluster, forget: Callable[[], object] = lambda: None) -
             if runtime.state in (NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING):
                 cluster.kill_node(runtime.node_id)
         forget()
-        await cluster.settled()
+        # Before the controller has noted the loss of the nodes: partitions that are gone need no other leader.
         topics = list(cluster.metadata.topics.values())
         await cluster.metadata.delete_topics([topic.topic_id for topic in topics])
+        await cluster.settled()
         await cluster.metadata.update_features(cluster.first_features)
         for runtime in tuple(cluster.nodes.values()):
             await runtime.await_termination()
@@ -48,11 +49,12 @@ async def reset(cluster: Cluster, forget: Callable[[], object] = lambda: None) -
 
 def _forget_logs(data_dir: Path, topics: list[Topic]) -> None:
     """The partitions' directories are renamed, and the next start removes them in a thread."""
+    ids = {topic.name: topic.topic_id.hex for topic in topics}
     directory = LogDirectory(data_dir)
     try:
-        for topic in topics:
-            for state in topic.partitions:
-                directory.mark_for_deletion(topic.name, state.index, topic.topic_id.hex)
+        for (topic, index), _ in directory.partition_directories():
+            if topic in ids:
+                directory.mark_for_deletion(topic, index, ids[topic])
         for name in _CHECKPOINTS:
             remove(data_dir / name)
     finally:

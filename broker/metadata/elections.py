@@ -70,7 +70,7 @@ def records_for_losing(image: Image, node_id: int, allows_unclean: AllowsUnclean
     live = image.live_brokers - {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
-            record = _without(topic, state, node_id, live, unclean=allows_unclean(topic))
+            record = _without(topic, state, node_id, live, allows_unclean)
             if record is not None:
                 yield record
 
@@ -79,18 +79,18 @@ def record_for_failed_replica(
     image: Image, topic: Topic, state: PartitionState, node_id: int
 ) -> MetadataRecord | None:
     """The files of one replica cannot be used any more (KIP-858): its broker is no use for this partition only."""
-    return _without(topic, state, node_id, image.live_brokers - {node_id}, unclean=False)
+    return _without(topic, state, node_id, image.live_brokers - {node_id}, lambda _: False)
 
 
 def _without(
-    topic: Topic, state: PartitionState, node_id: int, live: Collection[int], *, unclean: bool
+    topic: Topic, state: PartitionState, node_id: int, live: Collection[int], allows_unclean: AllowsUnclean
 ) -> MetadataRecord | None:
     """What changes for a partition when this broker can do nothing for it; None if that is nothing."""
     if node_id not in state.isr and state.leader != node_id:
         return None
     isr = tuple(one for one in state.isr if one != node_id) or state.isr
     if state.leader == node_id:
-        return _new_leader(topic, state, isr, live, unclean=unclean)
+        return _new_leader(topic, state, isr, live, allows_unclean)
     return None if isr == state.isr else _change(topic, state, isr=isr)
 
 
@@ -102,20 +102,27 @@ def records_for_return(image: Image, node_id: int, allows_unclean: AllowsUnclean
             if state.leader == node_id:
                 yield _change(topic, state, leader=node_id)
             elif state.leader == NO_LEADER and node_id in state.replicas:
-                record = _new_leader(topic, state, state.isr, live, unclean=allows_unclean(topic))
+                record = _new_leader(topic, state, state.isr, live, allows_unclean)
                 if record.leader != NO_LEADER:
                     yield record
 
 
 def _new_leader(
-    topic: Topic, state: PartitionState, isr: Sequence[int], live: Collection[int], *, unclean: bool
+    topic: Topic,
+    state: PartitionState,
+    isr: Sequence[int],
+    live: Collection[int],
+    allows_unclean: AllowsUnclean,
 ) -> schema.PartitionChangeRecord:
-    """The first live replica in sync; where there is none, any live one if that is allowed; else none."""
+    """The first live replica in sync; where there is none, any live one if that is allowed; else none.
+
+    Only the last case asks whether it is: settings of a topic take 40 us to be read, and a node may lead thousands.
+    """
     leader = _first(state.replicas, set(isr) & set(live))
     if leader != NO_LEADER:
         return _change(topic, state, leader=leader, isr=tuple(isr))
-    chosen = _first(state.replicas, live) if unclean else NO_LEADER
-    if chosen == NO_LEADER:
+    chosen = _first(state.replicas, live)
+    if chosen == NO_LEADER or not allows_unclean(topic):
         return _change(topic, state, leader=NO_LEADER, isr=tuple(isr))
     return _change(topic, state, leader=chosen, isr=(chosen,), recovery=RECOVERING)
 
@@ -138,7 +145,7 @@ def record_for_election(image: Image, topic: Topic, state: PartitionState, kind:
         return _change(topic, state, leader=preferred)
     if state.leader != NO_LEADER:
         raise ApiError(ErrorCode.election_not_needed, NOT_NEEDED)
-    record = _new_leader(topic, state, state.isr, live, unclean=True)
+    record = _new_leader(topic, state, state.isr, live, lambda _: True)
     if record.leader == NO_LEADER:
         raise ApiError(
             ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available."

@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Generator
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from protocol.slotted import slotted
@@ -86,6 +87,7 @@ def api(
     return register
 
 
+@cache
 def discover() -> dict[int, Api]:
     """Import every module of ``broker.apis`` and return the registry, by key."""
     package = importlib.import_module("broker.apis")
