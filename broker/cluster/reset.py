@@ -34,17 +34,29 @@ async def reset(cluster: Cluster, forget: Callable[[], object] = lambda: None) -
                 cluster.kill_node(runtime.node_id)
         forget()
         # Before the controller has noted the loss of the nodes: partitions that are gone need no other leader.
-        topics = list(cluster.metadata.topics.values())
-        await cluster.metadata.delete_topics([topic.topic_id for topic in topics])
+        topics = await _delete_topics(cluster)
         await cluster.settled()
-        await cluster.metadata.update_features(cluster.first_features)
-        for runtime in tuple(cluster.nodes.values()):
+        for runtime in cluster.nodes.values():
             await runtime.await_termination()
+        # What a dead node's client had asked for may have been created meanwhile.
+        topics += await _delete_topics(cluster)
+        await cluster.metadata.update_features(cluster.first_features)
+        for runtime in cluster.nodes.values():
             _forget_logs(runtime.data_dir, topics)
         await cluster.clock.reset()
         for node_id in tuple(cluster.nodes):
             await cluster.start_node(node_id)
         await cluster.create_startup_topics()
+
+
+async def _delete_topics(cluster: Cluster) -> list[Topic]:
+    """Delete all topics, and return them. A commit comes after those that were under way, so it is looked again."""
+    deleted: list[Topic] = []
+    await cluster.metadata.auto_topic_creation.settled()
+    while topics := list(cluster.metadata.topics.values()):
+        await cluster.metadata.delete_topics([topic.topic_id for topic in topics])
+        deleted += topics
+    return deleted
 
 
 def _forget_logs(data_dir: Path, topics: list[Topic]) -> None:
