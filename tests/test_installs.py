@@ -88,9 +88,9 @@ def pip(python: Path, *arguments: str | Path, **variables: str) -> None:
         "--no-index",
         *arguments,
     ]
-    subprocess.run(
-        [*map(str, command)], env={**os.environ, **variables}, check=True, capture_output=True, timeout=TEST_S
-    )
+    # Distributions guard their own Python (PEP 668). Nothing is written there: each install has a folder of its own.
+    environment = {**os.environ, "PIP_BREAK_SYSTEM_PACKAGES": "1", **variables}
+    subprocess.run([*map(str, command)], env=environment, check=True, capture_output=True, timeout=TEST_S)
 
 
 def link_dependencies(to: Path) -> None:
