@@ -1,8 +1,8 @@
-"""The image, without a container engine: each RUN line of the Dockerfile in a clean virtual environment, then the
-entry point as a container would start it.
+"""The image, without a container engine and without the rights of root: each RUN line of the Dockerfile, then the entry
+point, with the paths of the image moved below a temporary folder. As a container it runs in
+`tests/clients/test_testcontainers.py`.
 """
 
-import json
 import os
 import re
 import shlex
@@ -12,91 +12,106 @@ import socket
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 
+from odradek.cli import main as odradek_command
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
+from tests.support.dockerfile import ROOT, Copy, stages
 
-ROOT = Path(__file__).resolve().parents[1]
-# So long does `docker stop` wait before it kills.
-# The folders of the image that the Dockerfile fills; here they lie in a temporary one.
-IMAGE_FOLDERS = ("/opt/odradek", "/etc/odradek", "/var/lib/kafka/data")
+TREE = ROOT / "docker" / "image"
+BUILD, LAST = stages()
+# The folders of the image that its scripts name.
+IMAGE_FOLDERS = (
+    "/opt/odradek",
+    "/opt/kafka",
+    "/etc/odradek",
+    "/etc/confluent",
+    "/etc/kafka",
+    "/mnt/shared",
+    "/usr/local/bin/odradek",
+    "/var/lib/kafka/data",
+)
 
 
-def instructions() -> list[tuple[str, str]]:
-    """The Dockerfile as (instruction, rest), comments and continued lines resolved."""
-    text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text("utf-8"))
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
+def tree_files() -> list[Path]:
+    return sorted(path for path in TREE.rglob("*") if path.is_file() and path.name != ".gitkeep")
 
 
-def those(name: str) -> list[str]:
-    return [rest for each, rest in instructions() if each == name]
+def is_script(path: Path) -> bool:
+    return path.read_bytes().startswith(b"#!") or path.name == "bash-config"
+
+
+SCRIPTS = [path.relative_to(TREE).as_posix() for path in tree_files() if is_script(path)]
 
 
 @dataclass
 class Image:
-    """What a build leaves: files under a root of its own, and a Python with the package in it."""
+    """What a build leaves: files under a root of its own, a Python with the package in it among them."""
 
     root: Path
-    environment: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "ODRADEK_"))
+        }
+        return {**kept, "PATH": f"{self.root}/usr/local/bin:{self.root}/usr/bin:{os.environ['PATH']}"}
 
     def here(self, text: str) -> str:
         for folder in IMAGE_FOLDERS:
-            text = text.replace(folder, f"{self.root}{folder}")
-        return text
+            text = re.sub(rf"(?<![\w/]){folder}\b", f"{self.root}{folder}", text)
+        return text.replace("/src", f"{self.root}/src")
 
-    def command(self, exec_form: str) -> list[str]:
-        program, *arguments = json.loads(exec_form)
-        return [str(self.environment / "bin" / program), *map(self.here, arguments)]
+    def command(self, instruction: str) -> list[str]:
+        program, *arguments = LAST.exec_form(instruction)
+        return [str(self.root / "usr/local/bin" / program), *map(self.here, arguments)]
+
+    def run(self, line: str) -> None:
+        program, *arguments = shlex.split(self.here(line))
+        command = [sys.executable if program == "python" else program, *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=TEST_S, check=False)
+        assert result.returncode == 0, f"RUN {line}\n{result.stdout}{result.stderr}"
+
+    def copy(self, instruction: Copy) -> None:
+        if instruction.stage:  # here both stages have the same root
+            return
+        for source, destination in instruction.files(ROOT):
+            target = Path(f"{self.root}{destination}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+                shutil.copytree(source, target, dirs_exist_ok=True, ignore=ignored)
+            else:
+                shutil.copy(source, target)
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    image = Image(tmp_path_factory.mktemp("image"), tmp_path_factory.mktemp("python"))
-    venv.create(image.environment, with_pip=True)
-    for name, rest in instructions():
-        if name == "COPY":
-            *names, destination = [word for word in shlex.split(rest) if not word.startswith("--")]
-            for each in names:
-                copy(
-                    ROOT / each,
-                    Path(image.here(destination)),
-                    into=destination.endswith("/") or len(names) > 1,
-                )
-        elif name == "RUN":
-            program, *arguments = shlex.split(image.here(rest))
-            command = [str(image.environment / "bin" / program), *arguments]
-            result = subprocess.run(command, capture_output=True, text=True, timeout=TEST_S, check=False)
-            assert result.returncode == 0, f"RUN {rest}\n{result.stdout}{result.stderr}"
-    properties = Path(image.root, "etc/odradek/server.properties")
-    properties.write_text(image.here(properties.read_text("utf-8")), "utf-8")
+    image = Image(tmp_path_factory.mktemp("image"))
+    for stage in (BUILD, LAST):
+        for name, rest in stage.instructions:
+            if name == "COPY":
+                image.copy(Copy.parse(rest))
+            elif name == "RUN":
+                image.run(rest)
+    for path in tree_files():
+        file = image.root / path.relative_to(TREE)
+        file.write_text(image.here(file.read_text("utf-8")), "utf-8")
     return image
 
 
-def copy(source: Path, destination: Path, *, into: bool) -> None:
-    if source.is_dir():
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        shutil.copytree(source, destination, dirs_exist_ok=True, ignore=ignored)
-        return
-    target = destination / source.name if into else destination
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-
-
 @contextmanager
-def container(image: Image, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+def container(image: Image, environ: Mapping[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The entry point, with these variables and no others of ours."""
-    (entry_point,) = those("ENTRYPOINT")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "ODRADEK_"))}
     process = subprocess.Popen(
-        image.command(entry_point),
-        env={**kept, **environ},
+        [*image.command("ENTRYPOINT"), *arguments],
+        env={**image.environ, **environ},
         cwd=image.root,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -118,12 +133,10 @@ def wait_until_healthy(image: Image, environ: Mapping[str, str], process: subpro
 
 
 def health(image: Image, environ: Mapping[str, str]) -> bool:
-    (check,) = those("HEALTHCHECK")
-    command = image.command(check.partition("CMD ")[2])
-    return (
-        subprocess.run(command, env={**os.environ, **environ}, capture_output=True, check=False).returncode
-        == 0
+    done = subprocess.run(
+        image.command("HEALTHCHECK"), env={**image.environ, **environ}, capture_output=True, check=False
     )
+    return done.returncode == 0
 
 
 def free_port() -> int:
@@ -135,15 +148,13 @@ def free_port() -> int:
 
 
 def test_the_steps_are_so_plain_that_they_can_be_run_anywhere():
-    assert those("FROM") == ["python:3.11-slim"]
-    assert all(shlex.split(run)[:2] == ["pip", "install"] for run in those("RUN"))
-    assert not any(re.search(r"[;&|<>$`]", run) for run in those("RUN"))
-    assert {name for name, _ in instructions()} <= {
-        "FROM",
+    assert {stage.base for stage in (BUILD, LAST)} == {"python:3.11-slim"}
+    assert not any(re.search(r"[;&|<>$`]", run) for run in BUILD.those("RUN"))
+    assert {name for name, _ in BUILD.instructions} == {"COPY", "RUN"}
+    assert {name for name, _ in LAST.instructions} <= {
         "COPY",
-        "RUN",
         "USER",
-        "ENV",
+        "WORKDIR",
         "VOLUME",
         "EXPOSE",
         "HEALTHCHECK",
@@ -152,28 +163,137 @@ def test_the_steps_are_so_plain_that_they_can_be_run_anywhere():
 
 
 def test_the_broker_runs_as_an_unprivileged_user_and_owns_its_data():
-    (user,) = those("USER")
+    user = LAST.one("USER")
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
-    assert f"--chown={user} docker/data /var/lib/kafka/data" in those("COPY")
-    assert those("VOLUME") == ["/var/lib/kafka/data"]
-    assert (ROOT / "docker/data").is_dir()
+    assert f"--chown={user} docker/image/var/lib/kafka/data /var/lib/kafka/data" in LAST.those("COPY")
+    assert f"--chown={user} docker/image{LAST.one('WORKDIR')} {LAST.one('WORKDIR')}" in LAST.those("COPY")
+    assert LAST.one("VOLUME") == "/var/lib/kafka/data"
 
 
 def test_port_health_check_and_entry_point_are_what_people_expect():
-    assert those("EXPOSE") == ["9092"]
-    (check,) = those("HEALTHCHECK")
-    assert json.loads(check.partition("CMD ")[2]) == ["odradek", "health"]
-    (entry_point,) = those("ENTRYPOINT")
-    assert json.loads(entry_point)[:2] == ["odradek", "serve"]
+    assert LAST.one("EXPOSE") == "9092"
+    assert LAST.exec_form("HEALTHCHECK") == ["odradek", "health"]
+    assert LAST.exec_form("ENTRYPOINT") == ["odradek-container"]
 
 
 def test_everything_that_is_copied_is_there_and_sent_to_the_builder():
     ignored = (ROOT / ".dockerignore").read_text("utf-8").split("\n")
-    for line in those("COPY"):
-        *names, _ = [word for word in shlex.split(line) if not word.startswith("--")]
-        for name in names:
+    for line in (*BUILD.those("COPY"), *LAST.those("COPY")):
+        copy = Copy.parse(line)
+        for name in () if copy.stage else copy.sources:
             assert (ROOT / name).exists(), name
             assert f"!{name}" in ignored or f"!{name.partition('/')[0]}" in ignored, name
+
+
+def test_every_file_of_the_tree_is_copied_to_its_place():
+    copied = [Copy.parse(line) for line in LAST.those("COPY")]
+    folders = {source for copy in copied for source in copy.sources if not copy.stage}
+    for copy in copied:
+        assert copy.stage or copy.sources == (f"docker/image{copy.destination}",), copy
+    for path in tree_files():
+        assert any(path.is_relative_to(ROOT / folder) for folder in folders), path
+
+
+# Its scripts
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_is_sound_in_each_shell(script: str):
+    for shell in ("sh", "bash"):
+        subprocess.run([shell, "-n", str(TREE / script)], check=True, capture_output=True)
+
+
+def test_scripts_can_be_executed_wherever_git_puts_them():
+    listed = subprocess.run(
+        ["git", "ls-files", "--stage", "docker/image"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    modes = {line.partition("\t")[2]: line[:6] for line in listed.splitlines()}
+    executable = {f"docker/image/{script}" for script in SCRIPTS if not script.endswith("bash-config")}
+    assert {path for path, mode in modes.items() if mode == "100755"} == executable
+
+
+# What the modules of the four languages run in their containers.
+@pytest.mark.parametrize(
+    "called",
+    [
+        "etc/kafka/docker/run",
+        "etc/confluent/docker/bash-config",
+        "etc/confluent/docker/configure",
+        "etc/confluent/docker/ensure",
+        "etc/confluent/docker/launch",
+        "etc/confluent/docker/run",
+        "usr/bin/kafka-configs",
+        "usr/bin/kafka-storage",
+        "usr/bin/rpk",
+        "usr/bin/zookeeper-server-start",
+    ],
+)
+def test_what_a_testcontainers_module_calls_is_there(called: str):
+    assert called in SCRIPTS
+
+
+def test_each_of_kafkas_tools_is_there_by_both_of_its_names():
+    apache = {path.removesuffix(".sh") for path in os.listdir(TREE / "opt/kafka/bin")}
+    confluent = {path for path in os.listdir(TREE / "usr/bin") if path.startswith("kafka-")}
+    assert apache == confluent
+
+
+def test_the_entry_point_knows_every_command_of_odradek():
+    script = (TREE / "usr/local/bin/odradek-container").read_text("utf-8")
+    (known,) = re.findall(r'^ +([a-z -|]+)\) exec odradek "\$@"', script, re.MULTILINE)
+    assert isinstance(odradek_command, click.Group)
+    visible = {name for name, command in odradek_command.commands.items() if not command.hidden}
+    assert {"serve", *known.split(" | ")} == visible
+
+
+def said(script: str, *arguments: str, **environ: str) -> str:
+    """What a script of the tree says, with an `odradek` that says what it is called with."""
+    path = f"{ROOT / 'tests/support/echo'}:{TREE}/usr/local/bin:{TREE}/usr/bin:{os.environ['PATH']}"
+    command = ["sh", str(TREE / script), *arguments]
+    done = subprocess.run(command, env={**environ, "PATH": path}, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+SERVE = "odradek serve --config /etc/odradek/server.properties"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "called"),
+    [
+        ((), SERVE),
+        (("serve",), SERVE),
+        (("--topic", "orders:4:segment.ms=60000"), f"{SERVE} --topic orders:4:segment.ms=60000"),
+        (("num.partitions=4", "broker.rack=a=b"), f"{SERVE} --set num.partitions=4 --set broker.rack=a=b"),
+        (("num.partitions=4", "--topic", "a:1:b=c"), f"{SERVE} --set num.partitions=4 --topic a:1:b=c"),
+        (("reset",), "odradek reset"),
+        (("fault", "list"), "odradek fault list"),
+        (("sh", "-c", "echo $0"), "sh"),
+        (("echo", "a b"), "a b"),
+    ],
+)
+def test_the_entry_point_starts_what_it_is_given(arguments: tuple[str, ...], called: str):
+    assert said("usr/local/bin/odradek-container", *arguments) == called
+
+
+def test_the_listeners_of_rpk_become_those_of_the_broker():
+    script = TREE / "usr/bin/rpk"
+    line = "--mode dev --kafka-addr A://0.0.0.0:1,B://0.0.0.0:2 --advertise-kafka-addr A://x:1,B://y:3"
+    called = said("usr/bin/rpk", "redpanda", "start", *line.split(), ODRADEK_ECHO="KAFKA_")
+    assert script.name == "rpk"
+    assert called.splitlines() == [
+        "KAFKA_ADVERTISED_LISTENERS=A://x:1,B://y:3",
+        "KAFKA_INTER_BROKER_LISTENER_NAME=A",
+        "KAFKA_LISTENERS=A://0.0.0.0:1,B://0.0.0.0:2",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP=A:PLAINTEXT,B:PLAINTEXT",
+        SERVE,
+    ]
+
+
+def test_a_cluster_id_of_kafka_storage_is_one_of_kafkas():
+    made = {said("opt/kafka/bin/kafka-storage.sh", "random-uuid") for _ in range(8)}
+    assert len(made) == 8
+    assert all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", each) for each in made)
+    assert "Nothing to format" in said("opt/kafka/bin/kafka-storage.sh", "format", "-t", made.pop())
 
 
 # What is built from it
@@ -185,9 +305,9 @@ def test_one_name_can_be_imported_and_it_comes_from_the_image(image: Image):
         "import odradek, pathlib; from importlib.util import find_spec;"
         "print(pathlib.Path(odradek.__file__).parent, *map(find_spec, ('broker', 'protocol', 'storage')))"
     )
-    command = [str(image.environment / "bin" / "python"), "-I", "-c", script]
+    command = [f"{image.root}/opt/odradek/bin/python", "-I", "-c", script]
     where, *others = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert Path(where).is_relative_to(image.environment)
+    assert Path(where).is_relative_to(image.root / "opt/odradek")
     assert others == ["None", "None", "None"]
 
 
@@ -225,7 +345,25 @@ def test_a_bad_variable_ends_the_start_with_its_name(image: Image):
 
 
 @pytest.mark.more
-def test_the_console_command_is_installed(image: Image):
-    command = [str(image.environment / "bin" / "odradek"), "--version"]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("odradek ")
-    assert sys.version_info >= (3, 11)
+def test_arguments_are_options_or_settings_or_commands(image: Image):
+    environ = {"KAFKA_LISTENERS": f"PLAINTEXT://0.0.0.0:{free_port()}"}
+    with container(image, environ, "num.partitions=many") as process:
+        output, _ = process.communicate(timeout=HANG_S)
+    assert "num.partitions" in output
+    with container(image, {}, "--version") as process:
+        output, _ = process.communicate(timeout=HANG_S)
+    assert "no such option" in output.lower()
+    with container(image, {}, "odradek", "--version") as process:
+        output, _ = process.communicate(timeout=HANG_S)
+    assert (process.returncode, output.startswith("odradek ")) == (0, True)
+
+
+@pytest.mark.more
+def test_a_file_where_apache_kafka_has_it_replaces_ours(image: Image):
+    mounted = Path(image.root, "mnt/shared/config/server.properties")
+    mounted.parent.mkdir(parents=True)
+    mounted.write_text("num.partitions=many\n")
+    with container(image, {}) as process:
+        output, _ = process.communicate(timeout=HANG_S)
+    mounted.unlink()
+    assert f"the file {mounted}" in output

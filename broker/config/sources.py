@@ -34,6 +34,8 @@ _NOT_SETTINGS = re.compile(
     r"VERSION|HOME|OPTS|DEBUG|HEAP_OPTS|JMX_\w+|GC_LOG_\w+|JVM_PERFORMANCE_OPTS|\w*LOG4J\w*|CLASSPATH"
     r"|SSL_(KEYSTORE|TRUSTSTORE|KEY)_(FILENAME|CREDENTIALS)"
     r"|BOOTSTRAP_SERVERS?|BROKERS?|CLUSTER_ID|PORT|PORT_\d+_\w+|SERVICE_(HOST|PORT)\w*|REST_\w+"
+    # What start scripts for older images, and Confluent's, set whatever the broker is.
+    r"|ZOOKEEPER_\w+|CONFLUENT_\w+"
     r")",
     re.ASCII,
 )

@@ -110,8 +110,8 @@ def _bind(endpoint: Endpoint) -> list[socket.socket]:
 
 
 def _addresses(endpoint: Endpoint) -> list[tuple[int, str]]:
-    if not endpoint.host:
-        # Every address of the machine: one socket for both families where the system can.
+    if endpoint.host in ("", "0.0.0.0"):
+        # Every address of the machine: one socket for both families where the system can. Java binds 0.0.0.0 so too.
         if socket.has_dualstack_ipv6():
             return [(socket.AF_INET6, "::")]
         return [(socket.AF_INET, "0.0.0.0")]

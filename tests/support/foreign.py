@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,11 @@ def node_program(name: str) -> list[str]:
     """The same for ``tests/clients/node``."""
     folder = _or_skip(_node_programs)
     return [_tool("node"), str(folder / f"{name}.js")]
+
+
+def python_packages(*requirements: str) -> Path:
+    """A folder with these packages and what they need, for PYTHONPATH; the tests' own environment has none of them."""
+    return _or_skip(lambda: _python_packages(requirements))
 
 
 def _or_skip(build: Callable[[], Path | Unavailable]) -> Path:
@@ -147,6 +153,18 @@ def _check_go(version: str, module: str) -> None:
         raise Unavailable(
             f"needs Go {wanted[1]}.{wanted[2]} or newer, which its clients ask for ({version or 'none runs'})"
         )
+
+
+@cache
+def _python_packages(requirements: tuple[str, ...]) -> Path | Unavailable:
+    try:
+        with _built_once("python", [], sys.version, *requirements) as (folder, new):
+            if new is not None:
+                pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+                _build([*pip, "--target", str(new), *requirements], CACHE, {})
+    except Unavailable as missing:
+        return missing
+    return folder
 
 
 @cache

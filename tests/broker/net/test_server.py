@@ -164,21 +164,26 @@ def test_no_client_is_let_in_before_the_broker_is_ready(run: Run) -> None:
     run(scenario)
 
 
-def test_localhost_is_reached_by_both_of_its_addresses(run: Run) -> None:
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0", "", "::"])
+def test_localhost_is_reached_by_both_of_its_addresses(run: Run, host: str) -> None:
     async def scenario() -> None:
         connections = Connections(
             NODE, Routes({}), ConnectionQuotas(), SystemClock(), asyncio.get_running_loop()
         )
         server = Server(backlog=50)
-        (listener,) = server.bind([Endpoint("PLAINTEXT", "localhost", 0)], [])
+        (listener,) = server.bind([Endpoint("PLAINTEXT", host, 0)], [])
         await server.accept(connections)
         reached = 0
-        for family, *_, address in socket.getaddrinfo("localhost", listener.port, type=socket.SOCK_STREAM):
+        asked = socket.getaddrinfo("localhost", listener.port, type=socket.SOCK_STREAM)
+        families = {family: address[0] for family, *_, address in asked}
+        if host != "localhost" and socket.has_dualstack_ipv6():
+            families |= {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+        for family, address in families.items():
             with socket.socket(family) as probe:
                 probe.settimeout(HANG_S)
-                probe.connect(address)
+                probe.connect((address, listener.port))
                 reached += 1
-        assert reached > 0
+        assert reached == len(families)
         server.stop_accepting()
         await connections.close()
 

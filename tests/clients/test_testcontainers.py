@@ -1,0 +1,67 @@
+"""The Kafka modules of the Testcontainers libraries, unmodified, with our image in place of theirs.
+
+The engine that they speak to is ours (`tests/support/engine`): it builds the image from the Dockerfile, and runs containers
+as processes in namespaces of their own, as the user of the image.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.deadlines import TEST_S
+from tests.support.engine import Engine, engine_or_skip
+from tests.support.foreign import python_packages
+
+pytestmark = pytest.mark.foreign
+
+HERE = Path(__file__).with_name("testcontainers")
+IMAGE = "odradek:0.1.0"
+# Some modules take the tag for the version of Confluent's image, and refuse KRaft below 7.0.0.
+AS_CONFLUENT = "odradek:8.3.0"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with engine_or_skip() as engine:
+        yield engine
+
+
+def says(engine: Engine, command: Sequence[object], **environment: str) -> list[dict[str, Any]]:
+    """The lines of JSON that a program says that uses this engine, and has to end well."""
+    done = subprocess.run(
+        [*map(str, command)],
+        env={**os.environ, **engine.environment, **environment},
+        capture_output=True,
+        text=True,
+        timeout=TEST_S,
+        check=False,
+    )
+    logs = "\n".join(each.log.text for each in [*engine.removed, *engine.containers.values()])
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def expect_modules(
+    engine: Engine, command: Sequence[object], images: Mapping[str, str], **environment: str
+) -> None:
+    """Each module starts a container, moves a transaction through the mapped port, and removes the container."""
+    engine.removed.clear()
+    said = says(engine, [*command, *(f"{name}={image}" for name, image in images.items())], **environment)
+    assert said == [{"module": name, "read": ["paid"]} for name in images]
+    assert engine.containers == {}
+    for name, container in zip(images, engine.removed, strict=True):
+        assert '"level": "warning"' not in container.log.text, (name, container.log.text)
+
+
+def test_python(engine: Engine):
+    images = {"KafkaContainer": IMAGE, "KafkaContainer.with_kraft": AS_CONFLUENT, "RedpandaContainer": IMAGE}
+    folder = python_packages("testcontainers==4.15.0")
+    expect_modules(engine, [sys.executable, HERE / "python" / "modules.py"], images, PYTHONPATH=str(folder))

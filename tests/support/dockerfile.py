@@ -1,0 +1,76 @@
+"""Our Dockerfile as tests read it: its instructions, by stage. The one description of the image."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """``COPY [--from=STAGE] [--chown=USER:GROUP] SOURCES... DESTINATION``."""
+
+    sources: tuple[str, ...]
+    destination: str
+    stage: str = ""
+    owner: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def parse(cls, rest: str) -> Copy:
+        words = shlex.split(rest)
+        options = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
+        assert options.keys() <= {"from", "chown"}, rest
+        *sources, destination = [word for word in words if not word.startswith("--")]
+        user, _, group = options.get("chown", "0:0").partition(":")
+        return cls(tuple(sources), destination, options.get("from", ""), (int(user), int(group)))
+
+    def files(self, context: Path) -> Iterator[tuple[Path, str]]:
+        """Each source in the folder of the build, with the path in the image that it gets."""
+        into = self.destination.endswith("/") or len(self.sources) > 1
+        for name in self.sources:
+            source = context / name.lstrip("/")
+            to_folder = into and not source.is_dir()
+            yield source, f"{self.destination.rstrip('/')}/{source.name}" if to_folder else self.destination
+
+
+@dataclass
+class Stage:
+    """One FROM and what follows it."""
+
+    base: str
+    name: str
+    instructions: list[tuple[str, str]] = field(default_factory=list)
+
+    def those(self, name: str) -> list[str]:
+        return [rest for each, rest in self.instructions if each == name]
+
+    def one(self, name: str) -> str:
+        (rest,) = self.those(name)
+        return rest
+
+    def exec_form(self, name: str) -> list[str]:
+        """The words of ENTRYPOINT, or those behind HEALTHCHECK's CMD."""
+        words: list[str] = json.loads(self.one(name).rpartition("CMD ")[2])
+        return words
+
+
+def stages() -> list[Stage]:
+    """Comments and continued lines are resolved."""
+    text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text("utf-8"))
+    found: list[Stage] = []
+    for line in text.splitlines():
+        name, _, rest = line.strip().partition(" ")
+        if not name or name.startswith("#"):
+            continue
+        if name == "FROM":
+            base, _, alias = rest.strip().partition(" AS ")
+            found.append(Stage(base, alias))
+        else:
+            found[-1].instructions.append((name, rest.strip()))
+    return found

@@ -1,0 +1,89 @@
+"""The image that our Dockerfile describes, built as a folder: RUN lines run as root in a root folder of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.dockerfile import ROOT, Copy, Stage, stages
+from tests.support.engine.process import Process
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
+
+
+@dataclass(frozen=True)
+class Image:
+    """A layer over the machine's own programs, and what a container of it starts."""
+
+    layer: Path
+    entry_point: list[str]
+    user: tuple[int, int]
+    folder: str
+    ports: list[str]
+    environment: dict[str, str]
+
+
+def python_folder() -> str:
+    """Where the interpreter of the tests is installed: it is the python of the base image."""
+    return str(Path(sys.base_prefix).resolve())
+
+
+def build(work: Path) -> Image:
+    """The last stage, its files in a folder below ``work``; ``AssertionError`` with the output of a RUN that failed."""
+    layers: dict[str, Path] = {}
+    last: Stage | None = None
+    for number, stage in enumerate(stages()):
+        layers[stage.name] = layer = work / f"layer{number}"
+        layer.mkdir(parents=True)
+        for step, (name, rest) in enumerate(stage.instructions):
+            if name == "COPY":
+                _copy(Copy.parse(rest), layer, layers)
+            elif name == "RUN":
+                _run(rest, layer, work / f"run{number}-{step}")
+        last = stage
+    assert last is not None
+    user, _, group = last.one("USER").partition(":")
+    return Image(
+        layer=layers[last.name],
+        entry_point=last.exec_form("ENTRYPOINT"),
+        user=(int(user), int(group)),
+        folder=last.one("WORKDIR"),
+        ports=[f"{port}/tcp" for port in last.those("EXPOSE")],
+        environment={"PATH": PATH},
+    )
+
+
+def _copy(copy: Copy, layer: Path, layers: dict[str, Path]) -> None:
+    context = layers[copy.stage] if copy.stage else ROOT
+    for source, destination in copy.files(context):
+        target = layer / destination.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(
+                source, target, symlinks=True, dirs_exist_ok=True, ignore=None if copy.stage else IGNORED
+            )
+        else:
+            shutil.copy2(source, target)
+        # As the builder does: the owner is root's where no other is named, whatever it is in the folder of the build.
+        for path in (target, *target.rglob("*")):
+            os.chown(path, *copy.owner, follow_symlinks=False)
+
+
+def _run(command: str, layer: Path, work: Path) -> None:
+    work.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    process = Process.prepare(
+        layers=[],
+        changes=layer,
+        work=work,
+        also=[python_folder()],
+        argv=["/bin/sh", "-c", command],
+        environment={**environment, "PATH": f"{python_folder()}/bin:{PATH}", "HOME": "/tmp"},
+    )
+    process.go()
+    output, status = process.finish()
+    assert status == 0, f"RUN {command}\n{output}"
