@@ -43,11 +43,14 @@ def tree_files() -> list[Path]:
     return sorted(path for path in TREE.rglob("*") if path.is_file() and path.name != ".gitkeep")
 
 
-def is_script(path: Path) -> bool:
-    return path.read_bytes().startswith(b"#!") or path.name == "bash-config"
+def names(start: bytes) -> list[str]:
+    """The files of the tree that begin with this line."""
+    return [path.relative_to(TREE).as_posix() for path in tree_files() if path.read_bytes().startswith(start)]
 
 
-SCRIPTS = [path.relative_to(TREE).as_posix() for path in tree_files() if is_script(path)]
+PROGRAMS = names(b"#!")
+SOURCED = "etc/confluent/docker/bash-config"
+SHELL_SCRIPTS = [*names(b"#!/bin/sh\n"), SOURCED]
 
 
 @dataclass
@@ -197,7 +200,7 @@ def test_every_file_of_the_tree_is_copied_to_its_place():
 # Its scripts
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", SHELL_SCRIPTS)
 def test_a_script_is_sound_in_each_shell(script: str):
     for shell in ("sh", "bash"):
         subprocess.run([shell, "-n", str(TREE / script)], check=True, capture_output=True)
@@ -208,7 +211,7 @@ def test_scripts_can_be_executed_wherever_git_puts_them():
         ["git", "ls-files", "--stage", "docker/image"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     modes = {line.partition("\t")[2]: line[:6] for line in listed.splitlines()}
-    executable = {f"docker/image/{script}" for script in SCRIPTS if not script.endswith("bash-config")}
+    executable = {f"docker/image/{program}" for program in PROGRAMS}
     assert {path for path, mode in modes.items() if mode == "100755"} == executable
 
 
@@ -229,7 +232,7 @@ def test_scripts_can_be_executed_wherever_git_puts_them():
     ],
 )
 def test_what_a_testcontainers_module_calls_is_there(called: str):
-    assert called in SCRIPTS
+    assert called in {*PROGRAMS, SOURCED}
 
 
 def test_each_of_kafkas_tools_is_there_by_both_of_its_names():

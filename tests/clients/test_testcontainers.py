@@ -18,7 +18,9 @@ import pytest
 
 from tests.support.deadlines import TEST_S
 from tests.support.engine import Engine, engine_or_skip
-from tests.support.foreign import python_packages
+from tests.support.foreign import go_program, node_program, python_packages
+from tests.support.java import jars_folder, java, kafka_classpath
+from tests.support.javaprog import JVM_OPTIONS, compiled
 
 pytestmark = pytest.mark.foreign
 
@@ -65,3 +67,28 @@ def test_python(engine: Engine):
     images = {"KafkaContainer": IMAGE, "KafkaContainer.with_kraft": AS_CONFLUENT, "RedpandaContainer": IMAGE}
     folder = python_packages("testcontainers==4.15.0")
     expect_modules(engine, [sys.executable, HERE / "python" / "modules.py"], images, PYTHONPATH=str(folder))
+
+
+@pytest.mark.parametrize("artifact", ["testcontainers-kafka:2.0.4", "kafka:1.21.4"])
+def test_java(engine: Engine, artifact: str):
+    images = {
+        "kafka.KafkaContainer": IMAGE,
+        "kafka.ConfluentKafkaContainer": IMAGE,
+        "containers.KafkaContainer": IMAGE,
+        "containers.KafkaContainer.withKraft": AS_CONFLUENT,
+    }
+    jars = jars_folder(artifact.replace(":", "-"), f"org.testcontainers:{artifact}")
+    programs = compiled(HERE / "java", f"{jars}/*{os.pathsep}{kafka_classpath()}")
+    expect_modules(engine, [java(), *JVM_OPTIONS, "-cp", programs, "Modules"], images)
+
+
+def test_go(engine: Engine):
+    command = go_program("testcontainers", HERE / "go")
+    expect_modules(engine, command, {"kafka.Run": IMAGE})
+
+
+def test_node(engine: Engine):
+    """Its tag is taken for Confluent's version: from 8.0.0 on there is only KRaft."""
+    command = node_program("modules", HERE / "node")
+    images = {"KafkaContainer": IMAGE, "KafkaContainer.withKraft": AS_CONFLUENT}
+    expect_modules(engine, command, images)

@@ -1,4 +1,4 @@
-"""Small programs in other languages under ``tests/clients``: built once, each run a process of its own.
+"""Small programs in other languages under ``tests/clients``: built once, each run a process of its own; Python packages.
 
     program = Program(go_program("franz"))
     seen = program.run("read", broker.bootstrap, "orders", "group", "read_committed", 3)
@@ -41,14 +41,14 @@ class Unavailable(Exception):
     """What is missing, and what to install, in one line."""
 
 
-def go_program(name: str) -> list[str]:
-    """The command of one of the programs under ``tests/clients/go``; skips the test where it cannot be built."""
-    return [str(_or_skip(_go_programs) / name)]
+def go_program(name: str, sources: Path = CLIENTS / "go") -> list[str]:
+    """The command of one of the programs of a Go module; skips the test where it cannot be built."""
+    return [str(_or_skip(lambda: _go_programs(sources)) / name)]
 
 
-def node_program(name: str) -> list[str]:
-    """The same for ``tests/clients/node``."""
-    folder = _or_skip(_node_programs)
+def node_program(name: str, sources: Path = CLIENTS / "node") -> list[str]:
+    """The same for a folder with a package.json."""
+    folder = _or_skip(lambda: _node_programs(sources))
     return [_tool("node"), str(folder / f"{name}.js")]
 
 
@@ -115,8 +115,7 @@ def _build(command: Sequence[str], folder: Path, environment: Mapping[str, str])
 
 # What is missing is remembered too: one attempt is enough for all tests of a process.
 @cache
-def _go_programs() -> Path | Unavailable:
-    sources = CLIENTS / "go"
+def _go_programs(sources: Path) -> Path | Unavailable:
     # Only this Go: it would otherwise fetch another one that the modules ask for.
     environment = {
         "GOTOOLCHAIN": "local",
@@ -168,8 +167,7 @@ def _python_packages(requirements: tuple[str, ...]) -> Path | Unavailable:
 
 
 @cache
-def _node_programs() -> Path | Unavailable:
-    sources = CLIENTS / "node"
+def _node_programs(sources: Path) -> Path | Unavailable:
     try:
         node, npm = _tool("node"), _tool("npm")
         version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout.strip()

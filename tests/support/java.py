@@ -67,7 +67,20 @@ def _or_skip(found: str | Unavailable) -> str:
     pytest.skip(str(found))
 
 
+def jars_folder(name: str, *coordinates: str) -> Path:
+    """Artifacts of Maven's repository with all they depend on; fetched at the first call ever made in this checkout."""
+    return Path(_or_skip(_found(name, coordinates)))
+
+
 # What is missing is remembered too: one look, or one attempt to fetch, is enough for all tests of a process.
+@cache
+def _found(name: str, coordinates: tuple[str, ...]) -> str | Unavailable:
+    try:
+        return str(_jars(name, coordinates))
+    except Unavailable as missing:
+        return missing
+
+
 @cache
 def _found_java() -> str | Unavailable:
     try:
@@ -110,37 +123,41 @@ def _javas() -> Iterator[str]:
 
 def kafka_jars() -> Path:
     """The folder with Kafka's jars and all they depend on: by Maven, else by a resolver from PyPI; once."""
-    folder = _CACHE / "jars" / f"kafka-{KAFKA_VERSION}"
+    return _jars(f"kafka-{KAFKA_VERSION}", COORDINATES)
+
+
+def _jars(name: str, coordinates: tuple[str, ...]) -> Path:
+    folder = _CACHE / "jars" / name
     complete = folder / "complete"
     if not complete.exists():
         with locked(folder.with_suffix(".lock")):
             # Another process may have fetched them while this one waited for the lock.
             if not complete.exists():
-                _fetch(folder)
-                complete.write_text("\n".join(COORDINATES) + "\n")
+                _fetch(folder, coordinates)
+                complete.write_text("\n".join(coordinates) + "\n")
     return folder
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path, coordinates: tuple[str, ...]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     problems = []
     for fetch in (_fetch_by_maven, _fetch_by_jgo):
         try:
-            fetch(folder)
+            fetch(folder, coordinates)
             return
         except Unavailable as problem:
             problems.append(str(problem))
-    raise Unavailable(f"needs the jars of Kafka {KAFKA_VERSION}: {'; '.join(problems)}")
+    raise Unavailable(f"needs the jars of {', '.join(coordinates)}: {'; '.join(problems)}")
 
 
-def _fetch_by_maven(folder: Path) -> None:
+def _fetch_by_maven(folder: Path, coordinates: tuple[str, ...]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable("there is no mvn on PATH")
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{version}</version></dependency>"
-        for group, artifact, version in (coordinate.split(":") for coordinate in COORDINATES)
+        for group, artifact, version in (coordinate.split(":") for coordinate in coordinates)
     )
     with tempfile.TemporaryDirectory() as work:
         (Path(work) / "pom.xml").write_text(
@@ -157,14 +174,14 @@ def _fetch_by_maven(folder: Path) -> None:
             raise Unavailable(f"mvn failed: {error}") from error
 
 
-def _fetch_by_jgo(folder: Path) -> None:
+def _fetch_by_jgo(folder: Path, coordinates: tuple[str, ...]) -> None:
     """jgo resolves Maven coordinates in Python alone, from the repository that it knows itself."""
     try:
         import jgo
     except ImportError:
         raise Unavailable("install Maven, or `pip install jgo`") from None
     try:
-        artifacts = jgo.resolve("+".join(COORDINATES))
+        artifacts = jgo.resolve("+".join(coordinates))
         with ThreadPoolExecutor(8) as pool:
             for artifact, path in zip(
                 artifacts, pool.map(lambda each: each.resolve(), artifacts), strict=True

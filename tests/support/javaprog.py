@@ -65,10 +65,16 @@ class Ran:
 @cache
 def programs_classpath() -> str:
     """Kafka's jars and our compiled programs."""
-    jars = kafka_classpath()
-    sources = sorted(SOURCES.glob("*.java"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    classes = CACHE / digest
+    return compiled(SOURCES, kafka_classpath())
+
+
+def compiled(folder: Path, jars: str) -> str:
+    """The class path of the programs of a folder, compiled once, with these jars: folders with an asterisk."""
+    sources = sorted(folder.glob("*.java"))
+    digest = hashlib.sha256(
+        b"".join([jars.encode(), *(source.read_bytes() for source in sources)])
+    ).hexdigest()
+    classes = CACHE / digest[:16]
     with locked(CACHE / "lock"):
         if not classes.exists():
             with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
@@ -94,7 +100,8 @@ def _compile(sources: list[Path], jars: str, target: Path) -> None:
             "-nowarn",
         ]
         # This compiler does not know the asterisk of class paths.
-        each = os.pathsep.join(str(jar) for jar in Path(jars).parent.glob("*.jar"))
+        folders = [Path(pattern).parent for pattern in jars.split(os.pathsep)]
+        each = os.pathsep.join(str(jar) for folder in folders for jar in folder.glob("*.jar"))
         command += ["-proc:none", "-cp", each, "-d", str(target), *files]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TEST_S)
     if done.returncode:

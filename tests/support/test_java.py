@@ -69,14 +69,14 @@ def test_jars_are_fetched_once_and_an_attempt_that_broke_off_is_repeated(
 ):
     attempts = []
 
-    def fetch(folder: Path) -> None:
+    def fetch(folder: Path, _: tuple[str, ...]) -> None:
         attempts.append(folder)
         if len(attempts) == 1:
             raise Unavailable("the network broke off")
 
     monkeypatch.setattr(support, "_CACHE", tmp_path)
     monkeypatch.setattr(support, "_fetch_by_maven", fetch)
-    monkeypatch.setattr(support, "_fetch_by_jgo", lambda folder: (_ for _ in ()).throw(Unavailable("no jgo")))
+    monkeypatch.setattr(support, "_fetch_by_jgo", lambda *_: (_ for _ in ()).throw(Unavailable("no jgo")))
     with pytest.raises(Unavailable, match="the network broke off; no jgo"):
         kafka_jars()
     folder = kafka_jars()

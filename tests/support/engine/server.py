@@ -10,6 +10,7 @@ built from our Dockerfile, and has every name and tag that is asked for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -214,10 +215,12 @@ class Engine:
         response = web.StreamResponse(headers={"Content-Type": MULTIPLEXED})
         await response.prepare(request)
         chosen = {number for number, name in STREAMS.items() if _is_true(query.get(name, "0"))}
-        async for number, chunk in container.log.read(follow=_is_true(query.get("follow", "0"))):
-            if number in chosen:
-                await response.write(frame(number, chunk))
-        await response.write_eof()
+        # Who follows a log goes away in the middle of it.
+        with contextlib.suppress(ConnectionResetError):
+            async for number, chunk in container.log.read(follow=_is_true(query.get("follow", "0"))):
+                if number in chosen:
+                    await response.write(frame(number, chunk))
+            await response.write_eof()
         return response
 
     # ---- commands beside the container's own
@@ -250,25 +253,23 @@ class Engine:
     async def _start_execution(self, request: web.Request) -> web.StreamResponse:
         """Its output over the connection itself, where the client asks to take it over; else as a body."""
         execution = self._execution(request)
-        await request.read()
+        # The request's body is not read to its end: of a client that could send input it ends with the command.
         upgrade = request.headers.get("Upgrade", "") == "tcp"
         response = web.StreamResponse(status=101 if upgrade else 200, headers={"Content-Type": MULTIPLEXED})
+        response.force_close()
         if upgrade:
             response.headers.update({"Connection": "Upgrade", "Upgrade": "tcp"})
         await response.prepare(request)
-        async for number, chunk in self._execute(execution):
-            data = frame(number, chunk)
-            if upgrade:
-                assert request.transport is not None
-                request.transport.write(data)  # type: ignore[attr-defined]
-            else:
-                await response.write(data)
-        if upgrade:
-            response.force_close()
-            assert request.transport is not None
-            request.transport.close()
-        else:
-            await response.write_eof()
+        assert request.transport is not None
+        with contextlib.suppress(ConnectionResetError):
+            async for number, chunk in self._execute(execution):
+                if upgrade:
+                    request.transport.write(frame(number, chunk))
+                else:
+                    await response.write(frame(number, chunk))
+            if not upgrade:
+                await response.write_eof()
+        request.transport.close()
         return response
 
     async def _execute(self, execution: dict[str, Any]) -> AsyncIterator[tuple[int, bytes]]:
