@@ -11,6 +11,7 @@ COPY pyproject.toml setup.py README.md LICENSE /src/
 COPY protocol /src/protocol
 COPY storage /src/storage
 COPY broker /src/broker
+COPY tools /src/tools
 COPY odradek /src/odradek
 RUN /opt/odradek/bin/pip install --no-cache-dir --no-deps --no-build-isolation /src
 # They have built and installed the package, and a broker needs neither.

@@ -1,7 +1,7 @@
 """Where each package of the checkout lies in a wheel; everything else about the project stands in pyproject.toml.
 
 `odradek` stays where it is. The packages of the server go into the folder `odradek/_server`, because their names
-(`broker`, `protocol`, `storage`) are names that users give to packages of their own (docs/adr/0014). pyproject.toml
+(`broker`, `protocol`, `storage`, `tools`) are names that users give to packages of their own (docs/adr/0014). pyproject.toml
 cannot say this: it can search for packages or list them, but it cannot rename those that a search has found.
 """
 
@@ -10,7 +10,7 @@ import shutil
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
-SERVER = ("broker", "protocol", "storage")
+SERVER = ("broker", "protocol", "storage", "tools")
 
 
 def found(*names: str) -> list[str]:

@@ -22,6 +22,10 @@ _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help
 _LATE = {
     "audit": ("odradek.commands.audit", "Audit a broker's files for violations of exactly-once."),
     "clock": ("odradek.commands.clock", "Show the broker's clock, and advance it."),
+    "completion": (
+        "odradek.commands.completion",
+        "Complete commands and options at Tab, in bash, zsh and fish.",
+    ),
     "fault": ("odradek.commands.fault", "Inject faults: lose, delay, hold or refuse requests, cut links."),
     "node": ("odradek.commands.node", "List the nodes of the cluster; kill, stop and start them."),
     "reset": ("odradek.commands.reset", "Reset a broker to the state after its start."),
@@ -30,7 +34,18 @@ _LATE = {
         "Manage exactly-once sinks, run the pipeline, download Spark's jars.",
     ),
     "trace": ("odradek.commands.trace", "Show the requests that clients made, and the responses."),
-    "txn": ("odradek.commands.txn", "List transactions with their states, and show the timeline of one."),
+}
+
+# Commands that speak Kafka's protocol, to any Kafka. They need the server's packages, and run in its interpreter (`tools`).
+_TOOLS = {
+    "bench": "Measure what a broker can take and give: producing, fetching, transactions.",
+    "consume": "Print the records of topics, with the outcome of their transactions.",
+    "dump": "Print the batches and records of segment files, without a broker.",
+    "explain": "Explain where readers of a partition stop, why a group lags, what a transaction waits for.",
+    "group": "List, describe and delete consumer groups; show their lag, reset their offsets.",
+    "produce": "Write records, in a transaction too.",
+    "topic": "List, create, describe and delete topics; show and set their settings.",
+    "txn": "List and describe transactions, show the timeline of one, abort one, leave one open.",
 }
 
 
@@ -46,6 +61,9 @@ class _Commands(CommandGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
+        if name in _TOOLS and ctx.resilient_parsing:
+            # The shell asks what may follow at Tab: the command's own interpreter knows.
+            _exec("tool", (name, *rest))
         if name not in _LATE:
             return name, command, rest
         from importlib import import_module
@@ -84,6 +102,19 @@ def export(arguments: tuple[str, ...]) -> None:
 def import_(arguments: tuple[str, ...]) -> None:
     """Import partition directories that were copied from another cluster."""
     _exec("import", arguments)
+
+
+def _tool(name: str, sentence: str, *, hidden: bool = False) -> None:
+    @main.command(name, help=sentence, hidden=hidden, context_settings=_PASS_THROUGH, add_help_option=False)
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def run(arguments: tuple[str, ...]) -> None:
+        _exec("tool", (name, *arguments))
+
+
+for _name, _sentence in _TOOLS.items():
+    _tool(_name, _sentence)
+# What the scripts `kafka-topics.sh` and the like in the image call.
+_tool("kafka-tool", "Run one of Kafka's own tools by its name and options.", hidden=True)
 
 
 @main.command()

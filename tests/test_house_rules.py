@@ -12,7 +12,7 @@ import pytest
 from broker.config.definitions import broker_configs
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("protocol", "storage", "broker", "odradek")
+PRODUCT = ("protocol", "storage", "broker", "tools", "odradek")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 500
 

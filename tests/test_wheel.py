@@ -25,7 +25,7 @@ from tests.support.wheels import PACKAGES, ROOT, built, copy_of_the_sources, run
 
 pytestmark = pytest.mark.more
 
-SERVER = ("broker", "protocol", "storage")
+SERVER = ("broker", "protocol", "storage", "tools")
 
 # A package of the user's: which process has imported it stands in a file.
 USERS_PACKAGE = """

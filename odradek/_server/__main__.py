@@ -18,11 +18,12 @@ PROGRAMS: Final = {
     "serve": "broker",
     "export": "broker.exchange.export",
     "import": "broker.exchange.importing",
+    "tool": "tools",
 }
 
 
 def packages() -> str:
-    """The folder of `broker`, `protocol` and `storage`: this one in a wheel, the one beside `odradek` in a checkout."""
+    """The folder of the server's packages: this one in a wheel, the one beside `odradek` in a checkout."""
     here = os.path.dirname(os.path.abspath(__file__))
     return here if os.path.isdir(os.path.join(here, "broker")) else os.path.dirname(os.path.dirname(here))
 
@@ -56,4 +57,7 @@ if __name__ == "__main__":
     take_options(sys.argv)
     # In front of site-packages, where a user may have packages of the same names.
     sys.path.insert(0, packages())
+    if sys.argv[1] == "tool":
+        # The commands print and ask for the control port as `odradek` does: it is found wherever this folder lies.
+        sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     runpy.run_module(PROGRAMS[sys.argv.pop(1)], run_name="__main__", alter_sys=True)

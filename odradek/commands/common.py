@@ -81,12 +81,12 @@ def speaking(function: _F) -> _F:
         except OdradekError as error:
             raise _failure(error) from None
         except BrokenPipeError:
-            _leave_quietly()
+            leave_quietly()
 
     return call  # type: ignore[return-value]
 
 
-def _leave_quietly() -> NoReturn:
+def leave_quietly() -> NoReturn:
     """The reader of our output has closed it (``| head``)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise SystemExit(0)
@@ -132,4 +132,15 @@ def _ranges(indexes: list[int]) -> str:
     return ",".join("-".join(map(str, run)) for run in runs)
 
 
-__all__ = ["HELP_NAMES", "Remote", "as_json", "places", "say", "say_json", "say_table", "speaking"]
+__all__ = [
+    "HELP_NAMES",
+    "UNREACHABLE",
+    "Remote",
+    "as_json",
+    "leave_quietly",
+    "places",
+    "say",
+    "say_json",
+    "say_table",
+    "speaking",
+]

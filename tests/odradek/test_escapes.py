@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import odradek as package
 from broker.logging import printable as brokers
@@ -15,6 +15,7 @@ from odradek import printable as ours
 from odradek.cli import main
 from odradek.pytest_plugin import _listed
 from tests.support.raw import Wire, decode_response, encode_request
+from tools.commands.txn import txn
 
 # Clear the screen, set its title; overwrite the line; NUL; C1's escape; DEL; right to left; a line of Unicode's.
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07b\rc\0d\x9b31me\x7ff\u202eg\u200fh\u2028i"
@@ -97,9 +98,15 @@ COMMANDS = {
 }
 
 
+def typed(words: list[str], broker: package.Broker) -> Result:
+    """A command in this process. `txn` would replace it by an interpreter of its own: its group is called instead."""
+    command, rest = (txn, words[1:]) if words[0] == "txn" else (main, words)
+    return CliRunner().invoke(command, rest, env={"ODRADEK_CONTROL": broker.control_url})
+
+
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_no_command_shows_a_name_raw(words: list[str], broker: package.Broker) -> None:
-    done = CliRunner().invoke(main, words, env={"ODRADEK_CONTROL": broker.control_url})
+    done = typed(words, broker)
     assert done.output
     raw = re.findall(r"[^\n\t -~]", "".join(each for each in done.output if not each.isprintable()))
     assert raw == []
@@ -108,7 +115,7 @@ def test_no_command_shows_a_name_raw(words: list[str], broker: package.Broker) -
 
 
 def test_the_json_of_a_command_holds_the_exact_name(broker: package.Broker) -> None:
-    done = CliRunner().invoke(main, ["txn", "list", "--json"], env={"ODRADEK_CONTROL": broker.control_url})
+    done = typed(["txn", "list", "--json"], broker)
     assert [each["transactional_id"] for each in json.loads(done.output)] == [HOSTILE]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.deadlines import TEST_S
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("broker", "protocol", "storage", "odradek")
+PACKAGES = ("broker", "protocol", "storage", "tools", "odradek")
 
 
 def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:

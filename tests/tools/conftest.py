@@ -1,0 +1,67 @@
+"""The commands that speak Kafka's protocol, in this process; one broker for all tests: each uses names of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import odradek as package
+from tools.__main__ import COMMANDS
+from tools.client.cluster import Cluster
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def cluster_of_two() -> Iterator[package.Broker]:
+    with package.Broker(nodes=2) as broker:
+        yield broker
+
+
+@pytest.fixture
+def cluster(cluster_of_two: package.Broker) -> Iterator[Cluster]:
+    with Cluster(cluster_of_two.bootstrap_servers) as cluster:
+        yield cluster
+
+
+def invoke(bootstrap: str, *words: str, input: str | None = None, **environ: str) -> Result:
+    """A command as it is typed, without `odradek`."""
+    name, *rest = words
+    command: click.Command = getattr(import_module(COMMANDS[name]), name.replace("-", "_"))
+    environment = {"KAFKA_BOOTSTRAP_SERVERS": bootstrap, "ODRADEK_CONTROL": None, **environ}
+    return CliRunner().invoke(command, rest, input=input, env=environment, catch_exceptions=False)
+
+
+@pytest.fixture
+def run(cluster_of_two: package.Broker) -> Run:
+    """What a command printed; its exit code must be 0."""
+
+    def run(*words: str, input: str | None = None, **environ: str) -> str:
+        done = invoke(cluster_of_two.bootstrap_servers, *words, input=input, **environ)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def refused(cluster_of_two: package.Broker) -> Callable[..., tuple[int, str]]:
+    """The exit code and the message of a command that fails."""
+
+    def refused(*words: str, **environ: str) -> tuple[int, str]:
+        done = invoke(cluster_of_two.bootstrap_servers, *words, **environ)
+        assert done.exit_code != 0, done.output
+        return done.exit_code, done.stderr
+
+    return refused
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    """JSON lines."""
+    return [json.loads(line) for line in text.splitlines()]

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from confluent_kafka import Consumer
+
+import odradek as package
+from tests.support.clients import PATIENCE, eventually
+from tests.tools.conftest import Run
+
+
+def test_the_lag_of_a_group_without_members(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
+    run("topic", "create", "g1:2")
+    run("produce", "g1", *"abcd")
+    run("consume", "g1/0", "-g", "g1-readers", "-n", "1")
+    run("txn", "hang", "g1-open", "g1", "e")
+    (at,) = json.loads(run("group", "lag", "g1-readers", "--json"))
+    assert (at["committed_offset"], at["last_stable_offset"], at["end_offset"], at["lag"], at["open"]) == (
+        1,
+        2,
+        3,
+        1,
+        1,
+    )
+    run("txn", "abort", "g1-open")
+    assert "g1-readers" in run("group", "list")
+    assert run("group", "describe", "g1-readers").startswith("g1-readers: Empty")
+    assert json.loads(run("group", "reset", "g1-readers", "--to", "beginning", "--json")) == [
+        {"topic": "g1", "partition": 0, "offset": 0}
+    ]
+    assert json.loads(run("group", "lag", "g1-readers", "--json"))[0]["committed_offset"] == 0
+    run("group", "reset", "g1-readers", "g1", "--to", "end", "--dry-run")
+    assert len(json.loads(run("group", "lag", "g1-readers", "--json"))) == 1
+    assert run("group", "delete", "g1-readers") == "group g1-readers is deleted\n"
+    assert refused("group", "delete", "g1-readers") == (1, "Error: group g1-readers: GROUP_ID_NOT_FOUND\n")
+    assert refused("group", "lag", "g1-readers")[0] == 1
+
+
+def test_members_are_shown_with_their_partitions(cluster_of_two: package.Broker, run: Run) -> None:
+    run("topic", "create", "g2:2")
+    run("produce", "g2", "x")
+    consumer = Consumer(
+        {
+            **PATIENCE,
+            "bootstrap.servers": cluster_of_two.bootstrap_servers,
+            "group.id": "g2-members",
+            "client.id": "member-client",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["g2"])
+    eventually(lambda: consumer.poll(0.1) is not None)
+    consumer.commit(asynchronous=False)
+    described = json.loads(run("group", "describe", "g2-members", "--json"))
+    assert described["state"] == "Stable"
+    assert described["members"][0]["partitions"] == ["g2-0", "g2-1"]
+    assert "member-client" in run("group", "describe", "g2-members")
+    assert {each["client_id"] for each in json.loads(run("group", "lag", "g2-members", "--json"))} == {
+        "member-client"
+    }
+    assert "Group g2-members is Stable with 1 member." in run("explain", "--group", "g2-members")
+    consumer.close()
+
+
+def test_transactions_are_listed_described_left_open_and_aborted(
+    run: Run, refused: Callable[..., tuple[int, str]]
+) -> None:
+    run("topic", "create", "x1")
+    run("produce", "x1", "a", "-x", "x1-done")
+    assert "x1-open is open in x1-0" in run("txn", "hang", "x1-open", "x1", "--timeout-ms", "50000")
+    listed = {each["transactional_id"]: each for each in json.loads(run("txn", "list", "--json"))}
+    assert (listed["x1-done"]["state"], listed["x1-done"]["start_ms"]) == ("CompleteCommit", None)
+    assert (listed["x1-open"]["state"], listed["x1-open"]["partitions"]) == ("Ongoing", ["x1-0"])
+    assert "x1-done" not in run("txn", "list", "--state", "Ongoing")
+    described = run("txn", "describe", "x1-open")
+    assert "transaction.timeout.ms 50000" in described
+    assert "times out in" in described
+    assert "x1-open: aborted" in run("txn", "abort", "x1-open")
+    assert json.loads(run("txn", "describe", "x1-open", "--json"))["state"] == "Empty"
+    assert refused("txn", "abort", "x1-none") == (
+        1,
+        "Error: transactional id x1-none: TRANSACTIONAL_ID_NOT_FOUND\n",
+    )
+    assert refused("txn", "abort")[0] == 2
+
+
+def test_an_open_transaction_is_aborted_in_its_partition_without_its_coordinator(
+    run: Run, refused: Callable[..., tuple[int, str]]
+) -> None:
+    run("topic", "create", "x2")
+    run("produce", "x2", "before")
+    run("txn", "hang", "x2-open", "x2", "open")
+    assert refused("txn", "abort", "--partition", "x2/0", "--start-offset", "0")[0] == 1
+    assert "is aborted" in run("txn", "abort", "--partition", "x2/0", "--start-offset", "1")
+    (described,) = json.loads(run("topic", "describe", "x2", "--json"))
+    assert described["partitions"][0]["last_stable_offset"] == 3
+    # Its coordinator still takes it for open, and the partition is no part of it: nothing hangs in x2.
+    assert "no transaction is open here" in run("explain", "x2/0")
+    run("txn", "abort", "x2-open")

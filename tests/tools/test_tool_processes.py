@@ -1,0 +1,42 @@
+"""`odradek topic` and the others as processes: the command line hands them to an isolated interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import odradek as package
+from tests.support.deadlines import HANG_S
+from tools.__main__ import COMMANDS
+
+START = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
+
+
+def typed(*words: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", START, *words]
+    return subprocess.run(command, input=input, capture_output=True, text=True, timeout=HANG_S, check=False)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_in_its_own_name(name: str) -> None:
+    done = typed(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Usage: odradek {name} ")
+
+
+def test_records_go_through_pipes_and_errors_through_exit_codes(cluster_of_two: package.Broker) -> None:
+    where = ("-b", cluster_of_two.bootstrap_servers)
+    assert typed("topic", "create", "p1", *where).returncode == 0
+    assert typed("produce", "p1", *where, input="one\ntwo\n").returncode == 0
+    assert typed("consume", "p1", *where, "--format", r"%v\n").stdout == "one\ntwo\n"
+    assert typed("topic", "describe", "nope", *where).returncode == 1
+    assert typed("topic", "list", "-b", "localhost:1").returncode == 3
+
+
+def test_a_short_measurement_prints_four_rates(cluster_of_two: package.Broker) -> None:
+    small = ("--megabytes", "2", "--requests", "10", "--transactions", "10")
+    done = typed("bench", "-b", cluster_of_two.bootstrap_servers, *small)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 5

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from tests.tools.conftest import Run
+
+
+def test_topics_are_created_listed_described_and_deleted(run: Run) -> None:
+    assert run("topic", "create", "t1:3", "t2", "-c", "cleanup.policy=compact") == (
+        "topic t1 is created\ntopic t2 is created\n"
+    )
+    listed = {each["topic"]: each for each in json.loads(run("topic", "list", "--json"))}
+    assert listed["t1"]["partitions"] == 3
+    assert [line.split()[:2] for line in run("topic", "list").splitlines() if line.startswith("t1 ")] == [
+        ["t1", "3"]
+    ]
+    (described,) = json.loads(run("topic", "describe", "t1", "--json"))
+    assert described["configs"] == {"cleanup.policy": "compact"}
+    assert [each["partition"] for each in described["partitions"]] == [0, 1, 2]
+    assert "cleanup.policy=compact" in run("topic", "describe", "t2")
+    assert run("topic", "delete", "t1", "t2") == "topic t1 is deleted\ntopic t2 is deleted\n"
+    assert not {"t1", "t2"} & {each["topic"] for each in json.loads(run("topic", "list", "--json"))}
+
+
+def test_internal_topics_are_listed_on_request(run: Run) -> None:
+    run("produce", "t3", "x", "-x", "internal")
+    assert "__transaction_state" not in run("topic", "list")
+    assert "__transaction_state" in run("topic", "list", "--internal")
+
+
+def test_a_topic_is_made_once_unless_it_may_exist(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
+    run("topic", "create", "t4")
+    code, message = refused("topic", "create", "t4")
+    assert (code, "TOPIC_ALREADY_EXISTS" in message) == (1, True)
+    assert run("topic", "create", "t4", "--if-not-exists") == ""
+    assert refused("topic", "delete", "no-such-topic")[0] == 1
+    assert run("topic", "delete", "no-such-topic", "--if-exists") == ""
+
+
+def test_the_offsets_of_a_partition_show_the_open_transaction(run: Run) -> None:
+    run("topic", "create", "t5")
+    run("produce", "t5", "a", "b")
+    run("txn", "hang", "t5-open", "t5", "c")
+    (described,) = json.loads(run("topic", "describe", "t5", "--json"))
+    (at,) = described["partitions"]
+    assert (at["log_start_offset"], at["last_stable_offset"], at["end_offset"]) == (0, 2, 3)
+    run("txn", "abort", "t5-open")
+
+
+def test_settings_are_shown_and_what_the_broker_lacks_is_said(
+    run: Run, refused: Callable[..., tuple[int, str]]
+) -> None:
+    run("topic", "create", "t6", "-c", "retention.ms=1000")
+    assert json.loads(run("topic", "config", "t6", "--json")) == {
+        "retention.ms": {"value": "1000", "source": "DYNAMIC_TOPIC_CONFIG"}
+    }
+    assert "min.insync.replicas" in run("topic", "config", "t6", "--all")
+    assert "expected NAME=VALUE" in refused("topic", "config", "t6", "--set", "retention.ms")[1]
+
+
+def test_a_wrong_name_has_a_message_and_a_code(refused: Callable[..., tuple[int, str]]) -> None:
+    assert refused("topic", "describe", "nope") == (1, "Error: there is no topic nope\n")
+    assert refused("topic", "create", "a:b")[0] == 2
+    code, message = refused("topic", "list", "-b", "127.0.0.1:1")
+    assert (code, "Connection refused" in message) == (3, True)
+    assert refused("topic", "list", "-b", "localhost")[0] == 1

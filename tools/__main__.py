@@ -1,0 +1,43 @@
+"""``odradek topic ...`` and the other commands that speak Kafka's protocol. The first argument is the command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Final
+
+import click
+
+# The command, and the module that holds it under the same name (a dash is an underscore there).
+COMMANDS: Final = {
+    "bench": "tools.commands.bench",
+    "consume": "tools.commands.consume",
+    "dump": "tools.commands.dump",
+    "explain": "tools.commands.explain",
+    "group": "tools.commands.group",
+    "kafka-tool": "tools.kafka_tools.group",
+    "produce": "tools.commands.produce",
+    "topic": "tools.commands.topic",
+    "txn": "tools.commands.txn",
+}
+COMPLETION: Final = "_ODRADEK_COMPLETE"
+
+
+def main(arguments: list[str]) -> None:
+    """Run one command; the process ends with its exit code."""
+    # kio imports hypothesis wherever it is installed, and structlog rich: for nothing that a command uses.
+    for name in ("hypothesis", "structlog"):
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    name = arguments[0]
+    command: click.Command = getattr(import_module(COMMANDS[name]), name.replace("-", "_"))
+    if COMPLETION in os.environ:
+        # The shell asks what may follow at Tab; its words, in variables, begin with `odradek`.
+        click.Group("odradek", commands={name: command}).main(
+            [], prog_name="odradek", complete_var=COMPLETION
+        )
+    command.main(arguments[1:], prog_name=f"odradek {name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

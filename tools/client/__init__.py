@@ -1,0 +1,1 @@
+"""A Kafka client for the command line: one request at a time, over blocking sockets."""

@@ -1,0 +1,182 @@
+"""A Kafka cluster as a client sees it: which node leads a partition, which node coordinates an id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from odradek.deadlines import stretched
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from tools.client.connection import Address, Connection, parse_bootstrap
+from tools.client.errors import KafkaError, ToolError, Unreachable, Unsupported, check, is_retriable
+
+GROUP, TRANSACTION = 0, 1
+RETRY_S: Final = stretched(30.0)
+RETRY_PAUSE_S: Final = 0.1
+
+_T = TypeVar("_T")
+
+
+class Cluster:
+    """Connections are made when they are first used, and again after an error. Close it, or use it as a context manager."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._seeds = parse_bootstrap(bootstrap)
+        self._connections: dict[Address, Connection] = {}
+        self.nodes: dict[int, Address] = {}
+        self.controller_id = -1
+        self.cluster_id: str | None = None
+        self._topics: dict[str, MetadataResponseTopic] = {}
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def any(self) -> Connection:
+        """A connection to the first bootstrap server that responds."""
+        failure: Unreachable | None = None
+        for address in [*self._seeds, *self.nodes.values()]:
+            try:
+                return self._connection(address)
+            except Unreachable as error:
+                failure = failure or error
+        raise failure or Unreachable("no bootstrap server is given")
+
+    def node(self, node_id: int) -> Connection:
+        """A connection to one node; ``Unreachable`` if the cluster's metadata does not have it."""
+        if node_id not in self.nodes:
+            self.refresh()
+        if node_id not in self.nodes:
+            raise Unreachable(f"node {node_id} is not running")
+        return self._connection(self.nodes[node_id])
+
+    def ask(self, api: str, request: Any, highest: int | None = None) -> Any:
+        """Any node responds."""
+        return self._with(self.any, api, request, highest)
+
+    def ask_node(self, node_id: int, api: str, request: Any, highest: int | None = None) -> Any:
+        return self._with(lambda: self.node(node_id), api, request, highest)
+
+    def ask_controller(self, api: str, request: Any) -> Any:
+        if self.controller_id not in self.nodes:
+            self.refresh()
+        return self.ask_node(self.controller_id, api, request)
+
+    def ask_all(self, api: str, request: Any) -> list[tuple[int, Any]]:
+        """The response of each node, with its id."""
+        self.refresh()
+        return [(node_id, self.ask_node(node_id, api, request)) for node_id in sorted(self.nodes)]
+
+    def ask_coordinator(
+        self, kind: int, name: str, api: str, request: Any, highest: int | None = None
+    ) -> Any:
+        """The coordinator of a group or a transactional id responds; ``error_code``s are for the caller."""
+        return self.ask_node(self.coordinator(kind, name), api, request, highest)
+
+    def _with(self, connect: Callable[[], Connection], api: str, request: Any, highest: int | None) -> Any:
+        connection = connect()
+        try:
+            return connection.ask(api, request, highest)
+        except Unreachable:
+            # It may have been idle so long that the broker closed it.
+            self._forget(connection)
+            return connect().ask(api, request, highest)
+
+    def _connection(self, address: Address) -> Connection:
+        if address not in self._connections:
+            self._connections[address] = Connection(address)
+        return self._connections[address]
+
+    def _forget(self, connection: Connection) -> None:
+        connection.close()
+        self._connections.pop(connection.address, None)
+
+    # -- metadata -----------------------------------------------------------------------------------------------
+
+    def refresh(
+        self, topics: Iterable[str] | None = (), *, create: bool = False
+    ) -> list[MetadataResponseTopic]:
+        """New metadata: of these topics, or of all for None. ``create`` lets the broker create those that do not exist."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        response = self.ask("metadata", MetadataRequest(topics=wanted, allow_auto_topic_creation=create))
+        self.nodes = {each.node_id: (each.host, each.port) for each in response.brokers}
+        self.controller_id, self.cluster_id = response.controller_id, response.cluster_id
+        self._topics.update((topic.name, topic) for topic in response.topics if not topic.error_code)
+        return list(response.topics)
+
+    def topic(self, name: str) -> MetadataResponseTopic:
+        """The metadata of a topic; ``ToolError`` if there is no such topic."""
+        (found,) = self.refresh([name])
+        if found.error_code == ErrorCode.unknown_topic_or_partition:
+            raise ToolError(f"there is no topic {name}")
+        check(found.error_code, name)
+        return found
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node that leads a partition; ``KafkaError`` if none does."""
+        found = self._topics.get(topic) or self.topic(topic)
+        for each in found.partitions:
+            if each.partition_index == partition:
+                if each.leader_id < 0:
+                    self._topics.pop(topic)
+                    raise KafkaError(ErrorCode.leader_not_available, f"{topic}-{partition}")
+                return each.leader_id
+        raise ToolError(f"{topic} has no partition {partition}")
+
+    def ask_leader(
+        self, topic: str, partition: int, api: str, request: Any, highest: int | None = None
+    ) -> Any:
+        return self.ask_node(self.leader(topic, partition), api, request, highest)
+
+    def forget_topic(self, topic: str) -> None:
+        """Ask for its leaders again before the next request."""
+        self._topics.pop(topic, None)
+
+    def coordinator(self, kind: int, name: str) -> int:
+        """The node that coordinates a group (0) or a transactional id (1)."""
+
+        def find() -> int:
+            request = FindCoordinatorRequest(key=name, key_type=kind, coordinator_keys=[name])
+            response = self.ask("find_coordinator", request)
+            found = response.coordinators[0] if response.coordinators else response
+            check(found.error_code, f"the coordinator of {name}", found.error_message)
+            self.nodes.setdefault(found.node_id, (found.host, found.port))
+            return int(found.node_id)
+
+        return self.retrying(find)
+
+    def retrying(self, function: Callable[[], _T]) -> _T:
+        """Call until it raises no retriable error, at most for ``RETRY_S``."""
+        deadline = time.monotonic() + RETRY_S
+        while True:
+            try:
+                return function()
+            except (KafkaError, Unreachable) as error:
+                retriable = isinstance(error, Unreachable) or is_retriable(error.code)
+                if not retriable or time.monotonic() > deadline or not self.nodes:
+                    raise
+            self._topics.clear()
+            time.sleep(RETRY_PAUSE_S)
+
+    def supports(self, api: str) -> bool:
+        """Whether the broker announces an API in a version that this client has."""
+        try:
+            self.any().version(api)
+        except Unsupported:
+            return False
+        return True
+
+    # -- its end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()

@@ -1,0 +1,145 @@
+"""One connection to one broker: requests are sent and answered one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from struct import Struct
+from typing import Any, Final
+
+from odradek.deadlines import stretched
+from protocol.codec import MalformedRequest, client_codec
+from protocol.errors import ErrorCode
+from protocol.frame import request_header, response_body_offset
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.index import APIS
+from tools.client.errors import ToolError, Unreachable, Unsupported
+
+CLIENT_ID: Final = "odradek"
+CONNECT_TIMEOUT_S: Final = stretched(10.0)
+REQUEST_TIMEOUT_S: Final = stretched(60.0)
+RESPONSE_BYTES_MAX: Final = 128 * 1024 * 1024
+_SIZE: Final = Struct(">i")
+_CORRELATION_ID: Final = Struct(">i")
+_API_VERSIONS: Final = 18
+_KEYS: Final = {name: key for key, (name, *_) in APIS.items()}
+
+Address = tuple[str, int]
+
+
+class Connection:
+    """Learns at its start which versions the broker announces; each request takes the highest that both sides have."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._correlation_id = 0
+        try:
+            self._socket = socket.create_connection(address, CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise Unreachable(f"{_text(address)}: {_reason(error)}") from None
+        self._socket.settimeout(REQUEST_TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.versions = self._announced()
+
+    def version(self, api: str, highest: int | None = None) -> int:
+        """The version in which ``api`` (``list_offsets``) is requested, not above ``highest``.
+
+        ``Unsupported`` if there is none.
+        """
+        key = _KEYS[api]
+        _, first, last, _ = APIS[key]
+        name = "".join(word.capitalize() for word in api.split("_"))
+        if key not in self.versions:
+            raise Unsupported(f"the broker at {_text(self.address)} does not support {name}")
+        low, high = self.versions[key]
+        version = min(high, last if highest is None else min(last, highest))
+        if version < max(low, first):
+            raise Unsupported(
+                f"the broker at {_text(self.address)} supports {name} in versions {low} to {high}, "
+                f"this client in {first} to {last}"
+            )
+        return version
+
+    def ask(self, api: str, request: Any, highest: int | None = None) -> Any:
+        """The response to ``request``."""
+        return self._exchange(_KEYS[api], self.version(api, highest), request)
+
+    def send_only(self, api: str, request: Any) -> None:
+        """Send a request to which the broker does not respond (Produce with acks=0)."""
+        self._send(_KEYS[api], self.version(api), request)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _announced(self) -> dict[int, tuple[int, int]]:
+        request = ApiVersionsRequest(client_software_name="odradek", client_software_version="1")
+        response = self._exchange(_API_VERSIONS, 3, request)
+        if response.error_code == ErrorCode.unsupported_version:
+            response = self._exchange(_API_VERSIONS, 0, ApiVersionsRequest())
+        if response.error_code != 0:
+            raise ToolError(
+                f"{_text(self.address)}: ApiVersions is answered with error code {response.error_code}"
+            )
+        return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+
+    def _exchange(self, key: int, version: int, request: Any) -> Any:
+        self._send(key, version, request)
+        try:
+            (size,) = _SIZE.unpack(self._read(4))
+            if not 4 <= size <= RESPONSE_BYTES_MAX:
+                raise ToolError(f"{_text(self.address)}: a response of {size} bytes is not Kafka's")
+            frame = self._read(size)
+            if _CORRELATION_ID.unpack_from(frame)[0] != self._correlation_id:
+                raise ToolError(f"{_text(self.address)}: the response has another correlation id")
+            # A broker that does not know the version of ApiVersions responds in version 0 (KIP-511).
+            if key == _API_VERSIONS and frame[4:6] == b"\0\x23":
+                version = 0
+            return client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
+        except OSError as error:
+            raise Unreachable(f"{_text(self.address)}: {_reason(error)}") from None
+        except MalformedRequest as error:
+            raise ToolError(f"{_text(self.address)}: the response is malformed: {error}") from None
+
+    def _send(self, key: int, version: int, request: Any) -> None:
+        self._correlation_id += 1
+        body = client_codec(key, version).encode(request)
+        data = b"".join((request_header(key, version, self._correlation_id, CLIENT_ID), *body))
+        try:
+            self._socket.sendall(_SIZE.pack(len(data)) + data)
+        except OSError as error:
+            raise Unreachable(f"{_text(self.address)}: {_reason(error)}") from None
+
+    def _read(self, size: int) -> bytes:
+        chunks = bytearray()
+        while len(chunks) < size:
+            chunk = self._socket.recv(min(size - len(chunks), 1 << 20))
+            if not chunk:
+                raise Unreachable(f"{_text(self.address)}: the broker closed the connection")
+            chunks += chunk
+        return bytes(chunks)
+
+
+def parse_bootstrap(text: str) -> list[Address]:
+    """``host:9092,[::1]:9093`` as addresses; ``ToolError`` for what is none."""
+    found = []
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = each.rpartition("://")[2].rpartition(":")
+        if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ToolError(f"{each}: expected HOST:PORT")
+        found.append((host.strip("[]") or "localhost", int(port)))
+    if not found:
+        raise ToolError("no bootstrap server is given")
+    return found
+
+
+def _text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no response in time"
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

@@ -1,0 +1,64 @@
+"""What can go wrong, each with a message for the user."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.errors import ErrorCode
+
+__all__ = ["KafkaError", "ToolError", "Unreachable", "Unsupported", "check", "error_name", "is_retriable"]
+
+
+class ToolError(Exception):
+    """A command cannot do what it was told; the text is for the user."""
+
+
+class Unreachable(ToolError):
+    """No broker responds at an address."""
+
+
+class Unsupported(ToolError):
+    """The broker does not announce an API, or no version of it that this client has."""
+
+
+class KafkaError(ToolError):
+    """The broker responded with an error code."""
+
+    def __init__(self, code: int, what: str, message: str | None = None) -> None:
+        super().__init__(f"{what}: {error_name(code)}" + (f": {message}" if message else ""))
+        self.code = code
+
+
+_RETRIABLE: Final = frozenset(
+    int(code)
+    for code in (
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.not_coordinator,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.replica_not_available,
+        ErrorCode.unknown_leader_epoch,
+    )
+)
+
+
+def is_retriable(code: int) -> bool:
+    """Another request may succeed, after new metadata or another search for the coordinator."""
+    return code in _RETRIABLE
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code: ``NOT_LEADER_OR_FOLLOWER``."""
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return f"error code {code}"
+
+
+def check(code: int, what: str, message: str | None = None) -> None:
+    """``KafkaError`` unless the code is NONE; ``what`` says what was asked for."""
+    if code != 0:
+        raise KafkaError(code, what, message)

@@ -1,0 +1,42 @@
+"""Offsets of partitions: the log start, the last stable offset, the high watermark, the first at a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tools.client.cluster import Cluster
+from tools.client.errors import check
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+
+def list_offset(
+    cluster: Cluster, topic: str, partition: int, timestamp: int, isolation: int = READ_UNCOMMITTED
+) -> int:
+    """The offset of ``LATEST``, ``EARLIEST``, or of the first record at or after a time in ms (-1 if there is none).
+
+    ``LATEST`` is the high watermark, or with ``READ_COMMITTED`` the last stable offset.
+    """
+
+    def ask() -> ListOffsetsPartitionResponse:
+        wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
+            timeout_ms=30_000,
+        )
+        response = cluster.ask_leader(topic, partition, "list_offsets", request)
+        found: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
+        check(found.error_code, f"{topic}-{partition}")
+        return found
+
+    return cluster.retrying(ask).offset

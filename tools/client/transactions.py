@@ -1,0 +1,173 @@
+"""Transactions as their coordinators know them, and producers as the leaders know them (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    PartitionResponse,
+    ProducerState,
+    TopicRequest,
+)
+from protocol.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
+from protocol.messages.list_transactions import ListTransactionsRequest
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tools.client.cluster import TRANSACTION, Cluster
+from tools.client.errors import check
+
+STATES: Final = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+"""By the number that stands in the coordinator's log (Kafka's ``TransactionState``)."""
+ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transactional id in the state of its coordinator."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    coordinator: int
+    timeout_ms: int
+    start_ms: int | None
+    """None where no transaction is open."""
+    partitions: tuple[tuple[str, int], ...]
+
+    @property
+    def is_open(self) -> bool:
+        return self.state not in ENDED
+
+
+def list_transactions(
+    cluster: Cluster, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
+) -> list[Transaction]:
+    """The transactional ids of all coordinators, by id; those in one of ``states`` or of one of ``producer_ids``."""
+    request = ListTransactionsRequest(
+        state_filters=states,
+        producer_id_filters=producer_ids,
+        duration_filter=-1,
+        transactional_id_pattern=None,
+    )
+    found: list[Transaction] = []
+    for node_id, response in cluster.ask_all("list_transactions", request):
+        check(response.error_code, f"the transactions of node {node_id}")
+        ids = [each.transactional_id for each in response.transaction_states]
+        found += _described(cluster, node_id, ids)
+    return sorted(found, key=lambda each: each.transactional_id)
+
+
+def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction:
+    """The state of one transactional id; ``KafkaError`` if its coordinator does not know it."""
+
+    def ask() -> Transaction:
+        node_id = cluster.coordinator(TRANSACTION, transactional_id)
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        response = cluster.ask_node(node_id, "describe_transactions", request)
+        (found,) = response.transaction_states
+        check(found.error_code, f"transactional id {transactional_id}")
+        return _transaction(node_id, found)
+
+    return cluster.retrying(ask)
+
+
+def _described(cluster: Cluster, node_id: int, ids: Sequence[str]) -> list[Transaction]:
+    if not ids:
+        return []
+    request = DescribeTransactionsRequest(transactional_ids=ids)
+    response = cluster.ask_node(node_id, "describe_transactions", request)
+    # An id may have expired since it was listed.
+    return [_transaction(node_id, each) for each in response.transaction_states if each.error_code == 0]
+
+
+def _transaction(node_id: int, state: TransactionState) -> Transaction:
+    start = state.transaction_start_time_ms
+    return Transaction(
+        state.transactional_id,
+        state.transaction_state,
+        state.producer_id,
+        state.producer_epoch,
+        node_id,
+        state.transaction_timeout_ms,
+        # Of a transaction that has ended the coordinator still says when it began.
+        start if start >= 0 and state.transaction_state not in ENDED else None,
+        tuple((topic.topic, partition) for topic in state.topics for partition in sorted(topic.partitions)),
+    )
+
+
+def describe_producers(cluster: Cluster, topic: str, partition: int) -> list[ProducerState]:
+    """The producers whose state the leader of a partition has; an open transaction has a start offset, else -1."""
+
+    def ask() -> list[ProducerState]:
+        wanted = TopicRequest(name=topic, partition_indexes=[partition])
+        request = DescribeProducersRequest(topics=[wanted])
+        response = cluster.ask_leader(topic, partition, "describe_producers", request)
+        found: PartitionResponse = response.topics[0].partitions[0]
+        check(found.error_code, f"{topic}-{partition}", found.error_message)
+        return sorted(found.active_producers, key=lambda each: each.producer_id)
+
+    return cluster.retrying(ask)
+
+
+def write_abort_marker(
+    cluster: Cluster,
+    partitions: Iterable[tuple[str, int]],
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+) -> None:
+    """Abort a producer's transaction in partitions without its coordinator, as `kafka-transactions.sh abort` does."""
+    for topic, partition in partitions:
+        _write_marker(cluster, topic, partition, producer_id, producer_epoch, max(0, coordinator_epoch))
+
+
+def _write_marker(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+) -> None:
+    marker = WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+        coordinator_epoch=coordinator_epoch,
+    )
+
+    def ask() -> None:
+        request = WriteTxnMarkersRequest(markers=[marker])
+        response = cluster.ask_leader(topic, partition, "write_txn_markers", request)
+        (written,) = response.markers[0].topics[0].partitions
+        check(written.error_code, f"the ABORT marker in {topic}-{partition}")
+
+    cluster.retrying(ask)
+
+
+def transaction_state(number: int) -> str:
+    """Kafka's name of a state in the coordinator's log."""
+    return STATES[number] if 0 <= number < len(STATES) else f"state {number}"
+
+
+def unknown_id(code: int) -> bool:
+    """The coordinator has never seen this transactional id, or has expired it."""
+    return code == ErrorCode.transactional_id_not_found

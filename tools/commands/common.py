@@ -1,0 +1,114 @@
+"""What the commands share: finding the cluster, exit codes, colours, values as text."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+import click
+
+from odradek.commands.common import HELP_NAMES, UNREACHABLE, as_json, leave_quietly, say, say_json, say_table
+from odradek.commands.groups import CommandGroup
+from odradek.errors import OdradekError
+from odradek.health import local_bootstrap
+from odradek.remote import CONTROL_VARIABLE, connect
+from tools.client.cluster import Cluster
+from tools.client.errors import ToolError, Unreachable
+
+__all__ = [
+    "HELP_NAMES",
+    "CommandGroup",
+    "as_json",
+    "find_bootstrap",
+    "on_a_cluster",
+    "pairs",
+    "partition_name",
+    "reporting",
+    "say",
+    "say_json",
+    "say_table",
+    "settings",
+]
+
+BOOTSTRAP_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _NoBroker(click.ClickException):
+    exit_code = UNREACHABLE
+
+
+def find_bootstrap(given: str | None) -> str:
+    """``given``; else the variable; else the broker whose control port a variable names; else this machine's."""
+    given = given or os.environ.get(BOOTSTRAP_VARIABLE)
+    if given:
+        return given
+    if os.environ.get(CONTROL_VARIABLE):
+        try:
+            return connect().bootstrap_servers
+        except OdradekError as error:
+            raise _NoBroker(str(error)) from None
+    return local_bootstrap(os.environ)
+
+
+def reporting(function: _F) -> _F:
+    """Errors of the client become messages with an exit code: 1, or 3 where no broker responds."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except Unreachable as error:
+            raise _NoBroker(str(error)) from None
+        except ToolError as error:
+            raise click.ClickException(str(error)) from None
+        except BrokenPipeError:
+            leave_quietly()
+
+    return call  # type: ignore[return-value]
+
+
+def on_a_cluster(function: _F) -> _F:
+    """A command for any Kafka: it takes --bootstrap; its first argument is a ``Cluster``."""
+
+    @click.option(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT[,...]",
+        help=f"Bootstrap servers, of any Kafka.  [default: the variable {BOOTSTRAP_VARIABLE}, else those of the broker "
+        f"that {CONTROL_VARIABLE} names, else localhost:9092]",
+    )
+    @wraps(function)
+    @reporting
+    def call(bootstrap: str | None, **options: Any) -> Any:
+        with Cluster(find_bootstrap(bootstrap)) as cluster:
+            return function(cluster, **options)
+
+    return call  # type: ignore[return-value]
+
+
+def settings(texts: Iterable[str]) -> dict[str, str]:
+    """``["cleanup.policy=compact"]`` as a mapping; a usage error for what has no ``=``."""
+    return dict(pairs(texts))
+
+
+def pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """``["name=value"]`` as pairs: a name may come again."""
+    found = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{text}: expected NAME=VALUE")
+        found.append((name, value))
+    return found
+
+
+def partition_name(text: str) -> tuple[str, int]:
+    """``orders/2`` or ``orders-2`` as topic and partition."""
+    match = re.fullmatch(r"(.+)[/-]([0-9]+)", text)
+    if match is None:
+        raise click.UsageError(f"{text}: expected TOPIC/PARTITION")
+    return match[1], int(match[2])

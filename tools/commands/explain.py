@@ -1,0 +1,47 @@
+"""`odradek explain`: why readers stop, why a group lags, why a transaction was refused."""
+
+from __future__ import annotations
+
+import click
+
+from tools.client.cluster import Cluster
+from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, partition_name, say, say_json
+from tools.explain.groups import explain_group
+from tools.explain.ids import explain_id
+from tools.explain.partitions import explain_partition
+
+
+@click.command(context_settings=HELP_NAMES)
+@click.argument("where", metavar="[TOPIC/PARTITION]", required=False)
+@click.option("-g", "--group", help="Why this group lags.")
+@click.option(
+    "-i",
+    "--id",
+    "transactional_id",
+    metavar="ID",
+    help="What became of this transactional id's transactions.",
+)
+@as_json
+@on_a_cluster
+def explain(
+    cluster: Cluster, where: str | None, group: str | None, transactional_id: str | None, as_json: bool
+) -> None:
+    """Explain where readers of a partition stop, why a group lags, what a transactional id waits for.
+
+    It asks the cluster by Kafka's protocol, and reads its logs. With --id it also looks for refused requests in the trace of
+    an Odradek broker, if ODRADEK_CONTROL names one.
+    """
+    if sum(each is not None for each in (where, group, transactional_id)) != 1:
+        raise click.UsageError("give a TOPIC/PARTITION, a --group or an --id")
+    if where is not None:
+        sentences = explain_partition(cluster, *partition_name(where))
+    elif group is not None:
+        sentences = explain_group(cluster, group)
+    else:
+        assert transactional_id is not None
+        sentences = explain_id(cluster, transactional_id)
+    if as_json:
+        say_json(sentences)
+    else:
+        for sentence in sentences:
+            say(sentence)

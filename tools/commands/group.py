@@ -1,0 +1,147 @@
+"""`odradek group`: consumer groups."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from tools.client.cluster import Cluster
+from tools.client.errors import ToolError
+from tools.client.groups import (
+    assigned,
+    commit_offsets,
+    delete_group,
+    describe_group,
+    fetch_offsets,
+    list_groups,
+)
+from tools.client.lag import lag_of
+from tools.client.offsets import READ_UNCOMMITTED
+from tools.commands.common import HELP_NAMES, CommandGroup, as_json, on_a_cluster, say, say_json, say_table
+from tools.commands.consume import start_offset, wanted_partitions
+
+
+@click.group(cls=CommandGroup, context_settings=HELP_NAMES)
+def group() -> None:
+    """List, describe and delete consumer groups; show their lag, reset their offsets."""
+
+
+@group.command("list")
+@as_json
+@on_a_cluster
+def list_(cluster: Cluster, as_json: bool) -> None:
+    """List the groups of all coordinators with their states."""
+    found = list_groups(cluster)
+    if as_json:
+        say_json([asdict(each) for each in found])
+        return
+    rows = [
+        (each.group_id, each.state, each.group_type, each.protocol_type, each.coordinator) for each in found
+    ]
+    say_table(("GROUP", "STATE", "TYPE", "PROTOCOL", "COORDINATOR"), rows)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@as_json
+@on_a_cluster
+def describe(cluster: Cluster, name: str, as_json: bool) -> None:
+    """Show the members of a group, and the partitions that each has."""
+    found = describe_group(cluster, name)
+    members: list[dict[str, Any]] = [
+        {
+            "member_id": each.member_id,
+            "group_instance_id": getattr(each, "group_instance_id", None),
+            "client_id": each.client_id,
+            "client_host": each.client_host,
+            "partitions": [f"{topic}-{index}" for topic, index in assigned(each.member_assignment)],
+        }
+        for each in found.members
+    ]
+    if as_json:
+        say_json(
+            {"group": name, "state": found.group_state, "assignor": found.protocol_data, "members": members}
+        )
+        return
+    say(f"{name}: {found.group_state}" + (f", assignor {found.protocol_data}" if found.protocol_data else ""))
+    rows = [
+        (
+            each["member_id"],
+            each["group_instance_id"],
+            each["client_id"],
+            each["client_host"],
+            " ".join(each["partitions"]),
+        )
+        for each in members
+    ]
+    if rows:
+        say_table(("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"), rows)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@as_json
+@on_a_cluster
+def lag(cluster: Cluster, name: str, as_json: bool) -> None:
+    """Show how far a group is behind: its offsets, the last stable and the end offset of each partition.
+
+    LAG counts to the last stable offset, where readers with read_committed stop; OPEN are the offsets behind it.
+    """
+    found = lag_of(cluster, name)
+    if not found:
+        raise ToolError(f"group {name} has no committed offsets")
+    if as_json:
+        say_json(found)
+        return
+    rows = [
+        (
+            f"{each['topic']}-{each['partition']}",
+            each["committed_offset"],
+            each["last_stable_offset"],
+            each["end_offset"],
+            each["lag"],
+            each["open"],
+            each["client_id"],
+        )
+        for each in found
+    ]
+    say_table(("PARTITION", "COMMITTED", "STABLE", "END", "LAG", "OPEN", "CLIENT"), rows)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.argument("topics", nargs=-1, metavar="[TOPIC[/PARTITION]]...")
+@click.option("--to", "where", required=True, metavar="WHERE", help="beginning, end, an offset, -5, @TIME")
+@click.option("--dry-run", is_flag=True, help="Show the offsets, and commit nothing.")
+@as_json
+@on_a_cluster
+def reset(
+    cluster: Cluster, name: str, topics: tuple[str, ...], where: str, dry_run: bool, as_json: bool
+) -> None:
+    """Commit other offsets for a group without members; without topics for all that it has offsets of."""
+    partitions = wanted_partitions(cluster, topics) if topics else sorted(fetch_offsets(cluster, name))
+    offsets = {each: start_offset(cluster, *each, where, READ_UNCOMMITTED) for each in partitions}
+    if not offsets:
+        raise ToolError(f"group {name} has no committed offsets: name topics")
+    if not dry_run:
+        commit_offsets(cluster, name, offsets)
+    if as_json:
+        say_json(
+            [{"topic": topic, "partition": index, "offset": at} for (topic, index), at in offsets.items()]
+        )
+    else:
+        say_table(
+            ("PARTITION", "OFFSET"), [(f"{topic}-{index}", at) for (topic, index), at in offsets.items()]
+        )
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@on_a_cluster
+def delete(cluster: Cluster, names: tuple[str, ...]) -> None:
+    """Delete groups without members, with their offsets."""
+    for name in names:
+        delete_group(cluster, name)
+        say(f"group {name} is deleted")

@@ -1,0 +1,133 @@
+"""`odradek produce`: records from the command line or from standard input."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import click
+
+from protocol.batch import Header, RecordLike
+from protocol.compression import CODEC_NAMES
+from protocol.errors import ErrorCode
+from tools.client.cluster import RETRY_PAUSE_S, Cluster
+from tools.client.errors import ToolError, check
+from tools.client.producing import Producer, now_ms, partition_of
+from tools.commands.common import HELP_NAMES, on_a_cluster, pairs, say
+
+BATCH_RECORDS: Final = 500
+CREATION_POLLS: Final = 20
+_BEING_CREATED: Final = (0, ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
+
+Keyed = tuple[bytes | None, bytes | None]
+
+
+@click.command(context_settings=HELP_NAMES)
+@click.argument("topic", metavar="TOPIC")
+@click.argument("values", nargs=-1, metavar="[VALUE]...")
+@click.option("-k", "--key", help="The key of all records.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="What stands between key and value in each line.")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records."
+)
+@click.option(
+    "-p",
+    "--partition",
+    type=click.IntRange(min=0),
+    help="The partition.  [default: by the key, else in turn]",
+)
+@click.option("-z", "--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True)
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option(
+    "-x", "--transactional-id", metavar="ID", help="Write all records in one transaction, and commit it."
+)
+@click.option("--abort", is_flag=True, help="Abort the transaction instead.")
+@click.option("-Z", "--tombstones", is_flag=True, help="An empty value is null.")
+@on_a_cluster
+def produce(
+    cluster: Cluster,
+    topic: str,
+    values: tuple[str, ...],
+    key: str | None,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    compression: str,
+    acks: str,
+    transactional_id: str | None,
+    abort: bool,
+    tombstones: bool,
+) -> None:
+    """Write records: each VALUE is one, or without any each line of standard input.
+
+    `odradek produce orders one two`; `cat orders.txt | odradek produce orders -K :`;
+    `odradek produce orders x -x etl-1 --abort`
+    """
+    if abort and transactional_id is None:
+        raise click.UsageError("--abort needs --transactional-id")
+    if acks != "all" and transactional_id is not None:
+        raise click.UsageError("a transaction needs --acks all")
+    producer = Producer(
+        cluster,
+        transactional_id=transactional_id,
+        idempotent=acks == "all",
+        acks=-1 if acks == "all" else int(acks),
+        compression=CODEC_NAMES.index(compression),
+    )
+    lines: Iterable[str] = values or (line.rstrip("\n") for line in sys.stdin)
+    records = _keyed(lines, key, key_separator, tombstones)
+    shared = tuple((name, value.encode()) for name, value in pairs(headers))
+    producer.init()
+    written = send_all(producer, topic, records, partition, shared)
+    producer.end(commit=not abort)
+    told = "" if transactional_id is None else ", aborted" if abort else ", committed"
+    say(f"{written} records to {topic}{told}")
+
+
+def _keyed(lines: Iterable[str], key: str | None, separator: str | None, tombstones: bool) -> Iterator[Keyed]:
+    shared = None if key is None else key.encode()
+    for line in lines:
+        found, text = shared, line
+        if separator:
+            before, mark, after = line.partition(separator)
+            if mark:
+                found, text = before.encode("utf-8", "surrogateescape"), after
+        value = None if tombstones and not text else text.encode("utf-8", "surrogateescape")
+        yield found, value
+
+
+def send_all(
+    producer: Producer,
+    topic: str,
+    records: Iterable[Keyed],
+    partition: int | None,
+    headers: tuple[Header, ...] = (),
+) -> int:
+    """Write records in batches, each key to its partition; the number of records."""
+    _create_by_asking(producer.cluster, topic)
+    count = len(producer.cluster.topic(topic).partitions)
+    waiting: dict[int, list[RecordLike]] = {}
+    written = 0
+    for turn, (key, value) in enumerate(records):
+        index = partition_of(key, count, turn) if partition is None else partition
+        waiting.setdefault(index, []).append((now_ms(), key, value, headers))
+        written += 1
+        if len(waiting[index]) == BATCH_RECORDS:
+            producer.send(topic, index, waiting.pop(index))
+    for index, rest in waiting.items():
+        producer.send(topic, index, rest)
+    return written
+
+
+def _create_by_asking(cluster: Cluster, topic: str) -> None:
+    """Ask for the topic's metadata as a producer does: with auto.create.topics.enable the broker creates it."""
+    for _ in range(CREATION_POLLS):
+        (found,) = cluster.refresh([topic], create=True)
+        if found.error_code == 0 and all(each.leader_id >= 0 for each in found.partitions):
+            return
+        if found.error_code not in _BEING_CREATED:
+            check(found.error_code, topic)
+        time.sleep(RETRY_PAUSE_S)
+    raise ToolError(f"there is no topic {topic}, and the broker does not create it")

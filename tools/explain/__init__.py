@@ -1,0 +1,1 @@
+"""What a cluster says about itself, as sentences: one function for each question."""

@@ -1,0 +1,47 @@
+"""Times, durations, keys and values as text for a terminal."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from datetime import UTC, datetime
+from uuid import UUID
+
+from odradek.printable import printable
+
+
+def time_text(time_ms: int) -> str:
+    """UTC with milliseconds; what is no time (-1) as ``-``."""
+    if time_ms < 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+
+
+def duration_text(duration_ms: int) -> str:
+    """``250 ms``, ``42.5 s``, ``3 min 5 s``, ``2 h 10 min``"""
+    seconds = duration_ms / 1000
+    if duration_ms < 1000:
+        return f"{duration_ms} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+
+
+def text_of(data: bytes | None) -> str:
+    """A key or value for a terminal: UTF-8 made printable, else hexadecimal; null is ``null``."""
+    if data is None:
+        return "null"
+    try:
+        return printable(data.decode())
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+
+
+def id_text(number: UUID | None) -> str:
+    """A topic id as Kafka prints it: 22 characters of base64."""
+    return urlsafe_b64encode((number or UUID(int=0)).bytes).decode().rstrip("=")
