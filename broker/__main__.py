@@ -80,7 +80,7 @@ async def _serve(settings: Settings) -> int:
         await cluster.stop()
         return _fail(error)
     _collect_rarely()
-    cluster.say_started(**({"control": control.url} if control is not None else {}))
+    cluster.say_started(None if control is None else control.url)
     await told_to_stop.wait()
     if control is not None:
         await control.close()

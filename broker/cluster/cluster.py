@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clock import Domain, Periodic
 from broker.clock.virtual import VirtualClock
+from broker.cluster.announcing import Started, announce
 from broker.cluster.directories import WrongNodes, node_directories
 from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.injection.points import FaultInjection
-from broker.logging import get_logger, get_unfiltered_logger
+from broker.logging import get_logger
 from broker.loop.lag import LoopLag
 from broker.loop.life import LifeOver
 from broker.loop.slices import Slices
@@ -254,30 +255,19 @@ class Cluster:
             if isinstance(result, ApiError):
                 raise StartError(f"--topic {topic.name}: {result.message}")
 
-    def say_started(self, **more: object) -> None:
-        """The lines that people and their tools wait for, printed at any log level; ``more`` goes into the last."""
-        log = get_unfiltered_logger()
-        for node_id in self.nodes:
-            for line in (
-                f"[KafkaServer id={node_id}] started",
-                "Kafka Server started",
-                f"[BrokerLifecycleManager id={node_id}] Transitioning from RECOVERY to RUNNING.",
-                "Successfully started Redpanda! Started Kafka API server",
-            ):
-                log.info(line)
-        listeners = [each for runtime in self.nodes.values() for each in runtime.listeners]
-        log.info(
-            "started",
-            node_id=self.settings.config.node_id,
-            nodes=len(self.nodes),
-            cluster_id=self.metadata.cluster_id,
-            listeners=[f"{each.name}://{_host(each.host)}:{each.port}" for each in listeners],
-            advertised=[
-                f"{each.name}://{_host(each.advertised_host)}:{each.advertised_port}" for each in listeners
-            ],
-            data_dir=str(self.data_dir),
-            **more,
-            start_ms=round((time.perf_counter() - self._began) * 1000),
+    def say_started(self, control_url: str | None = None) -> None:
+        """Say that the cluster serves clients, and where: a block on a terminal, else the lines that tools wait for."""
+        announce(
+            Started(
+                node_ids=tuple(self.nodes),
+                cluster_id=self.metadata.cluster_id,
+                listeners=tuple(each for runtime in self.nodes.values() for each in runtime.listeners),
+                data_dir=self.data_dir,
+                is_temporary=self.settings.config.log_dir is None,
+                topics=tuple(f"{each.name}:{each.partitions}" for each in self.settings.topics),
+                control_url=control_url,
+                start_ms=round((time.perf_counter() - self._began) * 1000),
+            )
         )
 
     @property
@@ -460,7 +450,3 @@ def _with_ports(config: BrokerConfig, before: NodeRuntime) -> BrokerConfig:
     ports = {each.name: each.port for each in before.listeners}
     listeners = tuple(replace(each, port=each.port or ports[each.name]) for each in config.listeners)
     return replace(config, listeners=listeners)
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

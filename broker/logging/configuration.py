@@ -11,7 +11,7 @@ import atexit
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO, cast
 
 import structlog
@@ -32,6 +32,7 @@ VALUE_CHARACTERS_MAX: Final = 4_096
 TRACEBACK_CHARACTERS_MAX: Final = 65_536
 
 _writer: LogWriter | None = None
+_on_a_terminal = False
 
 
 def configure(log_format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
@@ -39,14 +40,15 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
 
     Lines leave by a thread of their own: who wants all of them to have left calls ``close``.
     """
-    global _writer
+    global _on_a_terminal, _writer
     close()
     atexit.unregister(close)
     atexit.register(close)
     stream = stream or sys.stdout
     human = log_format == "human" or (log_format == "auto" and stream.isatty())
+    _on_a_terminal = human and stream.isatty()
     limit = RateLimit()
-    render = _renderer(human=human, colors=human and stream.isatty())
+    render = _renderer(human=human, colors=_on_a_terminal)
     writer = _writer = LogWriter(_sink(stream), _saying(render), limit.take)
     limit.on_first_suppressed = writer.say_suppressed_later
     processors: list[Processor] = [
@@ -62,6 +64,14 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
         logger_factory=lambda *_: _Queued(writer),
         cache_logger_on_first_use=True,
     )
+
+
+def print_on_a_terminal(lines: Iterable[str]) -> bool:
+    """Lines of text, in their place among those of the log; False, and nothing, where no person reads them."""
+    if _on_a_terminal and _writer is not None:
+        for line in lines:
+            _writer.put(_encoded(line))
+    return _on_a_terminal
 
 
 def close() -> None:

@@ -1,0 +1,93 @@
+"""What a broker says once it serves clients: a block for a person at a terminal, else the lines that tools wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.logging import get_unfiltered_logger, print_on_a_terminal
+from broker.node import Listener
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A cluster that serves clients."""
+
+    node_ids: tuple[int, ...]
+    cluster_id: str
+    listeners: tuple[Listener, ...]
+    data_dir: Path
+    is_temporary: bool
+    topics: tuple[str, ...]
+    """Those of the command line, with their partitions."""
+    control_url: str | None
+    start_ms: int
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Without the names of listeners, each address once."""
+        addresses = [f"{_host(each.advertised_host)}:{each.advertised_port}" for each in self.listeners]
+        return ",".join(dict.fromkeys(addresses))
+
+
+def announce(started: Started) -> None:
+    """Say it, at any log level."""
+    if not print_on_a_terminal(block(started)):
+        _say_to_tools(started)
+
+
+def block(started: Started) -> Iterator[str]:
+    """The lines for a terminal: where to connect, and a command to try."""
+    nodes = f", {len(started.node_ids)} nodes" if len(started.node_ids) > 1 else ""
+    kept = "deleted at the end" if started.is_temporary else "kept"
+    yield f"Odradek {_version()} serves clients after {started.start_ms} ms{nodes}"
+    yield f"  bootstrap.servers  {started.bootstrap_servers}"
+    yield f"  data directory     {started.data_dir} ({kept})"
+    yield f"  topics             {' '.join(started.topics) or 'none yet: a client creates one by using it'}"
+    yield f"  control port       {started.control_url or 'none: --control-port 0 opens one, for faults, clock and trace'}"
+    topic = started.topics[0].partition(":")[0] if started.topics else "orders"
+    yield f"  try                odradek produce {topic} hello -b {started.bootstrap_servers}"
+    yield "  end                Ctrl-C"
+
+
+def _version() -> str:
+    # It takes some milliseconds, which a broker for tests does not spend.
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("odradek")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _say_to_tools(started: Started) -> None:
+    """The lines by which Kafka's images are known to be ready, and one with all facts for programs (docs/control.md)."""
+    log = get_unfiltered_logger()
+    for node_id in started.node_ids:
+        for line in (
+            f"[KafkaServer id={node_id}] started",
+            "Kafka Server started",
+            f"[BrokerLifecycleManager id={node_id}] Transitioning from RECOVERY to RUNNING.",
+            "Successfully started Redpanda! Started Kafka API server",
+        ):
+            log.info(line)
+    facts: dict[str, object] = {} if started.control_url is None else {"control": started.control_url}
+    log.info(
+        "started",
+        node_id=started.node_ids[0],
+        nodes=len(started.node_ids),
+        cluster_id=started.cluster_id,
+        listeners=[f"{each.name}://{_host(each.host)}:{each.port}" for each in started.listeners],
+        advertised=[
+            f"{each.name}://{_host(each.advertised_host)}:{each.advertised_port}"
+            for each in started.listeners
+        ],
+        data_dir=str(started.data_dir),
+        **facts,
+        start_ms=started.start_ms,
+    )
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
