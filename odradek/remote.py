@@ -161,8 +161,23 @@ class Rule:
 
     @property
     def held(self) -> list[dict[str, Any]]:
-        """The held requests and steps: API or point, node, connection, and the time since when they are held."""
+        """The held requests and steps, the oldest first.
+
+        Each has ``at`` (its API or point), ``node``, ``connection``, ``client_id``, ``transactional_id``, ``group``,
+        ``topic``, ``partition`` (None where it names none or several), ``partitions`` (all, such as "orders-3"),
+        ``detached``, ``since_ms``.
+        """
         return list(self._now()["held"])
+
+    @property
+    def released(self) -> list[dict[str, Any]]:
+        """The newest requests that the rule held or detached and then released, the oldest first.
+
+        Each has the keys of ``held``, ``released_at_ms``, ``outcome`` ("in progress", "answered", "no response",
+        "connection closed", "lost") and ``errors``: the error codes of the response by Kafka's names, ``["NONE"]``
+        if there was no error.
+        """
+        return list(self._now()["released"])
 
     @property
     def spent(self) -> bool:
@@ -190,9 +205,31 @@ class Rule:
                     f"({self._last['matches']} matched)"
                 )
 
-    def release(self, count: int | None = None) -> int:
-        """Release what the rule holds, the oldest first; returns how many."""
-        body = {} if count is None else {"count": count}
+    def release(
+        self,
+        count: int | None = None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        transactional_id: str | None = None,
+        group: str | None = None,
+        client_id: str | None = None,
+        node: int | None = None,
+    ) -> int:
+        """Release what the rule holds, all or the oldest ``count``; returns how many.
+
+        The keywords pick among the held requests and steps: ``rule.release(topic="orders", partition=3)``.
+        """
+        said = {
+            "count": count,
+            "topic": topic,
+            "partition": partition,
+            "transactional_id": transactional_id,
+            "group": group,
+            "client_id": client_id,
+            "node": node,
+        }
+        body = {name: value for name, value in said.items() if value is not None}
         return int(self.client.post(f"/v1/faults/{self.id}/release", body)["released"])
 
     def remove(self) -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Timer
 from broker.faults.json_form import rule_to_json
 from broker.faults.match_counter import MatchCounter
-from broker.faults.rules import FaultError, Rule
+from broker.faults.released_requests import RELEASED_KEPT, ReleasedRequest
+from broker.faults.request_subjects import RequestSubjects
+from broker.faults.rules import FaultError, Match, Rule, matches
 from broker.faults.text import rule_to_text
+
+if TYPE_CHECKING:
+    from broker.net.calls import Call
+
+PARTITIONS_SHOWN_MAX: Final = 64
+"""Of one held request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +35,11 @@ class HeldItem:
     is_alive: Callable[[], bool]
     """Is the connection, or the node's life, still there for which it would happen?"""
     since_ms: int
+    subjects: RequestSubjects = field(default_factory=RequestSubjects)
+    """What it names: topics, partitions, groups, transactional ids."""
+    client_id: str | None = None
+    call: Call | None = None
+    """Of a request."""
     connection_id: int | None = None
     bytes: int = 0
     detached: bool = False
@@ -38,15 +52,36 @@ class HeldItem:
     """Those that wait for this one."""
     is_done: bool = False
 
+    def meets(self, only: Match) -> bool:
+        """Is it one of those that a release picks?"""
+        return (
+            only.node in (None, self.node_id)
+            and (only.client_id is None or matches(only.client_id, self.client_id))
+            and self.subjects.meet(only)
+        )
+
     def to_json(self) -> dict[str, Any]:
-        place = {} if self.connection_id is None else {"connection": self.connection_id}
+        """Topic, partition and ids are null where it names none or several; ``partitions`` has all, up to a bound."""
+        named = self.subjects.partitions
         return {
             "at": self.at,
             "node": self.node_id,
-            **place,
+            "connection": self.connection_id,
+            "client_id": self.client_id,
+            "transactional_id": _only(self.subjects.transactional_ids),
+            "group": _only(self.subjects.groups),
+            "topic": _only({topic for topic, _ in named}),
+            "partition": named[0][1] if len(named) == 1 else None,
+            "partitions": [
+                f"{topic}-{index}" for topic, index in named[:PARTITIONS_SHOWN_MAX] if index is not None
+            ],
             "detached": self.detached,
             "since_ms": self.since_ms,
         }
+
+
+def _only(names: set[str]) -> str | None:
+    return next(iter(names)) if len(names) == 1 else None
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +97,8 @@ class ActiveRule:
     api_keys: frozenset[int] = field(init=False)
     points: frozenset[str] = field(init=False)
     held_things: list[HeldItem] = field(default_factory=list)
+    released: deque[ReleasedRequest] = field(default_factory=lambda: deque(maxlen=RELEASED_KEPT))
+    """Requests that were held or detached and then released, the oldest first."""
     told_of_no_room: bool = False
     expiry: Timer | None = None
     waiting: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
@@ -135,4 +172,5 @@ class ActiveRule:
             "spent": self.spent,
             "expires_at_ms": self.expires_at_ms,
             "held": [each.to_json() for each in self.held],
+            "released": [each.to_json() for each in self.released],
         }

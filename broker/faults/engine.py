@@ -19,12 +19,13 @@ from broker.faults.places import Nodes, check_exists
 from broker.faults.point_rules import PointRules
 from broker.faults.request_rules import RequestRules
 from broker.faults.rule_executor import RuleExecutor
-from broker.faults.rules import FaultError, Rule
+from broker.faults.rules import FaultError, Match, Rule
 from broker.injection.crash import kill_this_process
 from broker.injection.points import FaultInjection
 from broker.net.calls import CallInterceptors
 
 RULES_MAX: Final = 256
+ANY: Final = Match()
 
 
 class Faults:
@@ -112,16 +113,17 @@ class Faults:
                 self.remove(rule_id)
         return count
 
-    def release(self, rule_id: int, count: int | None = None) -> int:
+    def release(self, rule_id: int, count: int | None = None, only: Match = ANY) -> int:
         """Let the oldest ``count`` held or detached things of a rule happen, or all; the answer is how many did.
 
-        The rule stays, and holds what comes next.
+        ``only`` picks among them: by topic, partition, transactional id, group, client id and node. The rule stays, and
+        holds what comes next.
         """
         active = self.get(rule_id)
         if count is not None and count < 1:
             raise FaultError(f"count: {count} is below 1")
         released = 0
-        for held in active.held[:count]:
+        for held in [each for each in active.held if each.meets(only)][:count]:
             if not held.is_done:
                 self._held_items.let_go(held)
                 released += 1

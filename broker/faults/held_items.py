@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Clock, Domain
 from broker.faults.active_rule import ActiveRule, HeldItem
+from broker.faults.released_requests import ReleasedRequest, follow
+from broker.faults.request_subjects import RequestSubjects, subjects_of
 from broker.logging import get_logger
+from broker.net.calls import CallEvent
 from protocol.messages.index import APIS
 from protocol.versions import message_name
 
@@ -24,6 +27,9 @@ HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 
 # Steps on one partition's log happen in the order in which they came, whatever a rule holds back.
 _IN_ORDER: Final = frozenset({"log.fsync", "log.write", "replica.append"})
+
+_RELEASED: Final = frozenset({"hold", "detach", "reorder"})
+"""Actions whose requests wait for a release, or for later matches, and then tell what they were answered."""
 
 Running = Callable[[int], "Node | None"]
 """The node of an id, while it runs."""
@@ -78,7 +84,7 @@ class HeldItems:
 
     def let_go(self, held: HeldItem) -> None:
         """The item happens now, unless its connection or its node's life is over; then those behind it happen."""
-        self._forget(held)
+        active = self._forget(held)
         before = held.after
         if before is not None and not before.is_done and before.is_alive():
             if held not in before.behind:
@@ -86,6 +92,10 @@ class HeldItems:
             return
         held.is_done = True
         if held.is_alive():
+            if active is not None and held.call is not None and active.rule.action.do in _RELEASED:
+                released = ReleasedRequest(held.to_json(), self._clock.now_ms(Domain.REQUESTS))
+                active.released.append(released)
+                follow(held.call, released)
             held.go()
         for each in held.behind:
             self.let_go(each)
@@ -95,7 +105,7 @@ class HeldItems:
         self._forget(held)
         held.is_done = True
 
-    def _forget(self, held: HeldItem) -> None:
+    def _forget(self, held: HeldItem) -> ActiveRule | None:
         active = self._things.pop(held, None)
         if active is not None:
             active.held_things.remove(held)
@@ -106,6 +116,7 @@ class HeldItems:
         if not self._things:
             self._last.clear()
             self._emptied()
+        return active
 
     # ---- what can be held
 
@@ -118,8 +129,7 @@ class HeldItems:
             call.proceed,
             lambda: not call.connection.is_closed and self._is_running(node),
             self._clock.now_ms(Domain.REQUESTS),
-            connection_id=call.context.connection_id,
-            bytes=len(call.frame),
+            **_of_call(call),
         )
 
     def of_bytes(self, call: Call, later_matches: int | None = None) -> HeldItem:
@@ -130,8 +140,7 @@ class HeldItems:
             lambda: self._arrive_late(call),
             lambda: True,
             self._clock.now_ms(Domain.REQUESTS),
-            connection_id=call.context.connection_id,
-            bytes=len(call.frame),
+            **_of_call(call),
             detached=True,
             later_matches=later_matches,
         )
@@ -146,6 +155,7 @@ class HeldItems:
             # A node that is only starting cannot be told from its next life.
             lambda: node is None or self._is_running(node),
             self._clock.now_ms(Domain.REQUESTS),
+            subjects=_named_at(at),
         )
         if at.point in _IN_ORDER:
             held.after = self._step_before(at)
@@ -187,9 +197,28 @@ class HeldItems:
         if self._running is not None:
             node = self._running(call.context.node.node_id)
             if node is None:
-                return  # no node runs at that address
+                call.note(CallEvent.GONE)  # no node runs at that address
+                return
             call.context.node = node
         call.handle_without_response()
+
+
+def _of_call(call: Call) -> dict[str, Any]:
+    return {
+        "subjects": subjects_of(call.request, call.context),
+        "client_id": call.context.client_id,
+        "call": call,
+        "connection_id": call.context.connection_id,
+        "bytes": len(call.frame),
+    }
+
+
+def _named_at(at: InjectionPoint) -> RequestSubjects:
+    return RequestSubjects(
+        {at.transactional_id} if at.transactional_id is not None else set(),
+        {at.group_id} if at.group_id is not None else set(),
+        [(at.topic, at.partition)] if at.topic else [],
+    )
 
 
 def _key(at: InjectionPoint) -> Key:

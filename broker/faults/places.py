@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from broker.faults.rules import FaultError, Rule, matches
 
 Nodes = Mapping[int, Collection[str]]
 """The names of each node's listeners, by the node's id."""
+
+
+def nodes_in_words(nodes: Iterable[int]) -> str:
+    """``this cluster has node 1 only``, ``this cluster has the nodes 1 to 3``, ``... the nodes 1, 3 and 7``."""
+    ids = sorted(nodes)
+    if len(ids) == 1:
+        return f"this cluster has node {ids[0]} only"
+    if len(ids) > 2 and ids == list(range(ids[0], ids[-1] + 1)):
+        return f"this cluster has the nodes {ids[0]} to {ids[-1]}"
+    return f"this cluster has the nodes {', '.join(map(str, ids[:-1]))} and {ids[-1]}"
 
 
 def check_exists(rule: Rule, nodes: Nodes) -> None:
@@ -18,8 +28,7 @@ def check_exists(rule: Rule, nodes: Nodes) -> None:
     named = [*(rule.action.nodes or ()), *([] if rule.match.node is None else [rule.match.node])]
     for node_id in named:
         if node_id not in nodes:
-            known = ", ".join(map(str, sorted(nodes)))
-            raise FaultError(f"there is no node {node_id}: this broker has {known}")
+            raise FaultError(f"there is no node {node_id}: {nodes_in_words(nodes)}")
     pattern = rule.match.listener
     if pattern is not None:
         there = nodes.values() if rule.match.node is None else [nodes[rule.match.node]]

@@ -20,6 +20,9 @@ from protocol.frame import RequestHeader
 log = get_logger()
 
 
+OutcomeHook = Callable[[Any], Any]
+
+
 class ClientConnection(Protocol):
     """The connection of a call, as an interceptor may use it."""
 
@@ -77,11 +80,28 @@ class Call:
     """Called with each event of the call; set on arrival."""
     before_answer: list[Callable[[], bool]] | None = None
     """Set by `broker.faults` when the request arrives: each function says whether the response may be sent."""
+    outcome_hooks: list[OutcomeHook] | None = None
+    """Set by `broker.faults` before the request is handled: see ``on_outcome``."""
 
     def note(self, event: CallEvent) -> None:
         """Tell the watcher."""
         if self.watcher is not None:
             self.watcher(self, event)
+
+    def on_outcome(self, hook: OutcomeHook) -> None:
+        """Show ``hook`` what came of the request, before it is encoded: it returns what is encoded instead.
+
+        That is a response, ``NO_RESPONSE``, or the exception in which the request ended.
+        """
+        if self.outcome_hooks is None:
+            self.outcome_hooks = []
+        self.outcome_hooks.append(hook)
+
+    def hooked(self, outcome: Any) -> Any:
+        """What came of the request, as the hooks leave it."""
+        for hook in self.outcome_hooks or ():
+            outcome = hook(outcome)
+        return outcome
 
     def proceed(self) -> None:
         """Handle the request as if it had not been held. The answer goes out on its connection."""
@@ -96,14 +116,20 @@ class Call:
         try:
             outcome = self.route.handler(self.request, self.context)
         except Exception as error:
-            log.info("request handled without a client failed", api=self.route.api.name, error=repr(error))
-            return
+            outcome = error
         if hasattr(outcome, "__await__"):
             asyncio.ensure_future(_as_awaitable(outcome)).add_done_callback(self._forget)
+        else:
+            self._handled_alone(outcome)
 
     def _forget(self, future: asyncio.Future[object]) -> None:
-        if not future.cancelled() and (error := future.exception()) is not None:
-            log.info("request handled without a client failed", api=self.route.api.name, error=repr(error))
+        if not future.cancelled():
+            self._handled_alone(future.exception() or future.result())
+
+    def _handled_alone(self, outcome: object) -> None:
+        self.hooked(outcome)
+        if isinstance(outcome, Exception):
+            log.info("request handled without a client failed", api=self.route.api.name, error=repr(outcome))
 
 
 async def _as_awaitable(outcome: Awaitable[object]) -> object:

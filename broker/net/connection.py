@@ -425,6 +425,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer(self, route: Route, correlation_id: int, outcome: Any, call: Call | None = None) -> None:
         """Encode what came of a request: a response, ``NO_RESPONSE``, or the exception it ended in."""
+        if call is not None and call.outcome_hooks is not None:
+            outcome = call.hooked(outcome)
         if outcome is NO_RESPONSE:
             if call is not None and call.interceptor.answering(call):
                 call.note(CallEvent.UNANSWERED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, as_json, say, say_json, say_table, speaking
@@ -66,8 +68,20 @@ def show(remote: Remote, rule_id: int, as_json: bool) -> None:
     say(view["text"])
     click.echo(f"hits {view['hits']} of {view['matches']} matches{', spent' if view['spent'] else ''}")
     if view["held"]:
-        rows = [(each["at"], each["node"], each["connection"], each["since_ms"]) for each in view["held"]]
-        say_table(("HOLDS", "NODE", "CONNECTION", "SINCE_MS"), rows)
+        rows = [(*_place(each), each["since_ms"]) for each in view["held"]]
+        say_table(("HOLDS", *_PLACE, "SINCE_MS"), rows)
+    if view["released"]:
+        rows = [(*_place(each), each["outcome"], " ".join(each["errors"])) for each in view["released"]]
+        say_table(("RELEASED", *_PLACE, "OUTCOME", "ERRORS"), rows)
+
+
+_PLACE: Final = ("NODE", "CONNECTION", "CLIENT", "TRANSACTIONAL ID", "GROUP", "PARTITIONS")
+
+
+def _place(view: dict[str, Any]) -> tuple[object, ...]:
+    named = " ".join(view["partitions"]) or view["topic"]
+    ids = (view["client_id"], view["transactional_id"], view["group"])
+    return (view["at"], view["node"], view["connection"], *ids, named)
 
 
 @fault.command()
@@ -75,11 +89,17 @@ def show(remote: Remote, rule_id: int, as_json: bool) -> None:
 @click.option(
     "--count", type=click.IntRange(1), help="How many to release, the oldest first.  [default: all]"
 )
+@click.option("--topic", help="Only those that name this topic.")
+@click.option("--partition", type=click.IntRange(0), help="Only those that name this partition.")
+@click.option("--transactional-id", metavar="ID", help="Only those of this transactional id.")
+@click.option("--group", help="Only those of this group.")
+@click.option("--client-id", metavar="ID", help="Only those of this client.")
+@click.option("--node", type=click.IntRange(0), help="Only those on this node.")
 @as_json
 @speaking
-def release(remote: Remote, rule_id: int, count: int | None, as_json: bool) -> None:
+def release(remote: Remote, rule_id: int, count: int | None, as_json: bool, **only: Any) -> None:
     """Let the requests and steps that a rule holds or has detached happen; the rule stays."""
-    released = remote.faults.get(rule_id).release(count)
+    released = remote.faults.get(rule_id).release(count, **only)
     if as_json:
         say_json({"released": released})
     else:

@@ -130,7 +130,7 @@ def test_a_rule_is_added_in_words_or_as_text(broker: odradek.Broker) -> None:
         assert one.text == other.text == "EndTxn 'transactional_id=a b' nth=2 -> lose-answer silent"
         assert slow.text == "slow-disk delay=5ms node=1 expires=60000ms"
         assert [rule.id for rule in broker.faults] == [one.id, other.id, slow.id]
-        with pytest.raises(odradek.ControlRefused, match="there is no node 2: this broker has 1"):
+        with pytest.raises(odradek.ControlRefused, match="there is no node 2: this cluster has node 1 only"):
             broker.faults.add(do="cut", nodes=(1, 2), one_way=True, expires_ms=60_000)
     assert broker.faults.list() == []
 
@@ -152,9 +152,12 @@ def test_what_is_held_goes_on_when_released(broker: odradek.Broker) -> None:
         committing.start()
         assert rule.wait(1, timeout_s=HANG_S) is rule
         assert [each["at"] for each in rule.held] == ["EndTxn"]
+        assert [each["transactional_id"] for each in rule.held] == ["held"]
         assert broker.transactions["held"].state == "Ongoing"
-        assert rule.release() == 1
+        assert rule.release(transactional_id="other") == 0
+        assert rule.release(transactional_id="held", node=1) == 1
         committing.join(HANG_S)
+        assert [each["errors"] for each in rule.released] == [["NONE"]]
         assert (rule.hits, rule.held, rule.spent) == (1, [], True)
     assert broker.transactions["held"].state == "CompleteCommit"
     rule.remove()  # once more is no error

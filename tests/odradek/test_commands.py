@@ -167,8 +167,13 @@ def test_what_is_held_is_shown_and_released(broker: package.Broker) -> None:
     shown = said(broker, "fault", "show", str(rule.id)).splitlines()
     assert shown[1] == "hits 1 of 1 matches, spent"
     assert shown[3].split()[0] == "EndTxn"
+    assert " held " in shown[3]
+    assert said(broker, "fault", "release", str(rule.id), "--transactional-id", "other") == "0 released\n"
     assert said(broker, "fault", "release", str(rule.id), "--count", "1") == "1 released\n"
     assert committing.wait(HANG_S) == 0
+    shown = said(broker, "fault", "show", str(rule.id)).splitlines()
+    assert shown[-2].split()[0] == "RELEASED"
+    assert shown[-1].split()[-2:] == ["answered", "NONE"]
 
 
 COMMIT = """

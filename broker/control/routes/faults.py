@@ -11,7 +11,7 @@ from broker.control.errors import HttpError
 from broker.control.forms import FaultId, Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
-from broker.faults import ActiveRule, FaultError, rule_from_json
+from broker.faults import ActiveRule, FaultError, Match, rule_from_json
 
 NAME_CHARACTERS_MAX: Final = 1024
 RULE_CHARACTERS_MAX: Final = 4096
@@ -88,7 +88,23 @@ class HeldView(View):
     detached: bool
     """Its connection is closed; a node handles it when the rule is released."""
     since_ms: int
-    connection: int | None = None
+    client_id: str | None
+    transactional_id: str | None
+    """Null where it names none, or several; so are group, topic and partition."""
+    group: str | None
+    topic: str | None
+    partition: int | None
+    partitions: list[str]
+    """All of its partitions, at most 64: topic-partition."""
+    connection: int | None
+
+
+class ReleasedRequestView(HeldView):
+    released_at_ms: int
+    outcome: str
+    """in progress, answered, no response (acks=0), connection closed, or lost (detached, and no node ran)"""
+    errors: list[str]
+    """The error codes of the response by Kafka's names, each once; NONE alone if there was no error."""
 
 
 class FaultView(View):
@@ -101,6 +117,8 @@ class FaultView(View):
     """It can have no further hits."""
     expires_at_ms: int | None
     held: list[HeldView]
+    released: list[ReleasedRequestView]
+    """The newest requests that the rule held or detached and then released, with what they were answered."""
 
 
 class FaultsView(View):
@@ -133,6 +151,12 @@ class Wait(Given):
 
 class Release(Given):
     count: Annotated[Count | None, Meta(description="How many, the oldest first; all if left out.")] = None
+    topic: Annotated[Name | None, Meta(description="Only those that name such a topic.")] = None
+    partition: Annotated[Number | None, Meta(description="Only those that name such a partition.")] = None
+    transactional_id: Annotated[Name | None, Meta(description="Only those of such an id.")] = None
+    group: Annotated[Name | None, Meta(description="Only those of such a group.")] = None
+    client_id: Annotated[Name | None, Meta(description="Only those of such a client.")] = None
+    node: Annotated[Number | None, Meta(description="Only those on this node.")] = None
 
 
 _RULE_EXAMPLE: Final = {
@@ -150,6 +174,7 @@ _FAULT_EXAMPLE: Final[dict[str, Any]] = {
     "spent": True,
     "expires_at_ms": None,
     "held": [],
+    "released": [],
 }
 
 
@@ -207,9 +232,21 @@ async def clear_faults(control: Control) -> ClearedView:
     answer_example={"released": 1, "fault": _FAULT_EXAMPLE},
 )
 async def release_fault(control: Control, params: OneFault, body: Release) -> ReleasedView:
-    """Let the requests and steps that a rule holds or has detached happen; the rule stays."""
+    """Let the requests and steps that a rule holds or has detached happen; the rule stays.
+
+    Without a body it releases all of them. In names * matches any characters.
+    """
     active = _find(control, params.fault_id)
-    return ReleasedView(released=control.faults.release(params.fault_id, body.count), fault=_view(active))
+    only = Match(
+        topic=body.topic,
+        partition=body.partition,
+        transactional_id=body.transactional_id,
+        group=body.group,
+        client_id=body.client_id,
+        node=body.node,
+    )
+    released = control.faults.release(params.fault_id, body.count, only)
+    return ReleasedView(released=released, fault=_view(active))
 
 
 @operation(

@@ -143,12 +143,19 @@ async def test_what_is_held_goes_on_when_released(caller: Caller) -> None:
         waited = await caller.get(f"{path}/wait?hits=1")
         assert waited["reached"]
         (held,) = waited["fault"]["held"]
-        assert (held["at"], held["node"]) == ("EndTxn", 1)
+        assert (held["at"], held["node"], held["transactional_id"]) == ("EndTxn", 1, "payments")
         assert not under_way.done()
-        released = await caller.post(f"{path}/release", {"count": 1})
+        assert (await caller.post(f"{path}/release", {"transactional_id": "other"}))["released"] == 0
+        released = await caller.post(f"{path}/release", {"count": 1, "transactional_id": "pay*"})
         assert released["released"] == 1
         assert released["fault"]["held"] == []
         await under_way
+        (told,) = (await caller.get(path))["released"]
+        assert (told["outcome"], told["errors"], told["transactional_id"]) == (
+            "answered",
+            ["NONE"],
+            "payments",
+        )
 
 
 async def test_to_wait_for_what_does_not_come_ends(caller: Caller) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.faults import FaultError, parse_rule
+from broker.faults import FaultError, Match, parse_rule
 from broker.faults.engine import RULES_MAX
 from broker.faults.held_items import HELD_MAX
+from broker.faults.released_requests import RELEASED_KEPT
 from broker.injection.points import InjectionPoint
 from broker.loop.life import NodeLife
 from broker.net.connections import IDLE_TICKS
@@ -244,6 +245,66 @@ async def test_the_oldest_are_released_first() -> None:
     assert stage.heartbeats.members == ["0", "1"]
     assert stage.faults.release(active.id) == 1
     assert stage.faults.release(active.id) == 0
+
+
+async def test_a_release_picks_what_it_names() -> None:
+    stage = Stage()
+    active = stage.add("txn.marker -> hold")
+    for topic, partition, transactional_id in (("a", 3, "x"), ("a", 4, "x"), ("b", 3, "y"), ("b", 4, "y")):
+        at = InjectionPoint("txn.marker", 1, topic, partition, transactional_id)
+        stage.step(f"{topic}-{partition}", at)
+    first = active.to_json()["held"][0]
+    assert (first["topic"], first["partition"], first["transactional_id"]) == ("a", 3, "x")
+    assert first["partitions"] == ["a-3"]
+    assert stage.faults.release(active.id, only=Match(partition=3, topic="b")) == 1
+    assert stage.faults.release(active.id, 1, Match(transactional_id="x")) == 1
+    assert stage.faults.release(active.id, only=Match(node=2)) == 0
+    assert stage.faults.release(active.id, only=Match(client_id="*")) == 0  # steps have no client
+    assert stage.steps == ["b-3", "a-3"]
+    assert stage.faults.release(active.id, only=Match(topic="b")) == 1
+    assert stage.steps == ["b-3", "a-3", "b-4"]
+
+
+async def test_a_released_request_tells_what_it_was_answered() -> None:
+    parking = Parking()
+    stage = Stage({HEARTBEAT: parking})
+    active = stage.add("Heartbeat -> hold")
+    peers = [stage.connect() for _ in range(2)]
+    for number, peer in enumerate(peers):
+        peer.send(heartbeat(number, "m"))
+    stage.faults.release(active.id)
+    assert [each["outcome"] for each in active.to_json()["released"]] == ["in progress"] * 2
+    peers[1].lose()
+    await parking.release()
+    assert [(each["outcome"], each["errors"]) for each in active.to_json()["released"]] == [
+        ("answered", ["NONE"]),
+        ("connection closed", []),
+    ]
+    assert active.to_json()["released"][0]["group"] == "g"
+
+
+async def test_a_detached_request_tells_what_it_would_have_been_answered() -> None:
+    answers = iter([ErrorCode.fenced_instance_id, ErrorCode.none])
+    stage = Stage({HEARTBEAT: lambda message, context: HeartbeatResponse(error_code=next(answers))})
+    active = stage.add("Heartbeat -> detach")
+    for number in range(2):
+        stage.connect().send(heartbeat(number))
+    stage.faults.release(active.id)
+    released = active.to_json()["released"]
+    assert [each["errors"] for each in released] == [["FENCED_INSTANCE_ID"], ["NONE"]]
+    assert {each["outcome"] for each in released} == {"answered"}
+
+
+async def test_only_the_newest_released_requests_are_kept() -> None:
+    stage = Stage()
+    active = stage.add("Heartbeat -> hold")
+    peer = stage.connect()
+    for number in range(RELEASED_KEPT + 1):
+        peer.send(heartbeat(number, f"{number}"))
+        stage.clock.now += 1
+        stage.faults.release(active.id)
+    assert len(active.released) == RELEASED_KEPT
+    assert len(stage.heartbeats.members) == RELEASED_KEPT + 1
 
 
 async def test_what_is_held_of_a_connection_that_died_is_forgotten() -> None:
@@ -660,8 +721,21 @@ async def test_an_active_rule_tells_all_of_itself() -> None:
         "spent": False,
         "expires_at_ms": stage.clock.now + 1000,
         "held": [
-            {"at": "Heartbeat", "node": 1, "connection": 1, "detached": False, "since_ms": stage.clock.now}
+            {
+                "at": "Heartbeat",
+                "node": 1,
+                "connection": 1,
+                "client_id": "c",
+                "transactional_id": None,
+                "group": "g",
+                "topic": None,
+                "partition": None,
+                "partitions": [],
+                "detached": False,
+                "since_ms": stage.clock.now,
+            }
         ],
+        "released": [],
     }
     assert parse_rule(active.to_json()["text"]) == active.rule
 
