@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from broker.cluster import Cluster
-    from broker.config.settings import ControlPort, Settings
+    from broker.config.settings import Settings
     from broker.control.server import ControlServer
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -66,7 +66,7 @@ async def _serve(settings: Settings) -> int:
 
     asyncio.get_running_loop().set_exception_handler(_on_loop_exception)
     told_to_stop = _stop_signals()
-    if settings.control is not None:
+    if settings.control is not None or settings.faults:
         # It takes a while, in which no client should have to wait.
         import broker.control.wiring  # noqa: F401
     cluster = Cluster(settings)
@@ -75,7 +75,7 @@ async def _serve(settings: Settings) -> int:
     except StartError as error:
         return _fail(error)
     try:
-        control = await _open_control(cluster, settings.control)
+        control = await _open_control(cluster)
     except StartError as error:
         await cluster.stop()
         return _fail(error)
@@ -88,15 +88,17 @@ async def _serve(settings: Settings) -> int:
     return 0
 
 
-async def _open_control(cluster: Cluster, where: ControlPort | None) -> ControlServer | None:
-    """The control port, if one was asked for."""
-    if where is None:
+async def _open_control(cluster: Cluster) -> ControlServer | None:
+    """The control port, if one was asked for; the rules of the start hold with and without one."""
+    where = cluster.settings.control
+    if where is None and not cluster.settings.faults:
         return None
     from broker.cluster import StartError
-    from broker.control.wiring import ControlConfigError, open_control
+    from broker.control.wiring import ControlConfigError, control_of, open_control
 
     try:
-        return await open_control(cluster, where)
+        control = control_of(cluster)
+        return None if where is None else await open_control(control, where)
     except ControlConfigError as error:
         raise StartError(str(error)) from error
 

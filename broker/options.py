@@ -1,8 +1,11 @@
 """The command line of the broker: `python -m broker` and `odradek serve` both end here."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -12,6 +15,19 @@ from storage.config import LogConfig
 
 # Finalized features that a start may choose, with the lowest and highest level this broker can give them.
 CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 2)}
+
+TOPICS_VARIABLE: Final = "ODRADEK_TOPICS"
+CREATE_TOPICS_VARIABLE: Final = "KAFKA_CREATE_TOPICS"
+FAULTS_VARIABLE: Final = "ODRADEK_FAULTS"
+CONTROL_PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
+CONTROL_HOST_VARIABLE: Final = "ODRADEK_CONTROL_HOST"
+PORT_MAX: Final = 65535
+
+
+class BadSetting(click.ClickException):
+    """A setting that cannot be; a bad option ends the process with the same exit code."""
+
+    exit_code = 2
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
@@ -71,7 +87,7 @@ def _options() -> list[click.Parameter]:
             ["--topic", "topics"],
             multiple=True,
             metavar="NAME:PARTITIONS[:key=value,...]",
-            help="Create a topic at start, unless it exists.",
+            help="Create a topic at start, unless it exists. The variable ODRADEK_TOPICS takes several.",
         ),
         click.Option(
             ["--feature", "features"],
@@ -89,7 +105,8 @@ def _options() -> list[click.Parameter]:
         click.Option(
             ["--control-port"],
             type=click.IntRange(0, 65535),
-            help="Open a control port for faults, clock and trace; 0 picks a free one and prints it.",
+            help="Open a control port for faults, clock and trace; 0 picks a free one and prints it. "
+            "The variable ODRADEK_CONTROL_PORT sets it too.",
         ),
         click.Option(
             ["--control-host"],
@@ -114,19 +131,95 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         nodes, warnings = node_configs(
             _path(options["config"]), environ, _overrides(options), int(str(options["nodes"]))
         )
-        topics = tuple(parse_topic(text, nodes[0].log_defaults) for text in _texts(options["topics"]))
+        topics = [parse_topic(text, nodes[0].log_defaults) for text in _texts(options["topics"])]
+        _check_different(topics, "--topic {} is given more than once.")
+        topics += _without(topics, _topics_of_variables(environ, nodes))
     except ConfigError as error:
-        raise click.ClickException(str(error)) from None
-    _check_different(topics)
+        raise BadSetting(str(error)) from None
     features = dict(parse_feature(text) for text in _texts(options["features"]))
-    return Settings(nodes, topics, features, tuple(warnings), _control(options, nodes[0]))
+    return Settings(
+        nodes,
+        tuple(topics),
+        features,
+        tuple(warnings),
+        _control(options, environ, nodes[0]),
+        _faults(environ.get(FAULTS_VARIABLE, "")),
+    )
 
 
-def _control(options: Mapping[str, object], config: BrokerConfig) -> ControlPort | None:
+def _topics_of_variables(environ: Mapping[str, str], nodes: Sequence[BrokerConfig]) -> list[TopicSpec]:
+    topics: list[TopicSpec] = []
+    for variable, parse_entries in ((TOPICS_VARIABLE, _own_topics), (CREATE_TOPICS_VARIABLE, _create_topics)):
+        found = list(parse_entries(environ.get(variable, ""), nodes))
+        _check_different(found, f"{variable}: the topic {{}} is given more than once.")
+        topics += _without(topics, found)
+    return topics
+
+
+def _own_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]:
+    """`orders:4,payments`; where topics have settings of their own, semicolons or lines separate them."""
+    for line in re.split(r"[;\n]", text):
+        for entry in [line] if "=" in line else line.split(","):
+            if entry := entry.strip():
+                whole = entry if ":" in entry else f"{entry}:{nodes[0].num_partitions}"
+                yield parse_topic(whole, nodes[0].log_defaults, TOPICS_VARIABLE)
+
+
+def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]:
+    """`orders:4:1,payments:1:1:compact`, as the wurstmeister/kafka image takes it."""
+    for entry in re.split(r"[,\s]+", text):
+        if not entry:
+            continue
+        parts = entry.split(":")
+        name, partitions, replicas, policy = (parts + [""] * 3)[:4]
+        if len(parts) > 4 or not (replicas or "1").isdecimal():
+            expected = "NAME:PARTITIONS:REPLICAS[:CLEANUP.POLICY]"
+            raise click.UsageError(f"{CREATE_TOPICS_VARIABLE} {entry}: expected {expected}.")
+        if int(replicas or 1) > len(nodes):
+            raise click.UsageError(
+                f"{CREATE_TOPICS_VARIABLE} {entry}: {replicas} replicas need {replicas} nodes, and there "
+                f"{'is' if len(nodes) == 1 else 'are'} {len(nodes)}; --nodes {replicas} starts them."
+            )
+        whole = f"{name}:{partitions or nodes[0].num_partitions}"
+        if policy:
+            whole += f":cleanup.policy={policy}"
+        topic = parse_topic(whole, nodes[0].log_defaults, CREATE_TOPICS_VARIABLE)
+        yield replace(topic, replication_factor=int(replicas or -1))
+
+
+def _without(taken: Sequence[TopicSpec], found: Sequence[TopicSpec]) -> list[TopicSpec]:
+    names = {topic.name for topic in taken}
+    return [topic for topic in found if topic.name not in names]
+
+
+def _faults(text: str) -> tuple[str, ...]:
+    """Rules, one in each line or between semicolons, checked as far as they can be without a broker."""
+    rules = tuple(filter(None, (rule.strip() for rule in re.split(r"[;\n]", text))))
+    if rules:
+        from broker.faults import FaultError, parse_rule  # only a start with rules pays for the import
+
+        for rule in rules:
+            try:
+                parse_rule(rule)
+            except FaultError as error:
+                raise click.UsageError(f"{FAULTS_VARIABLE} {rule}: {error}.") from None
+    return rules
+
+
+def _control(
+    options: Mapping[str, object], environ: Mapping[str, str], config: BrokerConfig
+) -> ControlPort | None:
     port, host = options["control_port"], options["control_host"]
     if port is None:
+        port = _port_of(environ.get(CONTROL_PORT_VARIABLE, ""))
+    host_is_from = "--control-host" if host is not None else CONTROL_HOST_VARIABLE
+    if host is None:
+        host = environ.get(CONTROL_HOST_VARIABLE) or None
+    if port is None:
         if host is not None:
-            raise click.UsageError("--control-host: there is no control port without --control-port.")
+            raise click.UsageError(
+                f"{host_is_from}: there is no control port without --control-port or {CONTROL_PORT_VARIABLE}."
+            )
         return None
     from broker.control.access import Access, ControlConfigError
 
@@ -136,6 +229,14 @@ def _control(options: Mapping[str, object], config: BrokerConfig) -> ControlPort
     except ControlConfigError as error:
         raise click.UsageError(f"{error}.") from None
     return control
+
+
+def _port_of(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text[:6]) <= PORT_MAX):
+        raise click.UsageError(f"{CONTROL_PORT_VARIABLE}: {text!r} is not a port (0 to {PORT_MAX}).")
+    return int(text)
 
 
 def _overrides(options: Mapping[str, object]) -> dict[str, str]:
@@ -172,7 +273,7 @@ def _check_not_set_twice(overrides: Mapping[str, str], by: str, *names: str) -> 
             raise click.UsageError(f"--set {name}: {by} it, too. Give one of them.")
 
 
-def parse_topic(text: str, defaults: LogConfig) -> TopicSpec:
+def parse_topic(text: str, defaults: LogConfig, where: str = "--topic") -> TopicSpec:
     """`orders:4:cleanup.policy=compact,segment.ms=60000`; a value keeps commas that no `key=` follows."""
     # Its room holds much that only a start needs, and a help text does not wait for.
     from broker.metadata.topics import invalid_topic_name
@@ -180,9 +281,9 @@ def parse_topic(text: str, defaults: LogConfig) -> TopicSpec:
     name, _, rest = text.partition(":")
     count, _, configs_text = rest.partition(":")
     if invalid_topic_name(name) is not None:
-        raise click.UsageError(f"--topic {text}: {name!r} is not a name that Kafka allows for a topic.")
+        raise click.UsageError(f"{where} {text}: {name!r} is not a name that Kafka allows for a topic.")
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 100_000):
-        raise click.UsageError(f"--topic {text}: expected NAME:PARTITIONS[:key=value,...].")
+        raise click.UsageError(f"{where} {text}: expected NAME:PARTITIONS[:key=value,...].")
     configs: dict[str, str] = {}
     key = ""
     for part in filter(None, configs_text.split(",")):
@@ -192,19 +293,19 @@ def parse_topic(text: str, defaults: LogConfig) -> TopicSpec:
         elif key:
             configs[key] += f",{part}"
         else:
-            raise click.UsageError(f"--topic {text}: expected key=value, not {part!r}.")
+            raise click.UsageError(f"{where} {text}: expected key=value, not {part!r}.")
     try:
         LogConfig.from_properties(configs, defaults)
     except ConfigError as error:
-        raise ConfigError(f"--topic {text}: {error}") from None
+        raise ConfigError(f"{where} {text}: {error}") from None
     return TopicSpec(name, int(count), configs)
 
 
-def _check_different(topics: Sequence[TopicSpec]) -> None:
+def _check_different(topics: Sequence[TopicSpec], message: str) -> None:
     names = [topic.name for topic in topics]
     for name in names:
         if names.count(name) > 1:
-            raise click.UsageError(f"--topic {name} is given more than once.")
+            raise click.UsageError(message.format(name))
 
 
 def parse_feature(text: str) -> tuple[str, int]:

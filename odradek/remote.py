@@ -25,6 +25,7 @@ from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
 WAIT_S: Final = stretched(10.0)
 
 CONTROL_VARIABLE: Final = "ODRADEK_CONTROL"
+PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
 TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
 
 MATCH: Final = frozenset(
@@ -47,8 +48,12 @@ ACTION: Final = frozenset(["do", "code", "delay_ms", "silent", "by", "nodes", "o
 
 
 def connect(url: str | None = None, token: str | None = None) -> Remote:
-    """Connect to a running broker by the URL of its control port; the default is the variable ODRADEK_CONTROL."""
-    url = url or os.environ.get(CONTROL_VARIABLE)
+    """Connect to a running broker by the URL of its control port; the default is the variable ODRADEK_CONTROL.
+
+    Without it, ODRADEK_CONTROL_PORT is a port of this machine: it is the variable that opened the broker's own.
+    """
+    port = os.environ.get(PORT_VARIABLE)
+    url = url or os.environ.get(CONTROL_VARIABLE) or (f"http://127.0.0.1:{port}" if port else None)
     if not url:
         raise ControlUnreachable(
             f"which broker? Name its control port, or set {CONTROL_VARIABLE}: a broker that was started with "

@@ -241,7 +241,7 @@ class Cluster:
     async def create_startup_topics(self) -> None:
         """Create the topics of the command line that are not there yet."""
         new = [
-            NewTopic(spec.name, spec.partitions, configs=dict(spec.configs))
+            NewTopic(spec.name, spec.partitions, spec.replication_factor, configs=dict(spec.configs))
             for spec in self.settings.topics
             if self.metadata.topic(spec.name) is None
         ]

@@ -122,7 +122,8 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             ConfigType.LIST,
             (),
             None,
-            "Host names and addresses besides loopback that the control port accepts in the Host and Origin headers.",
+            "Host names and addresses besides loopback that the control port accepts in the Host and Origin headers. With a "
+            "token it accepts any Host.",
         ),
         _own(
             "control.token",

@@ -14,6 +14,7 @@ class TopicSpec:
     name: str
     partitions: int
     configs: Mapping[str, str]
+    replication_factor: int = -1  # default.replication.factor
 
 
 @slotted(frozen=True)
@@ -33,6 +34,7 @@ class Settings:
     features: Mapping[str, int] | None = None  # chosen levels; None and missing ones are the defaults
     warnings: tuple[str, ...] = ()  # to be logged once the log is set up
     control: ControlPort | None = None
+    faults: tuple[str, ...] = ()  # rules that hold from the start on, as text
 
     @property
     def config(self) -> BrokerConfig:

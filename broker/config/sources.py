@@ -35,7 +35,7 @@ _NOT_SETTINGS = re.compile(
     r"|SSL_(KEYSTORE|TRUSTSTORE|KEY)_(FILENAME|CREDENTIALS)"
     r"|BOOTSTRAP_SERVERS?|BROKERS?|CLUSTER_ID|PORT|PORT_\d+_\w+|SERVICE_(HOST|PORT)\w*|REST_\w+"
     # What start scripts for older images, and Confluent's, set whatever the broker is.
-    r"|ZOOKEEPER_\w+|CONFLUENT_\w+"
+    r"|ZOOKEEPER_\w+|CONFLUENT_\w+|CREATE_TOPICS\w*"
     r")",
     re.ASCII,
 )
@@ -52,6 +52,8 @@ OF_OTHERS = frozenset(
         "ODRADEK_SINK_KILL",
     }
 )
+# What a start is asked by variables beside settings: `broker.options` reads them.
+OF_THE_START = frozenset({"ODRADEK_CONTROL_HOST", "ODRADEK_CONTROL_PORT", "ODRADEK_FAULTS", "ODRADEK_TOPICS"})
 _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
@@ -80,7 +82,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
         if environ.get(variable):
             yield _variable(f"{OWN_PREFIX}cluster.id", environ, variable)
     for variable in sorted(environ):
-        if variable in OF_OTHERS:
+        if variable in OF_OTHERS or variable in OF_THE_START:
             continue
         if variable.startswith("ODRADEK_"):
             yield _variable(property_name(variable), environ, variable)

@@ -3,7 +3,8 @@
 The port can kill nodes and lose data, so a web page that its owner happens to visit must not reach it. Three rules see to
 that, and each of them alone would stop one kind of page:
 
-- The request's ``Host`` is loopback or listed, whatever address it resolved to (DNS rebinding).
+- The request's ``Host`` is loopback or listed, whatever address it resolved to (DNS rebinding). A port with a token, which
+  such a page cannot know, may be called by any name.
 - The ``Origin``, which only browsers add, is loopback or listed (a form or a script of another site).
 - A call that changes something says ``Content-Type: application/json``, which a page may not send elsewhere unasked.
 
@@ -57,7 +58,8 @@ class Access:
     def check(self, *, headers: Mapping[str, str], changes_state: bool) -> None:
         """``HttpError`` if a call with these headers may not be made; names in ``headers`` are in lower case."""
         host = headers.get("host", "")
-        if not self._is_allowed(_host_of(host)):
+        # A page cannot know the token: with one, the port may be called by any name.
+        if not self.token and not self._is_allowed(_host_of(host)):
             raise HttpError(
                 403,
                 f"the control port was called as {_quoted(host)}, which is neither loopback nor "

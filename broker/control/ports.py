@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.faults import parse_rule
+
 if TYPE_CHECKING:
     from broker.clock.virtual import VirtualClock
     from broker.cluster import Cluster
@@ -20,3 +22,8 @@ class Control:
     clock: VirtualClock
     faults: Faults
     trace: Trace
+
+    def add_first_rules(self) -> None:
+        """Add the rules that the broker was started with. ``FaultError`` if it does not have what one names."""
+        for text in self.cluster.settings.faults:
+            self.faults.add(parse_rule(text))

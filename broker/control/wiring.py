@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from broker.control.access import ControlConfigError
 from broker.control.ports import Control
 from broker.control.server import ControlServer
-from broker.faults import Faults
+from broker.faults import FaultError, Faults
 from broker.trace.exchange import Names
 from broker.trace.trace import Trace
 
@@ -32,9 +32,12 @@ def topic_names(metadata: ClusterMetadata) -> Names:
 
 
 def control_of(cluster: Cluster) -> Control:
-    """All that can be asked and moved, of a cluster that has started."""
+    """All that can be asked and moved, of a cluster that has started; its first rules hold from here on.
+
+    ``ControlConfigError`` for a rule on what this broker does not have.
+    """
     clock = cluster.clock
-    return Control(
+    control = Control(
         cluster=cluster,
         clock=clock,
         faults=Faults(
@@ -50,13 +53,18 @@ def control_of(cluster: Cluster) -> Control:
         ),
         trace=Trace(cluster.calls, clock, names=topic_names(cluster.metadata)),
     )
+    try:
+        control.add_first_rules()
+    except FaultError as error:
+        raise ControlConfigError(f"ODRADEK_FAULTS: {error}") from error
+    return control
 
 
-async def open_control(cluster: Cluster, where: ControlPort) -> ControlServer:
+async def open_control(control: Control, where: ControlPort) -> ControlServer:
     """The control port of a started cluster. ``ControlConfigError`` if it cannot be opened there."""
-    config = cluster.settings.config
+    config = control.cluster.settings.config
     server = ControlServer(
-        control_of(cluster),
+        control,
         host=where.host,
         port=where.port,
         token=config.control_token,

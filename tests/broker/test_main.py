@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from odradek._server import command
-from odradek.health import ask_api_versions
+from odradek.health import HealthError, ask_api_versions
 from tests.support.broker import Broker, BrokerFailed, StartBroker
 from tests.support.clients import eventually
 from tests.support.deadlines import HANG_S
@@ -189,6 +189,13 @@ def test_an_unknown_crash_point_is_named(tmp_path: Path) -> None:
     done = run([], tmp_path, ODRADEK_CRASH_POINTS="txn.prepair:2")
     assert done.returncode == 1
     assert "no crash point is called 'txn.prepair'" in done.stdout
+
+
+def test_rules_of_the_start_need_no_control_port(start_broker: StartBroker) -> None:
+    broker = start_broker(environment={"ODRADEK_FAULTS": "ApiVersions times=1 -> drop"})
+    with pytest.raises(HealthError):
+        ask_api_versions(broker.bootstrap)
+    assert ask_api_versions(broker.bootstrap) > 0
 
 
 def test_a_crash_point_kills_and_a_restart_heals(start_broker: StartBroker) -> None:

@@ -149,3 +149,75 @@ def test_a_control_port_is_of_this_machine_unless_it_has_a_token():
     )
     assert settings.control == ControlPort("0.0.0.0", 1)
     assert settings.config.control_token == "secret"
+
+
+# Variables of containers
+
+
+def by_variables(*argv: str, **environ: str) -> Settings:
+    return parse(argv, environ)
+
+
+def test_topics_come_by_variable_in_our_form_and_in_that_of_other_images():
+    settings = by_variables(ODRADEK_TOPICS="orders:4, payments", KAFKA_NUM_PARTITIONS="3")
+    assert [(each.name, each.partitions) for each in settings.topics] == [("orders", 4), ("payments", 3)]
+    settings = by_variables(ODRADEK_TOPICS="a:1:cleanup.policy=compact,delete,segment.ms=5;b:2,c\nd:3")
+    assert [(each.name, each.partitions) for each in settings.topics] == [
+        ("a", 1),
+        ("b", 2),
+        ("c", 1),
+        ("d", 3),
+    ]
+    assert settings.topics[0].configs == {"cleanup.policy": "compact,delete", "segment.ms": "5"}
+    settings = by_variables("--nodes", "2", KAFKA_CREATE_TOPICS="a:4:2,b:1:1:compact\nc")
+    assert [(each.name, each.partitions, each.replication_factor) for each in settings.topics] == [
+        ("a", 4, 2),
+        ("b", 1, 1),
+        ("c", 1, -1),
+    ]
+    assert settings.topics[1].configs == {"cleanup.policy": "compact"}
+    assert settings.warnings == ()
+
+
+def test_an_option_decides_over_the_variable():
+    settings = by_variables("--topic", "a:9", ODRADEK_TOPICS="a:1,b:1", KAFKA_CREATE_TOPICS="b:2:1,c:3:1")
+    assert [(each.name, each.partitions) for each in settings.topics] == [("a", 9), ("b", 1), ("c", 3)]
+    access = {"ODRADEK_CONTROL_PORT": "1", "ODRADEK_CONTROL_HOST": "0.0.0.0", "ODRADEK_CONTROL_TOKEN": "s"}
+    assert by_variables(**access).control == ControlPort("0.0.0.0", 1)
+    assert by_variables("--control-port", "2", "--control-host", "::1", **access).control == ControlPort(
+        "::1", 2
+    )
+
+
+def test_rules_of_the_start_come_by_variable():
+    faults = "EndTxn nth=2 -> lose-answer; slow-disk delay=1ms\n"
+    assert by_variables(ODRADEK_FAULTS=faults).faults == (
+        "EndTxn nth=2 -> lose-answer",
+        "slow-disk delay=1ms",
+    )
+    assert by_variables(ODRADEK_FAULTS="", ODRADEK_TOPICS="", ODRADEK_CONTROL_PORT="").faults == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("ODRADEK_TOPICS", "a:x", "ODRADEK_TOPICS a:x: expected NAME:PARTITIONS"),
+        ("ODRADEK_TOPICS", "a/b", "ODRADEK_TOPICS a/b:1: 'a/b' is not a name"),
+        ("ODRADEK_TOPICS", "a:1,a:2", "ODRADEK_TOPICS: the topic a is given more than once"),
+        ("ODRADEK_TOPICS", "a:1:segment.bytes=1", "ODRADEK_TOPICS a:1:segment.bytes=1: "),
+        ("KAFKA_CREATE_TOPICS", "a:1:3", "KAFKA_CREATE_TOPICS a:1:3: 3 replicas need 3 nodes"),
+        ("KAFKA_CREATE_TOPICS", "a:1:x", "expected NAME:PARTITIONS:REPLICAS[:CLEANUP.POLICY]"),
+        ("KAFKA_CREATE_TOPICS", "a:1:1:squash", "cleanup.policy"),
+        ("ODRADEK_CONTROL_PORT", "x", "ODRADEK_CONTROL_PORT: 'x' is not a port (0 to 65535)"),
+        ("ODRADEK_CONTROL_PORT", "65536", "ODRADEK_CONTROL_PORT: '65536' is not a port"),
+        ("ODRADEK_CONTROL_HOST", "::1", "ODRADEK_CONTROL_HOST: there is no control port without"),
+        ("ODRADEK_FAULTS", "EndTxn nth=2", "ODRADEK_FAULTS EndTxn nth=2: "),
+        ("KAFKA_NUM_PARTITIONS", "many", "the variable KAFKA_NUM_PARTITIONS"),
+    ],
+)
+def test_a_bad_value_of_a_variable_is_one_line_that_names_it(variable: str, value: str, message: str):
+    with pytest.raises(click.ClickException) as error:
+        parse([], {variable: value})
+    assert message in error.value.format_message()
+    assert "\n" not in error.value.format_message()
+    assert error.value.exit_code == 2

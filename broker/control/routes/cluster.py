@@ -87,8 +87,8 @@ async def show_cluster(control: Control) -> ClusterView:
 async def reset_broker(control: Control) -> ClusterView:
     """Reset the broker to the state after its start: topics, groups, transactional ids, rules, moved time, trace are gone.
 
-    All connections are reset first. Topics of the command line are created again. All nodes run afterwards. Producer ids and
-    topic ids are never issued twice.
+    All connections are reset first. Topics and rules of the start are created again. All nodes run afterwards. Producer ids
+    and topic ids are never issued twice.
     """
 
     def forget() -> None:
@@ -98,6 +98,7 @@ async def reset_broker(control: Control) -> ClusterView:
 
     try:
         await reset(control.cluster, forget)
+        control.add_first_rules()
     except StartError as error:
         raise HttpError(409, f"the broker cannot be reset: {error}") from None
     return await show_cluster(control)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,10 @@ async def open_control(tmp_path: Path) -> AsyncIterator[OpenControl]:
     """Open the control port of a new cluster; options are those of ``ControlServer``."""
     closing: list[Callable[[], Awaitable[object]]] = []
 
-    async def open_(nodes: int = 1, **options: Any) -> Caller:
+    async def open_(nodes: int = 1, environ: Mapping[str, str] | None = None, **options: Any) -> Caller:
         data_dir = str(tmp_path / f"cluster-{len(closing)}")
         arguments = ["--nodes", str(nodes), "--port", "0", "--data-dir", data_dir, "--topic", "orders:4"]
-        cluster = Cluster(parse(arguments, {}))
+        cluster = Cluster(parse(arguments, environ or {}))
         await cluster.start()
         closing.append(cluster.stop)
         control = control_of(cluster)

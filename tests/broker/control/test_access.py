@@ -115,9 +115,14 @@ def test_a_port_that_others_reach_wants_a_token() -> None:
 
 def test_the_address_it_was_opened_at_is_a_name_of_its_own() -> None:
     check(Access.of("10.0.0.5", "secret"), host="10.0.0.5:1", authorization="Bearer secret")
-    assert (
-        refused(Access.of("0.0.0.0", "secret"), host="0.0.0.0:1", authorization="Bearer secret").status == 403
-    )
+
+
+def test_with_the_token_it_may_be_called_by_any_name_but_by_no_page_of_elsewhere() -> None:
+    access = Access.of("0.0.0.0", "secret")
+    check(access, host="kafka.test:18092", authorization="Bearer secret")
+    assert refused(access, host="kafka.test:18092").status == 401
+    page = {"origin": "https://evil.example", "authorization": "Bearer secret"}
+    assert refused(access, host="kafka.test:18092", **page).status == 403
 
 
 @pytest.mark.parametrize(

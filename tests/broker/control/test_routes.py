@@ -15,6 +15,7 @@ import pytest
 from yarl import URL
 
 from broker.control.routes import faults, trace
+from broker.control.wiring import ControlConfigError
 from broker.faults import ACTIONS, Action, Match, When, parse_rule, rule_to_json
 from broker.trace import filters
 from tests.broker.control.conftest import Caller, OpenControl, until
@@ -133,6 +134,24 @@ async def test_rules_are_removed_one_by_one_or_all(caller: Caller) -> None:
     assert (await caller.delete(f"/v1/faults/{one['id']}"))["id"] == one["id"]
     assert await caller.delete("/v1/faults") == {"cleared": 2}
     assert caller.control.faults.list() == ()
+
+
+async def test_rules_of_the_start_hold_from_then_on_and_after_a_reset(open_control: OpenControl) -> None:
+    first = "EndTxn nth=2 -> lose-answer"
+    caller = await open_control(
+        environ={"ODRADEK_FAULTS": f"{first}\ncut 1 2", "ODRADEK_TOPICS": "a:2"}, nodes=2
+    )
+    assert [each["text"] for each in (await caller.get("/v1/faults"))["faults"]] == [first, "cut 1 2"]
+    await caller.post("/v1/faults", {"rule": "Produce -> drop"})
+    await caller.delete("/v1/faults/1")
+    await caller.post("/v1/reset")
+    assert [each["text"] for each in (await caller.get("/v1/faults"))["faults"]] == [first, "cut 1 2"]
+    assert {"orders", "a"} <= caller.control.cluster.metadata.topics.keys()
+
+
+async def test_a_rule_of_the_start_for_what_there_is_not_ends_the_start(open_control: OpenControl) -> None:
+    with pytest.raises(ControlConfigError, match=r"ODRADEK_FAULTS: .*9"):
+        await open_control(environ={"ODRADEK_FAULTS": "cut 1 9"})
 
 
 async def test_what_is_held_goes_on_when_released(caller: Caller) -> None:
