@@ -92,6 +92,7 @@ lock: $(BIN)/python
 	$(LOCK) --extra demo --extra build -c requirements/dev.txt -o requirements/demo.txt
 	$(LOCK) --extra spark --extra build -c requirements/dev.txt -o requirements/spark.txt
 	$(LOCK) --extra audit --extra build -c requirements/dev.txt -o requirements/audit.txt
+	$(LOCK) --extra testcontainers -c requirements/dev.txt -o requirements/testcontainers.txt
 	$(LOCK) --extra java -c requirements/dev.txt -o requirements/java.txt
 
 clean:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import Domain, Periodic
 from broker.clock.virtual import VirtualClock
 from broker.cluster.announcing import Started, announce
-from broker.cluster.directories import WrongNodes, node_directories
+from broker.cluster.directories import WrongNodes, node_directories, start_refusal
 from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -145,7 +145,7 @@ class Cluster:
             await self._start()
         except _EXPECTED as error:
             self._abandon()
-            raise StartError(str(error)) from error
+            raise StartError(start_refusal(error)) from error
         except BaseException:
             self._abandon()
             raise
@@ -329,7 +329,7 @@ class Cluster:
                 runtime.abandon()
                 self.nodes[node_id] = before
                 if isinstance(error, _EXPECTED):
-                    raise StartError(str(error)) from error
+                    raise StartError(start_refusal(error)) from error
                 raise
 
     async def _start_again(self, runtime: NodeRuntime, before: NodeRuntime) -> None:

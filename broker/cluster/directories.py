@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +31,23 @@ def node_directories(root: Path, node_ids: Sequence[int]) -> dict[int, Path]:
             f"({', '.join(wanted)}): start it with --nodes {len(made)}"
         )
     return {node_id: root / f"node-{node_id}" for node_id in node_ids}
+
+
+def start_refusal(error: Exception) -> str:
+    """Why a start failed; of a file of another user, as a mounted volume often is, also what to do."""
+    if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
+        return str(error)
+    path = Path(error.filename)
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    owner, ours = there.lstat(), f"{os.geteuid()}:{os.getegid()}"
+    theirs = f"{owner.st_uid}:{owner.st_gid}"
+    if owner.st_uid == os.geteuid():
+        return f"{path}: permission denied, and {there} is the broker's own: its mode is {owner.st_mode & 0o7777:o}"
+    return (
+        f"{path}: permission denied; {there} belongs to user {theirs}, and the broker runs as {ours}. "
+        f"Run the broker as that user (docker run --user {theirs}), or give it the directory "
+        f"(chown -R {ours} {there})"
+    )
 
 
 def _is_in_use(directory: Path) -> bool:

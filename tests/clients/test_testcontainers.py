@@ -25,6 +25,8 @@ from tests.support.javaprog import JVM_OPTIONS, compiled
 pytestmark = pytest.mark.foreign
 
 HERE = Path(__file__).with_name("testcontainers")
+ROOT = HERE.parents[2]
+TESTCONTAINERS_PYTHON = "testcontainers==4.15.0"
 IMAGE = "odradek:0.1.0"
 # Some modules take the tag for the version of Confluent's image, and refuse KRaft below 7.0.0.
 AS_CONFLUENT = "odradek:8.3.0"
@@ -65,7 +67,7 @@ def expect_modules(
 
 def test_python(engine: Engine):
     images = {"KafkaContainer": IMAGE, "KafkaContainer.with_kraft": AS_CONFLUENT, "RedpandaContainer": IMAGE}
-    folder = python_packages("testcontainers==4.15.0")
+    folder = python_packages(TESTCONTAINERS_PYTHON)
     expect_modules(engine, [sys.executable, HERE / "python" / "modules.py"], images, PYTHONPATH=str(folder))
 
 
@@ -92,3 +94,18 @@ def test_node(engine: Engine):
     command = node_program("modules", HERE / "node")
     images = {"KafkaContainer": IMAGE, "KafkaContainer.withKraft": AS_CONFLUENT}
     expect_modules(engine, command, images)
+
+
+def test_a_container_with_the_broker_s_handle(engine: Engine):
+    folder = python_packages(TESTCONTAINERS_PYTHON)
+    command = [sys.executable, HERE / "python" / "container.py", IMAGE]
+    assert says(engine, command, PYTHONPATH=f"{folder}{os.pathsep}{ROOT}") == [
+        {"hits": 1, "end_txns": 2},
+        {"state": "CompleteCommit", "events": True},
+        {"days": 7, "nodes": 3},
+        {"states": ["running"] * 3, "transactions": []},
+        {"brokers": 3, "servers": 3},
+        {"failed": ["num.partitions"]},
+        {"failed": ["--user 1000:1000"]},
+    ]
+    assert engine.containers == {}

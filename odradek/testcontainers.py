@@ -1,0 +1,205 @@
+"""A broker in a container, for suites that use Testcontainers: `pip install 'odradek[testcontainers]'`.
+
+from odradek.testcontainers import OdradekContainer
+
+with OdradekContainer(topics=["orders:4"]) as broker:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "payments"})
+    with broker.faults.add("EndTxn", nth=2, do="lose-answer") as rule:
+        ...
+    broker.clock.advance("7d")
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import secrets
+import shlex
+import tarfile
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+try:
+    from testcontainers.core.container import DockerContainer
+    from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+except ImportError as missing:
+    raise ImportError("odradek.testcontainers needs pip install 'odradek[testcontainers]'") from missing
+
+from odradek.control_client import ControlClient
+from odradek.deadlines import stretched
+from odradek.errors import BrokerFailed
+from odradek.remote import (
+    PORT_VARIABLE,
+    TOKEN_VARIABLE,
+    Clock,
+    Faults,
+    Nodes,
+    Remote,
+    Timeline,
+    Trace,
+    Transactions,
+)
+
+KAFKA_PORT: Final = 9092
+"""Of the first node; the others have the ports above it."""
+CONTROL_PORT: Final = 18092
+_NODES_PORT: Final = 19092
+START_S: Final = stretched(60.0)
+_FOLDER: Final = "/tmp"
+_SCRIPT: Final = "odradek-start.sh"
+_COMPLETE: Final = "odradek-start.complete"
+_STARTED: Final = re.compile(r"Transitioning from RECOVERY to RUNNING")
+_LOG_CHARACTERS_MAX: Final = 4000
+
+
+class OdradekContainer(DockerContainer):
+    """A container of the image, with the faults, clock, trace, transactions and nodes of its broker.
+
+    ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md), but for
+    the listeners. All else is as in ``DockerContainer``. ``start`` raises ``BrokerFailed`` with the broker's log.
+    """
+
+    def __init__(
+        self,
+        image: str = "odradek:latest",
+        *,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        settings: Mapping[str, object] | None = None,
+        nodes: int = 1,
+        **options: Any,
+    ) -> None:
+        super().__init__(image, **options)
+        if isinstance(topics, Mapping):
+            topics = [f"{name}:{partitions}" for name, partitions in topics.items()]
+        self._arguments = ["--nodes", str(nodes)]
+        for topic in topics:
+            self._arguments += ["--topic", topic]
+        for name, value in (settings or {}).items():
+            self._arguments += ["--set", f"{name}={_text(value)}"]
+        self._ports = [KAFKA_PORT + number for number in range(nodes)]
+        self._token = secrets.token_urlsafe()
+        self._remote: Remote | None = None
+        self.with_exposed_ports(*self._ports, CONTROL_PORT)
+        self.with_env(PORT_VARIABLE, str(CONTROL_PORT))
+        self.with_env(TOKEN_VARIABLE, self._token)
+        # The ports under which clients reach the broker are known when the container runs.
+        wait = f"while [ ! -f {_FOLDER}/{_COMPLETE} ]; do sleep 0.05; done; . {_FOLDER}/{_SCRIPT}"
+        self.with_command(["sh", "-c", wait])
+
+    # -- coming and going ---------------------------------------------------------------------------------------
+
+    def start(self) -> OdradekContainer:
+        """Return once the broker serves clients."""
+        super().start()
+        try:
+            self.get_wrapped_container().put_archive(_FOLDER, _archive(self._start_script()))
+            LogMessageWaitStrategy(_STARTED).with_startup_timeout(round(START_S)).wait_until_ready(self)
+        except Exception as error:
+            log = b"".join(self.get_logs()).decode("utf-8", "replace")
+            self.stop()
+            raise BrokerFailed(
+                f"the broker in the container did not start: {error}\n{log[-_LOG_CHARACTERS_MAX:]}"
+            ) from error
+        return self
+
+    def stop(self, *args: Any, **options: Any) -> None:
+        """End the container, and its data with it."""
+        if self._remote is not None:
+            self._remote.client.retire("this container has been removed, and its rules with it")
+            self._remote = None
+        super().stop(*args, **options)
+
+    def reset(self) -> OdradekContainer:
+        """Back to the state after the start: no topics but ``topics``, no groups, ids, rules, moved time, trace."""
+        self._control.reset()
+        return self
+
+    def _start_script(self) -> str:
+        # The nodes cannot reach each other where clients of the machine outside reach them.
+        settings = {
+            "listeners": f"PLAINTEXT://0.0.0.0:{KAFKA_PORT},NODES://127.0.0.1:{_NODES_PORT}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,NODES:PLAINTEXT",
+            "inter.broker.listener.name": "NODES",
+        }
+        for number, address in enumerate(self._addresses()):
+            advertised = f"PLAINTEXT://{address},NODES://127.0.0.1:{_NODES_PORT + number}"
+            settings[f"odradek.node.{number + 1}.advertised.listeners"] = advertised
+        arguments = [*self._arguments]
+        for name, value in settings.items():
+            arguments += ["--set", f"{name}={value}"]
+        return f"exec odradek-container {shlex.join(arguments)}\n"
+
+    def _addresses(self) -> list[str]:
+        host = self.get_container_host_ip()
+        return [f"{host}:{self.get_exposed_port(port)}" for port in self._ports]
+
+    # -- what there is ------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes, running or not, for a client's ``bootstrap.servers``."""
+        return ",".join(self._addresses())
+
+    def get_bootstrap_server(self) -> str:
+        """``bootstrap_servers``, by the name that ``KafkaContainer`` has for it."""
+        return self.bootstrap_servers
+
+    @property
+    def control_url(self) -> str:
+        """The URL of the control port; ``control_token`` belongs to it."""
+        return f"http://{self.get_container_host_ip()}:{self.get_exposed_port(CONTROL_PORT)}"
+
+    @property
+    def control_token(self) -> str:
+        """The token that calls of the control port carry."""
+        return self._token
+
+    @property
+    def faults(self) -> Faults:
+        """The fault rules."""
+        return self._control.faults
+
+    @property
+    def clock(self) -> Clock:
+        """The clock, which can be advanced."""
+        return self._control.clock
+
+    @property
+    def trace(self) -> Trace:
+        """Every request and its answer."""
+        return self._control.trace
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions of all coordinators."""
+        return self._control.transactions
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes of the cluster, which can be killed, stopped and started."""
+        return self._control.nodes
+
+    def timeline(self, transactional_id: str) -> Timeline:
+        """The timeline of a transactional id across all nodes."""
+        return self._control.timeline(transactional_id)
+
+    @property
+    def _control(self) -> Remote:
+        if self._remote is None:
+            self._remote = Remote(ControlClient(self.control_url, self._token))
+        return self._remote
+
+
+def _archive(script: str) -> bytes:
+    """A tar with the script, and behind it the file that says that it is complete."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as files:
+        for name, content in ((_SCRIPT, script.encode()), (_COMPLETE, b"")):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o644
+            files.addfile(entry, io.BytesIO(content))
+    return target.getvalue()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,48 @@
+"""`odradek.testcontainers`, as a suite uses it: `python container.py IMAGE`; says what it found."""
+
+import json
+import sys
+
+from confluent_kafka import Producer
+
+from odradek import BrokerFailed
+from odradek.testcontainers import OdradekContainer
+
+WITHIN_S = 60
+image = sys.argv[1]
+
+
+def say(**found: object) -> None:
+    print(json.dumps(found), flush=True)
+
+
+def commit(broker: OdradekContainer, value: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "payments"})
+    producer.init_transactions(WITHIN_S)
+    producer.begin_transaction()
+    producer.produce("orders", value)
+    producer.commit_transaction(WITHIN_S)
+
+
+with OdradekContainer(
+    image, topics=["orders:2"], settings={"auto.create.topics.enable": False}, nodes=3
+) as broker:
+    with broker.trace, broker.faults.add("EndTxn", do="lose-answer", times=1) as rule:
+        commit(broker, "paid")
+        say(hits=rule.wait().hits, end_txns=len(broker.trace.entries(api="EndTxn")))
+    say(state=broker.transactions["payments"].state, events=bool(broker.timeline("payments").events))
+    before = broker.clock.now_ms
+    broker.clock.advance("7d")
+    say(days=(broker.clock.now_ms - before) // 86_400_000, nodes=len(broker.nodes))
+    broker.nodes[2].kill()
+    broker.reset()
+    say(states=[node["state"] for node in broker.nodes.show()], transactions=broker.transactions.list())
+    commit(broker, "paid again")
+    metadata = Producer({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=WITHIN_S)
+    say(brokers=len(metadata.brokers), servers=len(broker.bootstrap_servers.split(",")))
+
+for options in ({"settings": {"num.partitions": "many"}}, {"user": "2000:3000"}):
+    try:
+        OdradekContainer(image, **options).start()
+    except BrokerFailed as error:
+        say(failed=[word for word in ("num.partitions", "--user 1000:1000") if word in str(error)])
