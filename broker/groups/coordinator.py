@@ -15,6 +15,7 @@ from broker.groups import classic, commits
 from broker.groups.commits import Committer, Errors, OffsetToCommit
 from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
+from broker.groups.lookups import UnusedLookups
 from broker.groups.offsets import Spot
 from broker.groups.shard import GroupShard, Producer
 from broker.injection.points import FaultInjection
@@ -70,6 +71,7 @@ class GroupCoordinator(MetadataListener):
         self._new_uuid = new_uuid or partial(_uuid_by, random or Random())
         self._injection = injection or FaultInjection()
         self._ended = False
+        self.lookups = UnusedLookups()
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             CONSUMER_OFFSETS, replicas, clock, self._injection, self._new_shard, self._loaded
         )
@@ -133,6 +135,7 @@ class GroupCoordinator(MetadataListener):
         return partition_for(group_id, count)
 
     def _shard_of(self, group_id: str) -> GroupShard | ErrorCode:
+        self.lookups.used(group_id)
         return self._runtime.find(self.partition_for(group_id))
 
     # -- members ------------------------------------------------------------------------------------------------

@@ -27,7 +27,9 @@ KIND_FIELDS: Final = {
     "batch refused": "error",
 }
 # Also where no single connection is known.
-CAUSED_BY_CLIENTS: Final = frozenset({"accept paused", "batch refused", "topic not created"})
+CAUSED_BY_CLIENTS: Final = frozenset(
+    {"accept paused", "batch refused", "group looked up, and not used", "topic not created"}
+)
 
 Kind = tuple[str, str]
 OTHERS: Final[Kind] = ("", "")

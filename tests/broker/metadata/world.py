@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.clock import Domain, Unmoved
 from broker.config import broker_config
+from broker.groups.lookups import UnusedLookups
 from broker.loop.slices import Slices
 from broker.metadata import (
     BrokerRegistration,
@@ -110,6 +111,7 @@ def context_of(
         config=broker_config(overrides),
         replicas=SimpleNamespace(is_offline=lambda topic, index: False, is_offline_on=lambda *_: False),
         slices=Slices(),
+        groups=SimpleNamespace(lookups=UnusedLookups()),
     )
     context = Restricted(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
     context.denied = set(denied)
