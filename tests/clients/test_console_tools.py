@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import ConfluentProducer, committed_offset, eventually, topics, values
 from tests.support.javaprog import Ran, java_clients
+from tools.kafka_tools.group import kafka_tool
 
 pytestmark = pytest.mark.java
 
@@ -256,3 +258,53 @@ def test_our_files_are_read_by_kafka_s_own_dump(start_broker: StartBroker):
     assert "isvalid: true" in said
     assert "endTxnMarker: COMMIT coordinatorEpoch: 0" in said
     assert "isvalid: false" not in said
+
+
+OURS = {
+    "topics": "kafka-topics",
+    "consumer-groups": "kafka-consumer-groups",
+    "console-consumer": "kafka-console-consumer",
+}
+
+
+def ours(name: str, *arguments: object) -> str:
+    done = CliRunner().invoke(kafka_tool, [OURS[name], *map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_our_tools_by_the_same_names_print_the_same(broker: Broker):
+    where = at(broker)
+    run("topics", *where, "--create", "--topic", "same", "--partitions", 2, "--config", "retention.ms=7")
+    run("console-producer", *where, "--topic", "same", "--property", "parse.key=true", input="k\tv\nl\tw\n")
+    shown = [
+        f"--formatter-property=print.{name}=true"
+        for name in ("key", "timestamp", "partition", "offset", "headers")
+    ]
+    for words in (
+        ("topics", *where, "--list"),
+        ("topics", *where, "--describe", "--topic", "same"),
+        ("console-consumer", *where, "--topic", "same", "--from-beginning", "--max-messages", 2, *shown),
+    ):
+        assert sorted(lines(ours(*words))) == sorted(lines(run(*words))), words
+    run(
+        "console-consumer", *where, "--topic", "same", "--max-messages", 1, "--group", "g", "--from-beginning"
+    )
+    for words in (
+        ("consumer-groups", *where, "--list"),
+        ("consumer-groups", *where, "--describe", "--group", "g"),
+        (
+            "consumer-groups",
+            *where,
+            "--reset-offsets",
+            "--group",
+            "g",
+            "--topic",
+            "same",
+            "--to-earliest",
+            "--dry-run",
+        ),
+    ):
+        assert [line.split() for line in lines(ours(*words))] == [
+            line.split() for line in lines(run(*words))
+        ], words

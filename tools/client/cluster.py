@@ -154,8 +154,9 @@ class Cluster:
             try:
                 return function()
             except (KafkaError, Unreachable) as error:
-                retriable = isinstance(error, Unreachable) or is_retriable(error.code)
-                if not retriable or time.monotonic() > deadline or not self.nodes:
+                # Where no broker has ever responded, the address is wrong or the cluster is down: say so at once.
+                retriable = bool(self.nodes) if isinstance(error, Unreachable) else is_retriable(error.code)
+                if not retriable or time.monotonic() > deadline:
                     raise
             self._topics.clear()
             time.sleep(RETRY_PAUSE_S)

@@ -41,7 +41,12 @@ class Config:
     @property
     def is_dynamic(self) -> bool:
         """It is set on the resource itself."""
-        return self.source.startswith("DYNAMIC")
+        return self.source.startswith("DYNAMIC") and self.source != "DYNAMIC_DEFAULT_BROKER_CONFIG"
+
+    @property
+    def is_default(self) -> bool:
+        """It is set nowhere (Kafka's ``ConfigEntry.isDefault``)."""
+        return self.source == "DEFAULT_CONFIG"
 
 
 def describe_configs(cluster: Cluster, kind: int, name: str) -> list[Config]:

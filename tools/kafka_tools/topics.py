@@ -98,7 +98,9 @@ def _describe(cluster: Cluster, topic: str | None, if_exists: bool, exclude_inte
     for name in names:
         found = cluster.topic(name)
         configs = ",".join(
-            f"{each.name}={each.value}" for each in describe_configs(cluster, TOPIC, name) if each.is_dynamic
+            f"{each.name}={each.value}"
+            for each in describe_configs(cluster, TOPIC, name)
+            if not each.is_default
         )
         parts = sorted(found.partitions, key=lambda each: each.partition_index)
         replicas = len(parts[0].replica_nodes) if parts else 0

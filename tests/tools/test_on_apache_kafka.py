@@ -1,0 +1,105 @@
+"""The same commands on Apache Kafka 4.3.1: they speak Kafka's protocol, and nothing of Odradek's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import kafka_oracle
+from tests.tools.conftest import invoke, objects
+
+pytestmark = pytest.mark.java
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    home = tmp_path_factory.mktemp("kafka")
+    with kafka_oracle.kafka(directory=home) as oracle:
+        yield f"{oracle.host}:{oracle.port}", home
+
+
+@pytest.fixture
+def run(apache: tuple[str, Path]) -> Run:
+    def run(*words: str, input: str | None = None) -> str:
+        done = invoke(apache[0], *words, input=input)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    return run
+
+
+def test_topics_and_their_settings(run: Run) -> None:
+    run("topic", "create", "t:2", "-c", "cleanup.policy=compact")
+    (described,) = json.loads(run("topic", "describe", "t", "--json"))
+    assert described["configs"] == {"cleanup.policy": "compact"}
+    run("topic", "config", "t", "--set", "retention.ms=5000", "--delete", "cleanup.policy")
+    assert json.loads(run("topic", "config", "t", "--json")) == {
+        "retention.ms": {"value": "5000", "source": "DYNAMIC_TOPIC_CONFIG"}
+    }
+    run("kafka-tool", "kafka-configs", "--bootstrap-server", "ignored:1", "--help")
+    run("topic", "delete", "t")
+
+
+def test_transactions_have_their_outcomes_and_are_explained(run: Run) -> None:
+    run("topic", "create", "orders")
+    run("produce", "orders", "plain", "-z", "zstd")
+    run("produce", "orders", "committed", "-x", "etl")
+    run("produce", "orders", "aborted", "-x", "etl", "--abort")
+    run("txn", "hang", "stuck", "orders", "open")
+    run("produce", "orders", "behind", "-x", "etl")
+    found = {
+        each["value"]: each["outcome"]
+        for each in objects(run("consume", "orders", "-u", "--json"))
+        if "value" in each
+    }
+    assert [found[value] for value in ("plain", "committed", "aborted", "open", "behind")] == [
+        None,
+        "committed",
+        "aborted",
+        "open",
+        "committed",
+    ]
+    told = run("explain", "orders/0")
+    assert "of stuck, epoch 0, has an open transaction that begins there" in told
+    listed = {each["transactional_id"]: each["state"] for each in json.loads(run("txn", "list", "--json"))}
+    assert (listed["stuck"], listed["etl"]) == ("Ongoing", "CompleteCommit")
+    run("txn", "abort", "stuck")
+    assert "Readers with read_committed read to the end" in run("explain", "orders/0")
+    assert "PrepareCommit" in run("explain", "--id", "etl")
+
+
+def test_a_group_is_moved_and_its_lag_explained(run: Run) -> None:
+    run("topic", "create", "lagging")
+    run("produce", "lagging", "a", "b", "c")
+    run("consume", "lagging", "-g", "readers", "-n", "1")
+    (at,) = json.loads(run("group", "lag", "readers", "--json"))
+    assert (at["committed_offset"], at["lag"]) == (1, 2)
+    assert "lagging-0: 2 offsets behind the last stable offset 3: 2 records." in run(
+        "explain", "--group", "readers"
+    )
+    run("group", "reset", "readers", "--to", "end")
+    assert json.loads(run("group", "lag", "readers", "--json"))[0]["lag"] == 0
+    run("group", "delete", "readers")
+
+
+def test_its_files_are_dumped(run: Run, apache: tuple[str, Path]) -> None:
+    run("topic", "create", "dumped")
+    run("produce", "dumped", "value", "-x", "dumper")
+    (folder,) = apache[1].rglob("dumped-0")
+    rows = objects(run("dump", "-r", str(folder), "--json"))
+    assert [each.get("value") or each.get("marker") for each in rows if "offset" in each] == [
+        "value",
+        "COMMIT",
+    ]
+    states = [
+        each["state"]
+        for partition in sorted(folder.parent.glob("__transaction_state-*"))
+        for each in objects(run("dump", "-r", str(partition), "--json"))
+        if each.get("state") and each["key"]["transactional_id"] == "dumper"
+    ]
+    assert states == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
