@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from broker.config.settings import ControlPort, Settings
-from broker.options import command, parse
+from broker.config.sources import OF_THE_START
+from broker.options import CREATE_TOPICS_VARIABLE, command, parse
 from storage.config import ConfigError
 
 
@@ -221,3 +222,9 @@ def test_a_bad_value_of_a_variable_is_one_line_that_names_it(variable: str, valu
     assert message in error.value.format_message()
     assert "\n" not in error.value.format_message()
     assert error.value.exit_code == 2
+
+
+def test_the_page_of_the_image_names_every_variable_of_the_start():
+    page = (Path(__file__).parents[2] / "docs" / "container.md").read_text("utf-8")
+    for variable in (*OF_THE_START, CREATE_TOPICS_VARIABLE):
+        assert f"| `{variable}` |" in page, variable

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.foreign
 HERE = Path(__file__).with_name("testcontainers")
 ROOT = HERE.parents[2]
 TESTCONTAINERS_PYTHON = "testcontainers==4.15.0"
+JAVA_ARTIFACTS = ("testcontainers-kafka:2.0.4", "kafka:1.21.4")
 IMAGE = "odradek:0.1.0"
 # Some modules take the tag for the version of Confluent's image, and refuse KRaft below 7.0.0.
 AS_CONFLUENT = "odradek:8.3.0"
@@ -71,7 +73,7 @@ def test_python(engine: Engine):
     expect_modules(engine, [sys.executable, HERE / "python" / "modules.py"], images, PYTHONPATH=str(folder))
 
 
-@pytest.mark.parametrize("artifact", ["testcontainers-kafka:2.0.4", "kafka:1.21.4"])
+@pytest.mark.parametrize("artifact", JAVA_ARTIFACTS)
 def test_java(engine: Engine, artifact: str):
     images = {
         "kafka.KafkaContainer": IMAGE,
@@ -109,3 +111,26 @@ def test_a_container_with_the_broker_s_handle(engine: Engine):
         {"failed": ["--user 1000:1000"]},
     ]
     assert engine.containers == {}
+
+
+def test_the_page_s_python_does_as_it_stands_there(engine: Engine):
+    page = (ROOT / "docs" / "container.md").read_text("utf-8")
+    snippets = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(snippets) == 2
+    folder = python_packages(TESTCONTAINERS_PYTHON)
+    for snippet in snippets:
+        says(engine, [sys.executable, "-c", snippet], PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
+
+
+def test_the_page_names_the_versions_that_are_tested():
+    page = (ROOT / "docs" / "container.md").read_text("utf-8")
+    go = re.search(r"modules/kafka v(\S+)", (HERE / "go" / "go.mod").read_text("utf-8"))
+    node = json.loads((HERE / "node" / "package.json").read_text("utf-8"))["dependencies"]
+    assert go is not None
+    for named in (
+        TESTCONTAINERS_PYTHON.replace("==", " "),
+        *(artifact.replace(":", " ") for artifact in JAVA_ARTIFACTS),
+        f"modules/kafka {go[1]}",
+        f"@testcontainers/kafka {node['@testcontainers/kafka']}",
+    ):
+        assert named in page, named
