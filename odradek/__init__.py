@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         FaultNotHit,
         NotFound,
         OdradekError,
+        TransactionNotReached,
     )
     from odradek.remote import connect
 
@@ -32,6 +33,7 @@ __all__ = [
     "FaultNotHit",
     "NotFound",
     "OdradekError",
+    "TransactionNotReached",
     "connect",
 ]
 

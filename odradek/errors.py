@@ -27,5 +27,9 @@ class NotFound(ControlRefused):
     """The node, rule or transaction does not exist, or not any more."""
 
 
+class TransactionNotReached(OdradekError):
+    """A transactional id did not come into the awaited state; the text has the state that it was in."""
+
+
 class FaultNotHit(OdradekError):
     """A rule did not reach the awaited number of hits; the text has its number."""

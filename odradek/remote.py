@@ -10,19 +10,17 @@ remote.clock.advance("7d")
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from odradek.control_client import ADVANCE_TIMEOUT_S, ControlClient, in_path
-from odradek.deadlines import stretched
 from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
-
-WAIT_S: Final = stretched(10.0)
+from odradek.nodes import Node, Nodes
+from odradek.transactions import Timeline, Transaction, Transactions
+from odradek.waiting import WAIT_S, slices_ms
 
 CONTROL_VARIABLE: Final = "ODRADEK_CONTROL"
 PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
@@ -195,20 +193,15 @@ class Rule:
 
     def wait(self, hits: int = 1, timeout_s: float = WAIT_S) -> Rule:
         """Wait until the rule has this number of hits; ``FaultNotHit`` after the timeout."""
-        # The broker waits by a clock that may be moved meanwhile; how long it was is for ours to say.
-        deadline = time.monotonic() + timeout_s
-        while True:
-            left_ms = max(0, round((deadline - time.monotonic()) * 1000))
-            query = {"hits": hits, "timeout_ms": min(left_ms, _WAIT_SLICE_MS)}
+        for slice_ms in slices_ms(timeout_s):
+            query = {"hits": hits, "timeout_ms": slice_ms}
             found = self.client.get(f"/v1/faults/{self.id}/wait", query)
             self._last = found["fault"]
             if found["reached"]:
                 return self
-            if not left_ms:
-                raise FaultNotHit(
-                    f"{self.text}: {self._last['hits']} of {hits} hits after {timeout_s} s "
-                    f"({self._last['matches']} matched)"
-                )
+        raise FaultNotHit(
+            f"{self.text}: {self._last['hits']} of {hits} hits after {timeout_s} s ({self._last['matches']} matched)"
+        )
 
     def release(
         self,
@@ -257,9 +250,6 @@ class Rule:
 
     def __repr__(self) -> str:
         return f"<rule {self.id}: {self.text}>"
-
-
-_WAIT_SLICE_MS: Final = 20_000
 
 
 # -- time -------------------------------------------------------------------------------------------------------
@@ -358,115 +348,19 @@ class Trace:
                 self.stop()
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """One transactional id in the state of its coordinator."""
-
-    transactional_id: str
-    state: str
-    """Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, …"""
-    producer_id: int
-    producer_epoch: int
-    coordinator: int
-    """The node that coordinates it."""
-    timeout_ms: int
-    start_ms: int | None
-    """None where no transaction is open."""
-    last_update_ms: int | None
-    partitions: tuple[str, ...]
-    """topic-partition"""
-
-
-class Transactions:
-    """Every transactional id that a coordinator knows."""
-
-    def __init__(self, client: ControlClient) -> None:
-        self.client = client
-
-    def list(self) -> list[Transaction]:
-        found = self.client.get("/v1/transactions")["transactions"]
-        return [Transaction(**{**each, "partitions": tuple(each["partitions"])}) for each in found]
-
-    def __iter__(self) -> Iterator[Transaction]:
-        return iter(self.list())
-
-    def __getitem__(self, transactional_id: str) -> Transaction:
-        """``KeyError`` if no coordinator knows it."""
-        for each in self.list():
-            if each.transactional_id == transactional_id:
-                return each
-        raise KeyError(transactional_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """The timeline of a transactional id: ``str()`` is a table, ``timeline`` is for programs."""
-
-    timeline: dict[str, Any]
-    text: str
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return list(self.timeline["events"])
-
-    def __str__(self) -> str:
-        return self.text
-
-
-# -- nodes ------------------------------------------------------------------------------------------------------
-
-
-class Nodes(Mapping[int, "Node"]):
-    """The nodes of the cluster by their ids, stopped and killed ones included."""
-
-    def __init__(self, client: ControlClient) -> None:
-        self.client = client
-
-    def __getitem__(self, node_id: int) -> Node:
-        return Node(self.client, node_id)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter([each["node_id"] for each in self.show()])
-
-    def __len__(self) -> int:
-        return len(self.show())
-
-    def show(self) -> list[dict[str, Any]]:
-        """All nodes as the control port returns them."""
-        return list(self.client.get("/v1/cluster")["nodes"])
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One node of the cluster."""
-
-    client: ControlClient = field(repr=False)
-    node_id: int
-
-    @property
-    def state(self) -> str:
-        """starting, running, stopping, stopped or killed"""
-        return str(self.show()["state"])
-
-    @property
-    def leads(self) -> dict[str, list[int]]:
-        """The partitions that it leads, by topic."""
-        return dict(self.show()["leads"])
-
-    def kill(self) -> None:
-        """Kill the node: it resets its connections and writes nothing more; other nodes take over."""
-        self.client.post(f"/v1/nodes/{self.node_id}/kill")
-
-    def stop(self) -> None:
-        """Stop the node by a controlled shutdown: other nodes take over its leaderships first."""
-        self.client.post(f"/v1/nodes/{self.node_id}/stop")
-
-    def start(self) -> None:
-        """The node recovers its logs, and follows the current leaders."""
-        self.client.post(f"/v1/nodes/{self.node_id}/start")
-
-    def show(self) -> dict[str, Any]:
-        for each in self.client.get("/v1/cluster")["nodes"]:
-            if each["node_id"] == self.node_id:
-                return dict(each)
-        raise NotFound(404, f"there is no node {self.node_id}")
+__all__ = [
+    "CONTROL_VARIABLE",
+    "TOKEN_VARIABLE",
+    "WAIT_S",
+    "Clock",
+    "Faults",
+    "Node",
+    "Nodes",
+    "Remote",
+    "Rule",
+    "Timeline",
+    "Trace",
+    "Transaction",
+    "Transactions",
+    "connect",
+]

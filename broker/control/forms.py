@@ -11,6 +11,9 @@ NODE_ID_MAX = 2**31 - 1
 FAULT_ID_MAX = 2**53 - 1
 """Whole numbers that JSON readers of every language can hold."""
 
+WAIT_MS_MAX = 600_000
+"""Of one call that waits."""
+
 NodeId = Annotated[int, Meta(ge=0, le=NODE_ID_MAX, description="The id of a node.")]
 FaultId = Annotated[
     int, Meta(ge=0, le=FAULT_ID_MAX, description="The id that the fault was given when it was added.")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from broker.clock.virtual import VirtualClock
     from broker.cluster import Cluster
     from broker.faults import Faults
+    from broker.trace.awaited_states import AwaitedStates
     from broker.trace.trace import Trace
 
 
@@ -22,6 +23,7 @@ class Control:
     clock: VirtualClock
     faults: Faults
     trace: Trace
+    awaited_states: AwaitedStates
 
     def add_first_rules(self) -> None:
         """Add the rules that the broker was started with. ``FaultError`` if it does not have what one names."""

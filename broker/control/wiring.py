@@ -8,6 +8,7 @@ from broker.control.access import ControlConfigError
 from broker.control.ports import Control
 from broker.control.server import ControlServer
 from broker.faults import FaultError, Faults
+from broker.trace.awaited_states import AwaitedStates
 from broker.trace.exchange import Names
 from broker.trace.trace import Trace
 
@@ -52,6 +53,7 @@ def control_of(cluster: Cluster) -> Control:
             },
         ),
         trace=Trace(cluster.calls, clock, names=topic_names(cluster.metadata)),
+        awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
     )
     try:
         control.add_first_rules()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from broker.injection.links import Links
 from protocol.errors import ErrorCode
@@ -57,6 +57,8 @@ class FaultInjection:
     """Of one broker."""
 
     points: PointInterceptor | None = None
+    transaction_watcher: Callable[[Any], object] | None = None
+    """Told each transaction whose new state a coordinator has committed, while a caller waits for one."""
     links: Links = field(default_factory=Links)
 
     def intercept(

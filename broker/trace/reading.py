@@ -28,7 +28,7 @@ from broker.trace.timeline_records import (
 )
 from broker.trace.timeline_view import Timeline, state_name
 from broker.trace.trace import Trace
-from broker.transactions.state import NO_PRODUCER_ID, SETTLED
+from broker.transactions.state import NO_PRODUCER_ID, SETTLED, Transaction
 from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
 from protocol.hashing import partition_for
 from protocol.records.group_log import OffsetCommitKey, OffsetCommitValue, decode_key
@@ -95,24 +95,30 @@ def transactions(nodes: Sequence[Node]) -> list[dict[str, Any]]:
     [{"transactional_id", "state": "Ongoing", "producer_id", "producer_epoch", "timeout_ms", "start_ms" (null: none is
     open), "last_update_ms", "partitions": ["orders-0"], "coordinator": node id}]
     """
-    found: dict[str, dict[str, Any]] = {}
-    for node in nodes:
-        for index, shard in node.transactions.memory().items():
-            if not isinstance(node.replicas.leader(TRANSACTION_STATE, index), Partition):
-                continue  # it was this node's once
-            for transactional_id, txn in shard.items():
-                found[transactional_id] = {
-                    "transactional_id": transactional_id,
-                    "state": state_name(txn.state),
-                    "producer_id": txn.producer_id,
-                    "producer_epoch": txn.epoch,
-                    "timeout_ms": txn.timeout_ms,
-                    "start_ms": None if txn.state in SETTLED else txn.start_ms,
-                    "last_update_ms": txn.last_update_ms,
-                    "partitions": [f"{topic}-{partition}" for topic, partition in sorted(txn.partitions)],
-                    "coordinator": node.node_id,
-                }
-    return [found[transactional_id] for transactional_id in sorted(found)]
+    found = {
+        txn.transactional_id: (txn, node.node_id)
+        for node in nodes
+        for index, shard in node.transactions.memory().items()
+        # Else it was this node's once.
+        if isinstance(node.replicas.leader(TRANSACTION_STATE, index), Partition)
+        for txn in shard.values()
+    }
+    return [transaction_view(*found[transactional_id]) for transactional_id in sorted(found)]
+
+
+def transaction_view(txn: Transaction, coordinator: int) -> dict[str, Any]:
+    """One entry of ``transactions``."""
+    return {
+        "transactional_id": txn.transactional_id,
+        "state": state_name(txn.state),
+        "producer_id": txn.producer_id,
+        "producer_epoch": txn.epoch,
+        "timeout_ms": txn.timeout_ms,
+        "start_ms": None if txn.state in SETTLED else txn.start_ms,
+        "last_update_ms": txn.last_update_ms,
+        "partitions": [f"{topic}-{partition}" for topic, partition in sorted(txn.partitions)],
+        "coordinator": coordinator,
+    }
 
 
 def _producer_ids(states: Sequence[StateRecord]) -> frozenset[int]:

@@ -70,6 +70,8 @@ class TransactionShard(CoordinatorShard):
     def install(self, entry: Entry, txn: Transaction) -> None:
         """The append is committed: this is the state now."""
         entry.txn, entry.remaining = txn, None
+        if self._injection.transaction_watcher is not None:
+            self._injection.transaction_watcher(txn)
         if txn.state is TransactionState.ONGOING:
             self.open_ids.add(txn.transactional_id)
         else:

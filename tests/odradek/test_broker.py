@@ -156,10 +156,17 @@ def test_what_is_held_goes_on_when_released(broker: odradek.Broker) -> None:
         assert broker.transactions["held"].state == "Ongoing"
         assert rule.release(transactional_id="other") == 0
         assert rule.release(transactional_id="held", node=1) == 1
+        assert broker.transactions.wait("held", timeout_s=HANG_S).state == "CompleteCommit"
         committing.join(HANG_S)
         assert [each["errors"] for each in rule.released] == [["NONE"]]
         assert (rule.hits, rule.held, rule.spent) == (1, [], True)
     assert broker.transactions["held"].state == "CompleteCommit"
+    with pytest.raises(
+        odradek.TransactionNotReached, match=r"held: CompleteCommit, not Ongoing,Dead, after 0.1 s"
+    ):
+        broker.transactions.wait("held", ["Ongoing", "Dead"], timeout_s=0.1)
+    with pytest.raises(odradek.TransactionNotReached, match="stranger: unknown, not CompleteCommit"):
+        broker.transactions.wait("stranger", timeout_s=0)
     rule.remove()  # once more is no error
     with pytest.raises(odradek.NotFound, match=f"there is no rule {rule.id}"):
         _ = rule.hits

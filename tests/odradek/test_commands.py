@@ -272,6 +272,12 @@ def test_transactions_are_listed_and_their_lives_told(broker: package.Broker) ->
     assert "orders-0" in told
     assert json.loads(said(broker, "txn", "timeline", "told", "--json"))["transactional_id"] == "told"
     assert run(broker, "txn", "timeline", "unknown").returncode == 4
+    assert said(broker, "txn", "wait", "told") == "told: CompleteCommit\n"
+    waited = run(broker, "txn", "wait", "told", "Ongoing", "Empty", "--timeout", "0")
+    assert (waited.returncode, waited.stderr) == (
+        1,
+        "Error: told: CompleteCommit, not Ongoing,Empty, after 0.0 s\n",
+    )
 
 
 # -- node

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from odradek.commands.common import Remote, speaking
+from odradek.errors import TransactionNotReached
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.producing import Producer, now_ms
@@ -108,6 +109,31 @@ def timeline(remote: Remote, transactional_id: str, as_json: bool) -> None:
         say_json(found.timeline)
     else:
         say(found.text.rstrip("\n"))
+
+
+@txn.command()
+@click.argument("transactional_id", metavar="ID")
+@click.argument("states", metavar="[STATE]...", nargs=-1)
+@click.option(
+    "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="How long, at most."
+)
+@as_json
+@speaking
+def wait(
+    remote: Remote, transactional_id: str, states: tuple[str, ...], timeout: float, as_json: bool
+) -> None:
+    """Wait until a transactional id is in one of these states; without any, in CompleteCommit.
+
+    It asks the control port. Exit code 1 after the timeout.
+    """
+    try:
+        found = remote.transactions.wait(transactional_id, states or ("CompleteCommit",), timeout)
+    except TransactionNotReached as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        say_json(asdict(found))
+    else:
+        say(f"{found.transactional_id}: {found.state}")
 
 
 @txn.command()

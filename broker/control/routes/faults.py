@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.control.errors import HttpError
-from broker.control.forms import FaultId, Given, View
+from broker.control.forms import WAIT_MS_MAX, FaultId, Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
 from broker.faults import ActiveRule, FaultError, Match, rule_from_json
@@ -16,7 +16,6 @@ from broker.faults import ActiveRule, FaultError, Match, rule_from_json
 NAME_CHARACTERS_MAX: Final = 1024
 RULE_CHARACTERS_MAX: Final = 4096
 NUMBER_MAX: Final = 2**53 - 1
-WAIT_MS_MAX: Final = 600_000
 
 Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
 Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]

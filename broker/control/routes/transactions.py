@@ -9,10 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from broker.control.errors import HttpError
-from broker.control.forms import Given, View
+from broker.control.forms import WAIT_MS_MAX, Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
+from broker.faults.rules import there_is
 from broker.trace.reading import UnknownTransaction, timeline, transactions
+from broker.transactions.state import NAMED_STATES
 
 ID_CHARACTERS_MAX: Final = 2**15 - 1
 """What a string of the protocol can hold."""
@@ -51,6 +53,23 @@ class OneTransaction(Given):
     ]
 
 
+class WaitedTransactionView(View):
+    reached: bool
+    transaction: TransactionView | None
+    """Null if no coordinator knows the id."""
+
+
+class WaitForState(OneTransaction):
+    state: Annotated[
+        str,
+        Meta(
+            max_length=ID_CHARACTERS_MAX,
+            description="By Kafka's name: Ongoing, CompleteCommit, …; several with commas.",
+        ),
+    ]
+    timeout_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long, at most.")] = 10_000
+
+
 _EXAMPLE: Final = {
     "transactional_id": "payments",
     "state": "Ongoing",
@@ -69,6 +88,25 @@ async def list_transactions(control: Control) -> TransactionsView:
     """List the transactional ids of all coordinators with their states and partitions."""
     found = transactions(control.cluster.running_nodes())
     return TransactionsView(transactions=msgspec.convert(found, type=list[TransactionView]))
+
+
+@operation(
+    "GET",
+    "/v1/transactions/{transactional_id}/wait",
+    answer_example={"reached": True, "transaction": {**_EXAMPLE, "state": "CompleteCommit"}},
+    may_wait=True,
+)
+async def wait_for_transaction(control: Control, params: WaitForState) -> WaitedTransactionView:
+    """Wait until a transactional id is in a state; after the timeout the response says reached false.
+
+    An id that no coordinator knows yet may come. The transaction is shown in the awaited state, also if it left it.
+    """
+    states = [state.strip() for state in params.state.split(",")]
+    for state in states:
+        if state not in NAMED_STATES:
+            raise HttpError(400, there_is("the state", state, NAMED_STATES))
+    reached, found = await control.awaited_states.reached(params.transactional_id, states, params.timeout_ms)
+    return msgspec.convert({"reached": reached, "transaction": found}, type=WaitedTransactionView)
 
 
 @operation(

@@ -291,3 +291,35 @@ async def test_a_transaction_has_a_timeline_whatever_its_name(caller: Caller, tr
 async def test_an_unknown_transaction_has_none(caller: Caller) -> None:
     status, answer = await caller("GET", "/v1/transactions/unknown/timeline")
     assert (status, list(answer)) == (404, ["error"])
+
+
+async def test_a_state_of_a_transaction_is_awaited(caller: Caller) -> None:
+    injection = caller.control.cluster.injection
+    path = "/v1/transactions/payments/wait?state="
+    assert await caller.get(path + "Ongoing&timeout_ms=0") == {"reached": False, "transaction": None}
+    async with producing(caller, "payments") as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("orders", b"value", partition=2)
+        waited = await caller.get(path + "Ongoing&timeout_ms=0")
+        assert (waited["reached"], waited["transaction"]["partitions"]) == (True, ["orders-2"])
+        waited = await caller.get(path + "CompleteCommit&timeout_ms=1")
+        assert (waited["reached"], waited["transaction"]["state"]) == (False, "Ongoing")
+        waiting = [
+            asyncio.ensure_future(caller.get(path + states))
+            for states in ("PrepareCommit", "CompleteAbort,CompleteCommit")
+        ]
+        await until(lambda: injection.transaction_watcher and len(caller.control.awaited_states) == 2)
+        await producer.commit_transaction()
+        prepared, complete = await asyncio.gather(*waiting)
+    assert (prepared["reached"], prepared["transaction"]["state"]) == (True, "PrepareCommit")
+    assert (complete["reached"], complete["transaction"]["state"]) == (True, "CompleteCommit")
+    assert complete["transaction"]["coordinator"] == 1
+    assert injection.transaction_watcher is None
+
+
+async def test_a_state_that_there_is_not_is_refused(caller: Caller) -> None:
+    status, answer = await caller("GET", "/v1/transactions/payments/wait?state=CompletCommit")
+    assert (status, answer["error"]) == (
+        400,
+        "the state 'CompletCommit' is not known; there is CompleteCommit, CompleteAbort",
+    )

@@ -1,0 +1,89 @@
+"""The transactions of a running broker, by its control port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.control_client import ControlClient, in_path
+from odradek.errors import TransactionNotReached
+from odradek.waiting import WAIT_S, slices_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transactional id in the state of its coordinator."""
+
+    transactional_id: str
+    state: str
+    """Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, …"""
+    producer_id: int
+    producer_epoch: int
+    coordinator: int
+    """The node that coordinates it."""
+    timeout_ms: int
+    start_ms: int | None
+    """None where no transaction is open."""
+    last_update_ms: int | None
+    partitions: tuple[str, ...]
+    """topic-partition"""
+
+
+class Transactions:
+    """Every transactional id that a coordinator knows."""
+
+    def __init__(self, client: ControlClient) -> None:
+        self.client = client
+
+    def list(self) -> list[Transaction]:
+        found = self.client.get("/v1/transactions")["transactions"]
+        return [_transaction(each) for each in found]
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(self.list())
+
+    def __getitem__(self, transactional_id: str) -> Transaction:
+        """``KeyError`` if no coordinator knows it."""
+        for each in self.list():
+            if each.transactional_id == transactional_id:
+                return each
+        raise KeyError(transactional_id)
+
+    def wait(
+        self, transactional_id: str, state: str | Iterable[str] = "CompleteCommit", timeout_s: float = WAIT_S
+    ) -> Transaction:
+        """Wait until a transactional id is in a state, or in one of several; the transaction as it was then.
+
+        A state by Kafka's name: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort. An id that no
+        coordinator knows yet may come. ``TransactionNotReached`` after the timeout.
+        """
+        states = state if isinstance(state, str) else ",".join(state)
+        found: dict[str, Any] = {}
+        for slice_ms in slices_ms(timeout_s):
+            query = {"state": states, "timeout_ms": slice_ms}
+            found = self.client.get(f"/v1/transactions/{in_path(transactional_id)}/wait", query)
+            if found["reached"]:
+                return _transaction(found["transaction"])
+        last = found["transaction"]
+        now = "unknown" if last is None else last["state"]
+        raise TransactionNotReached(f"{transactional_id}: {now}, not {states}, after {timeout_s} s")
+
+
+def _transaction(view: dict[str, Any]) -> Transaction:
+    return Transaction(**{**view, "partitions": tuple(view["partitions"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The timeline of a transactional id: ``str()`` is a table, ``timeline`` is for programs."""
+
+    timeline: dict[str, Any]
+    text: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return list(self.timeline["events"])
+
+    def __str__(self) -> str:
+        return self.text
