@@ -36,7 +36,8 @@ def main(arguments: list[str]) -> None:
         click.Group("odradek", commands={name: command}).main(
             [], prog_name="odradek", complete_var=COMPLETION
         )
-    command.main(arguments[1:], prog_name=f"odradek {name}")
+    color = False if os.environ.get("NO_COLOR") else None  # https://no-color.org
+    command.main(arguments[1:], prog_name=f"odradek {name}", color=color)
 
 
 if __name__ == "__main__":

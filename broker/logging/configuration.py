@@ -10,6 +10,7 @@ never waits: lines leave by a thread of their own (`broker.logging.writer`); one
 import atexit
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO, cast
@@ -48,7 +49,7 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
     human = log_format == "human" or (log_format == "auto" and stream.isatty())
     _on_a_terminal = human and stream.isatty()
     limit = RateLimit()
-    render = _renderer(human=human, colors=_on_a_terminal)
+    render = _renderer(human=human, colors=_on_a_terminal and not os.environ.get("NO_COLOR"))
     writer = _writer = LogWriter(_sink(stream), _saying(render), limit.take)
     limit.on_first_suppressed = writer.say_suppressed_later
     processors: list[Processor] = [

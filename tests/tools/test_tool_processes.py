@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 
@@ -40,3 +42,19 @@ def test_a_short_measurement_prints_four_rates(cluster_of_two: package.Broker) -
     done = typed("bench", "-b", cluster_of_two.bootstrap_servers, *small)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 5
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_terminal_has_colours_unless_no_color_is_set(no_color: str, cluster_of_two: package.Broker) -> None:
+    where = ("-b", cluster_of_two.bootstrap_servers)
+    typed("topic", "create", "p2", "--if-not-exists", *where)
+    assert typed("produce", "p2", "gone", "-x", "p2", "--abort", *where).returncode == 0
+    ours, its = pty.openpty()
+    command = [sys.executable, "-c", START, "consume", "p2/0", "-u", "-n", "1", *where]
+    environment = {**os.environ, "NO_COLOR": no_color}
+    done = subprocess.run(command, stdout=its, stderr=its, env=environment, timeout=HANG_S, check=False)
+    os.close(its)
+    said = os.read(ours, 4096)
+    os.close(ours)
+    assert done.returncode == 0
+    assert (b"\x1b[31m[aborted" in said) == (not no_color), said
