@@ -7,7 +7,7 @@ Attributes are Kafka's names with underscores. Every setting of Kafka's has its 
 those that the broker itself reads are attributes as well.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, fields, replace
 from functools import cache
 from itertools import dropwhile
@@ -76,6 +76,10 @@ _BOUND_BY_NODES = (
     "share.coordinator.state.topic.replication.factor",
     "share.coordinator.state.topic.min.isr",
 )
+
+
+REPLICATION_FACTOR_MAX = 3
+"""Of the topics of a cluster of several nodes, unless a setting or a client says otherwise."""
 
 
 @slotted(frozen=True)
@@ -353,10 +357,26 @@ def _values(settings: Mapping[str, Setting], nodes: int) -> tuple[dict[str, Valu
         if name not in static and not (name == "node.id" and "broker.id" in static):
             static[name], values[name] = raw, keys[name].parse(raw)
     _agree_on_node_id(values, static)
-    for name in _BOUND_BY_NODES if emulator else ():
-        if values[name] > nodes:
-            static[name], values[name] = str(nodes), nodes
+    if emulator:
+        _fit_to_nodes(values, static, nodes, given)
     return values, static
+
+
+def _fit_to_nodes(
+    values: dict[str, Value], static: dict[str, str], nodes: int, given: Collection[str]
+) -> None:
+    """Replicas as a cluster of this size can have them, so that it goes on without one of its nodes."""
+
+    def put(name: str, value: int) -> None:
+        static[name], values[name] = str(value), value
+
+    for name in _BOUND_BY_NODES:
+        if values[name] > nodes:
+            put(name, nodes)
+    if nodes == 2 and "transaction.state.log.min.isr" not in given:
+        put("transaction.state.log.min.isr", 1)
+    if nodes > 1 and "default.replication.factor" not in given:
+        put("default.replication.factor", min(nodes, REPLICATION_FACTOR_MAX))
 
 
 def _parse(setting: Setting) -> Value:

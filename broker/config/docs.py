@@ -31,6 +31,13 @@ If only `advertised.listeners` is given, the broker listens on the same ports at
 wildcard address is advertised as `localhost` unless `advertised.listeners` is set.
 """
 
+_SEVERAL_NODES = """\
+With `--nodes N` topics are replicated, and a killed node takes no partition offline: `default.replication.factor` and
+the replication factors of the internal topics are N, at most 3. `transaction.state.log.min.isr` is Kafka's 2, but 1 with
+two nodes, so that transactions go on without one of them. `min.insync.replicas` stays Kafka's 1. The broker keeps the values
+that you set; only those of internal topics come down to the number of nodes.
+"""
+
 
 def document() -> str:
     """The whole page."""
@@ -56,6 +63,7 @@ def _lines() -> Iterator[str]:
     yield _row("log.dirs", "a temporary directory, removed at the end", _value(keys["log.dir"].default))
     yield _row("listeners", "`PLAINTEXT://127.0.0.1:9092`", _value(keys["listeners"].default))
     yield ""
+    yield _SEVERAL_NODES
     yield from _topic_lines(TOPIC_CONFIGS.values())
     yield from _broker_lines([key for key in keys.values() if not key.internal])
 

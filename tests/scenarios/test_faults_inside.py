@@ -151,8 +151,10 @@ def test_the_coordinator_dies_after_exactly_three_markers(
 
 
 def markers_in(path: Path, index: int) -> int:
-    [log] = path.glob(f"**/orders-{index}/*.log")
-    return sum(batch.is_control for batch in batches(log.read_bytes()))
+    """In each replica of the partition."""
+    logs = path.glob(f"**/orders-{index}/*.log")
+    [markers] = {sum(batch.is_control for batch in batches(log.read_bytes())) for log in logs}
+    return markers
 
 
 @NODES

@@ -40,6 +40,9 @@ def leaders(cluster: Cluster, topic: str) -> list[int]:
     return [state.leader for state in cluster.metadata.topics[topic].partitions]
 
 
+ONE_REPLICA = ("--set", "default.replication.factor=1")
+
+
 async def test_leaders_are_spread_and_every_node_serves_its_own(tmp_path: Path) -> None:
     async with running(tmp_path, "--topic", "orders:6") as cluster:
         assert sorted(leaders(cluster, "orders")) == [1, 1, 2, 2, 3, 3]
@@ -97,7 +100,7 @@ async def test_directories_of_all_nodes_belong_to_one_cluster(tmp_path: Path) ->
 
 
 async def test_a_killed_node_is_fenced_and_leads_again_what_only_it_can_lead(tmp_path: Path) -> None:
-    async with running(tmp_path, "--topic", "orders:3") as cluster:
+    async with running(tmp_path, "--topic", "orders:3", *ONE_REPLICA) as cluster:
         before = leaders(cluster, "orders")
         epochs = [state.leader_epoch for state in cluster.metadata.topics["orders"].partitions]
         cluster.kill_node(2)
@@ -112,6 +115,40 @@ async def test_a_killed_node_is_fenced_and_leads_again_what_only_it_can_lead(tmp
         assert [new > old for new, old in zip(after, epochs, strict=True)] == [
             leader == 2 for leader in before
         ]
+
+
+@pytest.mark.parametrize(("nodes", "replicas"), [(2, 2), (3, 3)])
+async def test_a_killed_node_takes_no_partition_offline(tmp_path: Path, nodes: int, replicas: int) -> None:
+    """Without a setting: topics of the start, those that clients create, and those of the coordinators."""
+    async with running(tmp_path, "--topic", "orders:3", nodes=nodes) as cluster:
+        async with transaction_of(cluster, "before") as producer:
+            await producer.send_and_wait("orders", b"before")
+            await producer.send_and_wait("later", b"before")  # created by this
+        topics = cluster.metadata.topics.values()
+        assert {len(state.replicas) for topic in topics for state in topic.partitions} == {replicas}
+        cluster.kill_node(nodes)
+        await cluster.settled()
+        assert all(state.leader > 0 for topic in topics for state in topic.partitions)
+        async with transaction_of(cluster, "after") as producer:
+            await producer.send_and_wait("later", b"after")
+
+
+@asynccontextmanager
+async def transaction_of(cluster: Cluster, transactional_id: str) -> AsyncIterator[AIOKafkaProducer]:
+    running_nodes = ",".join(
+        f"127.0.0.1:{node.listeners[0].port}"
+        for node in cluster.nodes.values()
+        if node.state is NodeState.RUNNING
+    )
+    producer = AIOKafkaProducer(
+        bootstrap_servers=running_nodes, transactional_id=transactional_id, retry_backoff_ms=20
+    )
+    await producer.start()
+    try:
+        async with producer.transaction():
+            yield producer
+    finally:
+        await producer.stop()
 
 
 async def test_a_killed_node_comes_back_on_its_port_with_what_was_written(tmp_path: Path) -> None:
@@ -164,7 +201,7 @@ def _contents(directory: Path) -> dict[str, bytes]:
 
 
 async def test_a_node_that_stops_hands_over_and_leaves_complete_files(tmp_path: Path) -> None:
-    async with running(tmp_path, "--topic", "orders:3") as cluster:
+    async with running(tmp_path, "--topic", "orders:3", *ONE_REPLICA) as cluster:
         await cluster.stop_node(2)
         assert cluster.nodes[2].state is NodeState.STOPPED
         assert (tmp_path / "node-2" / ".kafka_cleanshutdown").exists()
@@ -190,7 +227,7 @@ async def test_clients_create_topics_while_a_node_is_away(tmp_path: Path) -> Non
 
 
 async def test_the_first_node_may_be_killed_like_any_other(tmp_path: Path) -> None:
-    async with running(tmp_path, "--topic", "orders:3") as cluster:
+    async with running(tmp_path, "--topic", "orders:3", *ONE_REPLICA) as cluster:
         cluster.kill_node(1)
         await until(lambda: cluster.metadata.brokers[1].fenced)
         await cluster.start_node(1)

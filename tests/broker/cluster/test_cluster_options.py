@@ -65,7 +65,7 @@ def test_internal_topics_are_replicated_as_far_as_there_are_nodes() -> None:
     one, two, three = (parse(["--nodes", str(n)], {}).config for n in (1, 2, 3))
     factors = [each.offsets_topic_replication_factor for each in (one, two, three)]
     assert factors == [1, 2, 3]
-    assert [each.transaction_state_log_min_isr for each in (one, two, three)] == [1, 2, 2]
+    assert [each.transaction_state_log_min_isr for each in (one, two, three)] == [1, 1, 2]
 
 
 def test_two_nodes_of_one_id_are_refused() -> None:

@@ -143,6 +143,25 @@ def test_internal_topics_never_ask_for_more_replicas_than_there_are_nodes():
     assert (config.offsets_topic_replication_factor, config.transaction_state_log_min_isr) == (3, 2)
 
 
+@pytest.mark.parametrize(("nodes", "factor", "min_isr"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
+def test_a_cluster_replicates_its_topics_and_goes_on_without_one_node(nodes: int, factor: int, min_isr: int):
+    config, _ = load_config(None, {}, {}, nodes=nodes)
+    assert config.default_replication_factor == factor
+    assert (
+        config.offsets_topic_replication_factor == config.transaction_state_log_replication_factor == factor
+    )
+    assert config.transaction_state_log_min_isr == min_isr
+    assert config.log_defaults.min_insync_replicas == 1
+
+
+def test_what_is_set_wins_over_the_size_of_the_cluster():
+    settings = {"default.replication.factor": "1", "transaction.state.log.min.isr": "2"}
+    config, _ = load_config(None, {}, settings, nodes=2)
+    assert (config.default_replication_factor, config.transaction_state_log_min_isr) == (1, 2)
+    config, _ = load_config(None, {}, {"odradek.defaults": "kafka"}, nodes=3)
+    assert config.default_replication_factor == 1
+
+
 def test_a_user_topic_s_replication_factor_is_left_as_it_was_set():
     assert broker_config({"default.replication.factor": "3"}).default_replication_factor == 3
 
