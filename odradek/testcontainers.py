@@ -45,7 +45,8 @@ from odradek.remote import (
 KAFKA_PORT: Final = 9092
 """Of the first node; the others have the ports above it."""
 CONTROL_PORT: Final = 18092
-_NODES_PORT: Final = 19092
+NODES_PORT: Final = 19092
+"""Where the nodes reach each other, and the tools inside the container reach the first node."""
 START_S: Final = stretched(60.0)
 _FOLDER: Final = "/tmp"
 _SCRIPT: Final = "odradek-start.sh"
@@ -84,6 +85,8 @@ class OdradekContainer(DockerContainer):
         self.with_exposed_ports(*self._ports, CONTROL_PORT)
         self.with_env(PORT_VARIABLE, str(CONTROL_PORT))
         self.with_env(TOKEN_VARIABLE, self._token)
+        # For commands that are run in the container.
+        self.with_env("KAFKA_BOOTSTRAP_SERVERS", f"localhost:{NODES_PORT}")
         # The ports under which clients reach the broker are known when the container runs.
         wait = f"while [ ! -f {_FOLDER}/{_COMPLETE} ]; do sleep 0.05; done; . {_FOLDER}/{_SCRIPT}"
         self.with_command(["sh", "-c", wait])
@@ -119,12 +122,12 @@ class OdradekContainer(DockerContainer):
     def _start_script(self) -> str:
         # The nodes cannot reach each other where clients of the machine outside reach them.
         settings = {
-            "listeners": f"PLAINTEXT://0.0.0.0:{KAFKA_PORT},NODES://127.0.0.1:{_NODES_PORT}",
+            "listeners": f"PLAINTEXT://0.0.0.0:{KAFKA_PORT},NODES://127.0.0.1:{NODES_PORT}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,NODES:PLAINTEXT",
             "inter.broker.listener.name": "NODES",
         }
         for number, address in enumerate(self._addresses()):
-            advertised = f"PLAINTEXT://{address},NODES://127.0.0.1:{_NODES_PORT + number}"
+            advertised = f"PLAINTEXT://{address},NODES://127.0.0.1:{NODES_PORT + number}"
             settings[f"odradek.node.{number + 1}.advertised.listeners"] = advertised
         arguments = [*self._arguments]
         for name, value in settings.items():

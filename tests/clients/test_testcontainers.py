@@ -107,6 +107,12 @@ def test_a_container_with_the_broker_s_handle(engine: Engine):
         {"days": 7, "nodes": 3},
         {"states": ["running"] * 3, "transactions": []},
         {"brokers": 3, "servers": 3},
+        {"code": 0, "said": ["orders"]},
+        {"code": 0, "said": ["orders"]},
+        {"code": 0, "said": []},
+        {"code": 0, "said": ["hello"]},
+        {"code": 0, "said": ["1"]},
+        {"code": 0, "said": ["[::1]:9092 is healthy"]},
         {"failed": ["num.partitions"]},
         {"failed": ["--user 1000:1000"]},
     ]

@@ -293,6 +293,9 @@ def test_what_is_no_control_port_is_said_to_be_none(url: str, monkeypatch: pytes
 def test_the_variable_says_which_broker(broker: odradek.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODRADEK_CONTROL", broker.control_url)
     assert odradek.connect().bootstrap_servers == broker.bootstrap_servers
+    monkeypatch.delenv("ODRADEK_CONTROL")
+    monkeypatch.setenv("ODRADEK_CONTROL_PORT", broker.control_url.rpartition(":")[2])
+    assert odradek.connect().bootstrap_servers == broker.bootstrap_servers
 
 
 def test_an_answer_that_is_no_control_port_s_is_said_so(broker: odradek.Broker) -> None:

@@ -9,6 +9,8 @@ from odradek import BrokerFailed
 from odradek.testcontainers import OdradekContainer
 
 WITHIN_S = 60
+# Clients of the machine outside are sent to mapped ports, which are of no use inside.
+INSIDE = "localhost:19092"
 image = sys.argv[1]
 
 
@@ -40,6 +42,19 @@ with OdradekContainer(
     commit(broker, "paid again")
     metadata = Producer({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=WITHIN_S)
     say(brokers=len(metadata.brokers), servers=len(broker.bootstrap_servers.split(",")))
+
+with OdradekContainer(image, topics=["orders:1"]) as broker:
+    # What people and start scripts call in a container.
+    for command in (
+        "odradek topic list --json | grep -o orders",
+        f"kafka-topics --bootstrap-server {INSIDE} --list",
+        f"echo hello | /opt/kafka/bin/kafka-console-producer.sh --bootstrap-server {INSIDE} --topic orders",
+        f"kafka-console-consumer --bootstrap-server {INSIDE} --topic orders --from-beginning --max-messages 1",
+        "odradek fault add 'EndTxn -> drop'",
+        "odradek health --bootstrap '[::1]:9092' | cut -d: -f1-4",
+    ):
+        code, output = broker.exec(["sh", "-c", command])
+        say(code=code, said=output.decode().strip().splitlines()[:1])
 
 for options in ({"settings": {"num.partitions": "many"}}, {"user": "2000:3000"}):
     try:
