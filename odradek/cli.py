@@ -21,6 +21,10 @@ _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help
 # Commands that are loaded when they are called: the module, and the line in the list of commands.
 _LATE = {
     "audit": ("odradek.commands.audit", "Audit a broker's files for violations of exactly-once."),
+    "chaos": (
+        "odradek.commands.chaos",
+        "Kill nodes, cut links, lose responses and more at random, while your own job runs against the broker.",
+    ),
     "clock": ("odradek.commands.clock", "Show the broker's clock, and advance it."),
     "completion": (
         "odradek.commands.completion",

@@ -1,0 +1,169 @@
+"""Random failures for a running broker, by a seed: what to do next, and what to take back.
+
+chaos = Chaos(remote, seed=7, kinds=["kill", "cut", "lose"])
+for line in chaos.step(now_s):
+    print(line)
+...
+chaos.end()
+findings = verify(remote)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from odradek.deadlines import stretched
+from odradek.errors import ControlRefused, NotFound
+from odradek.remote import Remote
+
+KINDS: Final = ("kill", "stop", "cut", "lose", "drop", "refuse", "delay")
+"""Nodes are killed and stopped, links cut; responses lost, connections reset, requests refused, requests delayed."""
+LASTS_S: Final = (1.0, 6.0)
+"""What is done is taken back after a time between these, in units of the pause between steps."""
+_WRITES: Final = (
+    "Produce",
+    "EndTxn",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "TxnOffsetCommit",
+    "InitProducerId",
+    "OffsetCommit",
+)
+# What a client meets in a healthy cluster too, while leaders and coordinators move.
+_REFUSALS: Final = (
+    ("Produce", "NOT_LEADER_OR_FOLLOWER"),
+    ("EndTxn", "COORDINATOR_LOAD_IN_PROGRESS"),
+    ("InitProducerId", "CONCURRENT_TRANSACTIONS"),
+    ("AddPartitionsToTxn", "NOT_COORDINATOR"),
+    ("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS"),
+    ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
+)
+SETTLE_S: Final = stretched(30.0)
+SETTLE_PAUSE_S: Final = 0.1
+
+
+@dataclass(slots=True)
+class _Done:
+    """Something that is to be taken back."""
+
+    text: str
+    due_s: float
+    node_id: int | None
+    take_back: Callable[[], object]
+
+
+class Chaos:
+    """Draws from a seed: the same seed, kinds and nodes give the same steps."""
+
+    def __init__(self, remote: Remote, seed: int, kinds: Sequence[str] = KINDS, pause_s: float = 1.0) -> None:
+        unknown = [kind for kind in kinds if kind not in KINDS]
+        if unknown or not kinds:
+            raise ValueError(f"there is no {', '.join(unknown)}; there is {', '.join(KINDS)}")
+        self._remote, self._pause_s = remote, pause_s
+        self._rng = Random(seed)
+        self._node_ids = sorted(remote.nodes)
+        self._kinds = [kind for kind in kinds if kind != "cut" or len(self._node_ids) > 1]
+        if not self._kinds:
+            raise ValueError("a link is cut between two nodes, and this cluster has one")
+        self._done: list[_Done] = []
+
+    def step(self, now_s: float) -> Iterator[str]:
+        """Take back what is due, and do the next thing; a line for each."""
+        yield from self._take_back(now_s)
+        kind = self._rng.choice(self._kinds)
+        lasts_s = self._rng.uniform(*LASTS_S) * self._pause_s
+        yield getattr(self, f"_{kind}")(now_s + lasts_s)
+
+    def end(self) -> Iterator[str]:
+        """Take back all."""
+        yield from self._take_back(None)
+
+    def _take_back(self, now_s: float | None) -> Iterator[str]:
+        due = [each for each in self._done if now_s is None or each.due_s <= now_s]
+        for each in due:
+            self._done.remove(each)
+            each.take_back()
+            yield each.text
+
+    # -- nodes --------------------------------------------------------------------------------------------------
+
+    def _kill(self, due_s: float) -> str:
+        return self._end_node(due_s, "kill")
+
+    def _stop(self, due_s: float) -> str:
+        return self._end_node(due_s, "stop")
+
+    def _end_node(self, due_s: float, how: str) -> str:
+        """Of several nodes the last one that runs is left alone: the others come back first."""
+        ended = {each.node_id for each in self._done if each.node_id is not None}
+        running = [node_id for node_id in self._node_ids if node_id not in ended]
+        chosen = self._rng.choice(self._node_ids)
+        if chosen in ended or (len(running) == 1 and len(self._node_ids) > 1):
+            return f"node {chosen} is left alone"
+        node = self._remote.nodes[chosen]
+        node.kill() if how == "kill" else node.stop()
+        self._done.append(_Done(f"node {chosen} starts", due_s, chosen, node.start))
+        return f"node {chosen} is {'killed' if how == 'kill' else 'stopped'}"
+
+    def _cut(self, due_s: float) -> str:
+        one, other = sorted(self._rng.sample(self._node_ids, 2))
+        rule = self._remote.faults.add(do="cut", nodes=(one, other))
+        self._done.append(_Done(f"link {one}-{other} is whole", due_s, None, rule.remove))
+        return f"link {one}-{other} is cut"
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def _lose(self, due_s: float) -> str:
+        return self._rule(due_s, f"{self._rng.choice(_WRITES)} times=1 -> lose-answer")
+
+    def _drop(self, due_s: float) -> str:
+        return self._rule(due_s, f"{self._rng.choice((*_WRITES, 'Fetch', 'JoinGroup'))} times=1 -> drop")
+
+    def _refuse(self, due_s: float) -> str:
+        api, code = self._rng.choice(_REFUSALS)
+        return self._rule(due_s, f"{api} times={self._rng.randint(1, 3)} -> error {code}")
+
+    def _delay(self, due_s: float) -> str:
+        seed = self._rng.randrange(1000)
+        return self._rule(due_s, f"* p=0.2 seed={seed} -> delay {self._rng.choice((50, 200, 500))}ms")
+
+    def _rule(self, due_s: float, text: str) -> str:
+        rule = self._remote.faults.add(text)
+        self._done.append(_Done(f"rule removed: {text}", due_s, None, rule.remove))
+        return f"rule added: {text}"
+
+
+def verify(remote: Remote) -> list[str]:
+    """What is wrong with a cluster that is left alone, as sentences; empty where nothing is.
+
+    It waits until all nodes run and no transaction is being ended, at most for ``SETTLE_S``.
+    """
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        findings = list(_unsettled(remote))
+        if not findings or time.monotonic() > deadline:
+            return findings
+        time.sleep(SETTLE_PAUSE_S)
+
+
+def _unsettled(remote: Remote) -> Iterator[str]:
+    try:
+        for node in remote.nodes.show():
+            if node["state"] != "running":
+                yield f"node {node['node_id']} is {node['state']}"
+        now_ms = remote.clock.now_ms
+        for each in remote.transactions:
+            if each.state.startswith("Prepare"):
+                yield f"{each.transactional_id} stays {each.state}: its markers are not written"
+            elif (
+                each.state == "Ongoing"
+                and each.start_ms is not None
+                and each.start_ms + each.timeout_ms < now_ms
+            ):
+                yield f"{each.transactional_id} is open beyond its time-out of {each.timeout_ms} ms"
+    except (ControlRefused, NotFound) as error:
+        yield str(error)

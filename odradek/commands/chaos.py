@@ -1,0 +1,74 @@
+"""`odradek chaos`: random failures by a seed, for a soak of one's own."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Final
+
+import click
+
+from odradek.chaos import KINDS, Chaos, verify
+from odradek.commands.common import HELP_NAMES, Remote, say, speaking
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in click's stubs only
+    """``3s``, ``250ms``, ``10m`` as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", str(value))
+        if match is None or not float(match[1]):
+            self.fail(f"{value!r}: expected a duration such as 3s, 250ms or 10m", param, ctx)
+        return float(match[1]) * _UNITS[match[2]]
+
+
+@click.command(context_settings=HELP_NAMES)
+@click.argument("kinds", metavar="[KIND,...]", default=",".join(KINDS))
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same steps.")
+@click.option(
+    "--every", type=Duration(), default="3s", show_default=True, help="The pause between two steps."
+)
+@click.option("--for", "lasts_s", type=Duration(), help="End after this time.  [default: at Ctrl-C]")
+@click.option("--steps", type=click.IntRange(min=1), help="End after so many steps.")
+@speaking
+def chaos(
+    remote: Remote, kinds: str, seed: int, every: float, lasts_s: float | None, steps: int | None
+) -> None:
+    """Kill nodes, cut links, lose responses and more at random, while your own job runs against the broker.
+
+    KINDS are kill, stop, cut, lose, drop, refuse and delay. At the end all is taken back; the exit code is 1 if a node does
+    not come back, or a transaction is left behind.
+    """
+    try:
+        run = Chaos(remote, seed, [each for each in kinds.split(",") if each], every)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    began = time.monotonic()
+    taken = 0
+    try:
+        while (steps is None or taken < steps) and (lasts_s is None or time.monotonic() - began < lasts_s):
+            for line in run.step(time.monotonic()):
+                _say(began, line)
+            taken += 1
+            time.sleep(every)
+    except KeyboardInterrupt:
+        click.echo(err=True)
+    finally:
+        for line in run.end():
+            _say(began, line)
+    findings = verify(remote)
+    for finding in findings:
+        say(f"WRONG: {finding}")
+    say(
+        f"seed {seed}: {taken} steps, {'nothing is left behind' if not findings else f'{len(findings)} findings'}"
+    )
+    if findings:
+        raise SystemExit(1)
+
+
+def _say(began: float, line: str) -> None:
+    say(f"{time.monotonic() - began:7.1f} s  {line}")
