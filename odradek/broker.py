@@ -19,7 +19,17 @@ from pathlib import Path
 
 from odradek.control_client import ControlClient
 from odradek.process import BrokerProcess
-from odradek.remote import TOKEN_VARIABLE, Clock, Faults, Nodes, Remote, Timeline, Trace, Transactions
+from odradek.remote import (
+    TOKEN_VARIABLE,
+    Clock,
+    Faults,
+    Nodes,
+    Partition,
+    Remote,
+    Timeline,
+    Trace,
+    Transactions,
+)
 
 
 class Broker:
@@ -172,6 +182,20 @@ class Broker:
     def timeline(self, transactional_id: str) -> Timeline:
         """The timeline of a transactional id across all nodes."""
         return self._control.timeline(transactional_id)
+
+    def partitions(self, topic: str | None = None, *, internal: bool = False) -> list[Partition]:
+        """The partitions with their leaders, leader epochs, replicas in sync and log ends."""
+        return self._control.partitions(topic, internal=internal)
+
+    def move_leader(self, topic: str, partition: int, *, to: int) -> Partition:
+        """Let another node that is in sync lead a partition."""
+        return self._control.move_leader(topic, partition, to=to)
+
+    def move_coordinator(
+        self, *, transactional_id: str | None = None, group: str | None = None, to: int
+    ) -> Partition:
+        """Let another node coordinate a transactional id or a group, and all that share its partition."""
+        return self._control.move_coordinator(transactional_id=transactional_id, group=group, to=to)
 
     @property
     def _control(self) -> Remote:

@@ -31,7 +31,10 @@ _LATE = {
         "Complete commands and options at Tab, in bash, zsh and fish.",
     ),
     "fault": ("odradek.commands.fault", "Inject faults: lose, delay, hold or refuse requests, cut links."),
-    "node": ("odradek.commands.node", "List the nodes of the cluster; kill, stop and start them."),
+    "node": (
+        "odradek.commands.node",
+        "List the nodes and their partitions; kill, stop and start nodes, move leaders.",
+    ),
     "reset": ("odradek.commands.reset", "Reset a broker to the state after its start."),
     "spark": (
         "odradek.commands.spark",

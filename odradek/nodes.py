@@ -1,4 +1,4 @@
-"""The nodes of a running broker, by its control port."""
+"""The nodes of a running broker and their partitions, by its control port."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.control_client import ControlClient
+from odradek.control_client import ControlClient, in_path
 from odradek.errors import NotFound
 
 
@@ -64,3 +64,61 @@ class Node:
             if each["node_id"] == self.node_id:
                 return dict(each)
         raise NotFound(404, f"there is no node {self.node_id}")
+
+
+# -- partitions -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica of a partition."""
+
+    node: int
+    state: str
+    """leading, following, offline (its files cannot be used), or the state of a node that does not run"""
+    in_sync: bool
+    log_start: int | None
+    """None where the node does not run."""
+    log_end: int | None
+    leader_epoch: int | None
+    """The leader epoch of the last batch in its log; -1 in an empty log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition, and what its replicas have."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    """None where no replica in sync runs."""
+    leader_epoch: int
+    isr: tuple[int, ...]
+    high_watermark: int | None
+    """As the leader knows it; None without a leader. So is the last stable offset."""
+    last_stable_offset: int | None
+    replicas: tuple[Replica, ...]
+
+
+def partitions(client: ControlClient, topic: str | None, *, internal: bool) -> list[Partition]:
+    query = {} if topic is None else {"topic": topic}
+    found = client.get("/v1/partitions", {**query, "internal": internal})["partitions"]
+    return [_partition(each) for each in found]
+
+
+def move_leader(client: ControlClient, topic: str, partition: int, to: int) -> Partition:
+    path = f"/v1/partitions/{in_path(topic)}/{partition}/move"
+    return _partition(client.post(path, {"to": to}))
+
+
+def move_coordinator(
+    client: ControlClient, transactional_id: str | None, group: str | None, to: int
+) -> Partition:
+    said = {"transactional_id": transactional_id, "group": group}
+    named = {name: value for name, value in said.items() if value is not None}
+    return _partition(client.post("/v1/coordinators/move", {**named, "to": to}))
+
+
+def _partition(view: Mapping[str, Any]) -> Partition:
+    replicas = tuple(Replica(**each) for each in view["replicas"])
+    return Partition(**{**view, "isr": tuple(view["isr"]), "replicas": replicas})

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from odradek.control_client import ADVANCE_TIMEOUT_S, ControlClient, in_path
 from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
-from odradek.nodes import Node, Nodes
+from odradek.nodes import Node, Nodes, Partition, move_coordinator, move_leader, partitions
 from odradek.transactions import Timeline, Transaction, Transactions
 from odradek.waiting import WAIT_S, slices_ms
 
@@ -86,6 +86,23 @@ class Remote:
     def timeline(self, transactional_id: str) -> Timeline:
         """The timeline of a transactional id across all nodes. ``NotFound`` if no running node knows it."""
         return Timeline(**self.client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline"))
+
+    def partitions(self, topic: str | None = None, *, internal: bool = False) -> list[Partition]:
+        """The partitions with their leaders, leader epochs, replicas in sync and log ends; of one topic, or of all.
+
+        ``internal``: also those of ``__transaction_state`` and ``__consumer_offsets``.
+        """
+        return partitions(self.client, topic, internal=internal)
+
+    def move_leader(self, topic: str, partition: int, *, to: int) -> Partition:
+        """Let another node that is in sync lead a partition; ``ControlRefused`` says why it cannot."""
+        return move_leader(self.client, topic, partition, to)
+
+    def move_coordinator(
+        self, *, transactional_id: str | None = None, group: str | None = None, to: int
+    ) -> Partition:
+        """Let another node coordinate a transactional id or a group, and all that share its partition."""
+        return move_coordinator(self.client, transactional_id, group, to)
 
 
 # -- faults -----------------------------------------------------------------------------------------------------
@@ -356,6 +373,7 @@ __all__ = [
     "Faults",
     "Node",
     "Nodes",
+    "Partition",
     "Remote",
     "Rule",
     "Timeline",

@@ -27,6 +27,7 @@ from broker.clock import Domain, Periodic
 from broker.clock.virtual import VirtualClock
 from broker.cluster.announcing import Started, announce
 from broker.cluster.directories import WrongNodes, node_directories, start_refusal
+from broker.cluster.in_words import nodes_in_words
 from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -353,8 +354,7 @@ class Cluster:
     def _expect(self, node_id: int, *states: NodeState) -> NodeRuntime:
         runtime = self.nodes.get(node_id)
         if runtime is None:
-            known = ", ".join(map(str, self.nodes))
-            raise NoSuchNode(f"there is no node {node_id}: this cluster has {known}")
+            raise NoSuchNode(f"there is no node {node_id}: {nodes_in_words(self.nodes)}")
         if runtime.state not in states:
             wanted = " or ".join(state.value for state in states)
             raise NoSuchNode(f"node {node_id} is {runtime.state.value}, not {wanted}")

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
+from broker.cluster.in_words import nodes_in_words
 from broker.faults.rules import FaultError, Rule, matches
 
 Nodes = Mapping[int, Collection[str]]
 """The names of each node's listeners, by the node's id."""
-
-
-def nodes_in_words(nodes: Iterable[int]) -> str:
-    """``this cluster has node 1 only``, ``this cluster has the nodes 1 to 3``, ``... the nodes 1, 3 and 7``."""
-    ids = sorted(nodes)
-    if len(ids) == 1:
-        return f"this cluster has node {ids[0]} only"
-    if len(ids) > 2 and ids == list(range(ids[0], ids[-1] + 1)):
-        return f"this cluster has the nodes {ids[0]} to {ids[-1]}"
-    return f"this cluster has the nodes {', '.join(map(str, ids[:-1]))} and {ids[-1]}"
 
 
 def check_exists(rule: Rule, nodes: Nodes) -> None:

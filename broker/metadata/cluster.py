@@ -37,6 +37,7 @@ from broker.metadata.elections import (
     record_for_election,
     record_for_failed_replica,
     record_for_isr,
+    record_for_move,
 )
 from broker.metadata.features import check_levels
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
@@ -307,6 +308,13 @@ class ClusterMetadata:
         """ElectLeaders; None for each partition that has a new leader now, Kafka's code where that makes no sense."""
         return await self._change_partitions(
             partitions, lambda number, topic, state: record_for_election(self._image, topic, state, kind)
+        )
+
+    async def move_leader(self, topic: str, index: int, node_id: int) -> None:
+        """Let another replica in sync lead a partition. ApiError if it cannot."""
+        await self._change_partition(
+            (topic, index),
+            lambda number, topic, state: record_for_move(self._image, topic, state, node_id),
         )
 
     async def reassign(

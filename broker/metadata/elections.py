@@ -153,6 +153,30 @@ def record_for_election(image: Image, topic: Topic, state: PartitionState, kind:
     return record
 
 
+def record_for_move(image: Image, topic: Topic, state: PartitionState, node_id: int) -> MetadataRecord | None:
+    """Another replica leads, as after an election; None if it leads already. ApiError if it cannot lead."""
+    name = f"{topic.name}-{state.index}"
+    if node_id == state.leader:
+        return None
+    if node_id not in state.replicas:
+        raise ApiError(
+            ErrorCode.invalid_replica_assignment,
+            f"node {node_id} has no replica of {name}, only {_listed(state.replicas)}",
+        )
+    if node_id not in image.live_brokers:
+        raise ApiError(ErrorCode.broker_not_available, f"node {node_id} does not run")
+    if node_id not in state.isr:
+        raise ApiError(
+            ErrorCode.ineligible_replica,
+            f"node {node_id} is not in sync for {name}, only {_listed(state.isr)}",
+        )
+    return _change(topic, state, leader=node_id)
+
+
+def _listed(nodes: Collection[int]) -> str:
+    return f"{'node' if len(nodes) == 1 else 'nodes'} {', '.join(map(str, sorted(nodes)))}"
+
+
 def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
     """``auto.leader.rebalance.enable``: leadership goes back to preferred leaders that are in sync again."""
     live = image.live_brokers

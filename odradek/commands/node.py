@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from odradek.commands.common import HELP_NAMES, Remote, as_json, places, say_json, say_table, speaking
 from odradek.commands.groups import CommandGroup
+from odradek.remote import Partition
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def node() -> None:
-    """List the nodes of the cluster; kill, stop and start them."""
+    """List the nodes and their partitions; kill, stop and start nodes, move leaders."""
 
 
 @node.command("list")
@@ -60,3 +63,60 @@ def start(remote: Remote, node_id: int) -> None:
     """Start a node that was stopped or killed: it recovers its logs."""
     remote.nodes[node_id].start()
     click.echo(f"node {node_id} is running")
+
+
+@node.command()
+@click.argument("topic", required=False)
+@click.option("--internal", is_flag=True, help="Those of the coordinators' topics too.")
+@as_json
+@speaking
+def partitions(remote: Remote, topic: str | None, internal: bool, as_json: bool) -> None:
+    """List the partitions: leader, leader epoch, replicas in sync, and where the log of each replica ends."""
+    found = remote.partitions(topic, internal=internal)
+    if as_json:
+        say_json([asdict(each) for each in found])
+        return
+    rows = [
+        (
+            f"{each.topic}-{each.partition}",
+            each.leader,
+            each.leader_epoch,
+            ",".join(map(str, each.isr)),
+            each.high_watermark,
+            each.last_stable_offset,
+            "  ".join(
+                f"{replica.node}:{replica.state if replica.log_end is None else replica.log_end}"
+                for replica in each.replicas
+            ),
+        )
+        for each in found
+    ]
+    say_table(("PARTITION", "LEADER", "EPOCH", "ISR", "HIGH WATERMARK", "LAST STABLE", "LOG ENDS"), rows)
+
+
+@node.command("move-leader")
+@click.argument("partition", metavar="TOPIC/PARTITION")
+@click.argument("node_id", type=int, metavar="ID")
+@speaking
+def move_leader(remote: Remote, partition: str, node_id: int) -> None:
+    """Let another node that is in sync lead a partition."""
+    topic, _, index = partition.rpartition("/")
+    if not topic or not index.isdecimal():
+        raise click.UsageError(f"{partition!r} is not of the form TOPIC/PARTITION, such as orders/0.")
+    _say_moved(remote.move_leader(topic, int(index), to=node_id))
+
+
+@node.command("move-coordinator")
+@click.option("--transactional-id", metavar="ID", help="The coordinator of this transactional id.")
+@click.option("--group", help="The coordinator of this group.")
+@click.argument("node_id", type=int, metavar="ID")
+@speaking
+def move_coordinator(remote: Remote, node_id: int, transactional_id: str | None, group: str | None) -> None:
+    """Let another node coordinate a transactional id or a group, and all that share its partition."""
+    _say_moved(remote.move_coordinator(transactional_id=transactional_id, group=group, to=node_id))
+
+
+def _say_moved(moved: Partition) -> None:
+    click.echo(
+        f"node {moved.leader} leads {moved.topic}-{moved.partition} in leader epoch {moved.leader_epoch}"
+    )

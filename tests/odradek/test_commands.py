@@ -160,6 +160,24 @@ def test_a_rule_with_flags_in_it_needs_no_quotes(broker: package.Broker) -> None
     assert rule.text == "slow-link 1 2 delay=5ms one-way"
 
 
+def test_leaders_are_moved_and_the_partitions_shown(broker: package.Broker) -> None:
+    led = broker.partitions("orders")[0]
+    to = 3 - (led.leader or 0)
+    assert said(broker, "node", "move-leader", "orders/0", str(to)).startswith(
+        f"node {to} leads orders-0 in "
+    )
+    headings, first, *_ = said(broker, "node", "partitions", "orders").splitlines()
+    assert headings.split()[:4] == ["PARTITION", "LEADER", "EPOCH", "ISR"]
+    assert first.split()[:3] == ["orders-0", str(to), str(led.leader_epoch + 1)]
+    shown = json.loads(said(broker, "node", "partitions", "orders", "--json"))
+    assert shown[0]["leader"] == broker.move_leader("orders", 0, to=to).leader == to
+    moved = said(broker, "node", "move-coordinator", "--group", "g", "2")
+    assert moved.startswith("node 2 leads __consumer_offsets-")
+    assert broker.move_coordinator(group="g", to=1).leader == 1
+    assert run(broker, "node", "move-leader", "orders", "1").returncode == 2
+    assert run(broker, "node", "move-leader", "none/0", "1").returncode == 4
+
+
 def test_what_is_held_is_shown_and_released(broker: package.Broker) -> None:
     rule = broker.faults.add("EndTxn transactional_id=held nth=1 -> hold")
     committing = subprocess.Popen([sys.executable, "-c", COMMIT, broker.bootstrap_servers, "held"])

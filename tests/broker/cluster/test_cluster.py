@@ -236,7 +236,7 @@ async def test_the_first_node_may_be_killed_like_any_other(tmp_path: Path) -> No
 
 async def test_what_a_node_does_not_do_is_refused_with_a_sentence(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
-        with pytest.raises(NoSuchNode, match="there is no node 7: this cluster has 1, 2, 3"):
+        with pytest.raises(NoSuchNode, match="there is no node 7: this cluster has the nodes 1 to 3"):
             cluster.kill_node(7)
         with pytest.raises(NoSuchNode, match="node 1 is running, not stopped or killed"):
             await cluster.start_node(1)

@@ -65,7 +65,9 @@ async def test_the_examples_are_what_the_schemas_say(caller: Caller, name: str) 
 async def test_the_examples_of_bodies_can_be_sent(caller: Caller, name: str) -> None:
     operation = NAMES[name]
     await caller.post("/v1/faults", {"rule": "EndTxn -> hold"})
-    answer = await caller.post(operation.path.format(fault_id=1), operation.body_example)
+    answer = await caller.post(
+        operation.path.format(fault_id=1, topic="orders", partition=0), operation.body_example
+    )
     assert set(answer) == _fields(operation)
 
 

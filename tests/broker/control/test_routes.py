@@ -73,6 +73,86 @@ async def test_a_node_is_killed_and_comes_back(open_control: OpenControl) -> Non
     assert caller.control.cluster.running(2) is None
 
 
+# -- partitions
+
+
+async def test_the_partitions_are_shown_with_what_each_replica_has(open_control: OpenControl) -> None:
+    caller = await open_control(nodes=3)
+    async with producing(caller, "payments") as producer:
+        await transaction(producer)
+    shown = (await caller.get("/v1/partitions?topic=orders"))["partitions"]
+    assert [(each["topic"], each["partition"]) for each in shown] == [("orders", index) for index in range(4)]
+    first = shown[0]
+    assert (first["high_watermark"], first["last_stable_offset"], sorted(first["isr"])) == (2, 2, [1, 2, 3])
+    assert [(each["node"], each["log_end"], each["in_sync"]) for each in first["replicas"]] == [
+        (node, 2, True) for node in (1, 2, 3)
+    ]
+    assert [each["node"] for each in first["replicas"] if each["state"] == "leading"] == [first["leader"]]
+    assert {each["leader_epoch"] for each in first["replicas"]} == {first["leader_epoch"]}
+    assert (await caller.get("/v1/partitions"))["partitions"] == shown
+    everything = (await caller.get("/v1/partitions?internal=true"))["partitions"]
+    assert {each["topic"] for each in everything} == {"__transaction_state", "orders"}
+    assert (await caller("GET", "/v1/partitions?topic=none"))[0] == 404
+
+
+async def test_of_a_killed_node_the_log_is_not_known(open_control: OpenControl) -> None:
+    caller = await open_control(nodes=2)
+    await caller.post("/v1/nodes/2/kill")
+    for shown in (await caller.get("/v1/partitions"))["partitions"]:
+        one, two = shown["replicas"]
+        assert (shown["leader"], shown["isr"]) == (1, [1])
+        assert (one["state"], one["log_end"]) == ("leading", 0)
+        assert (two["state"], two["log_end"], two["in_sync"]) == ("killed", None, False)
+
+
+async def test_a_leader_is_moved_to_a_replica_that_is_in_sync(open_control: OpenControl) -> None:
+    caller = await open_control(nodes=3)
+    (before, *_) = (await caller.get("/v1/partitions"))["partitions"]
+    to = before["leader"] % 3 + 1
+    path = "/v1/partitions/orders/0/move"
+    moved = await caller.post(path, {"to": to})
+    assert (moved["leader"], moved["leader_epoch"]) == (to, before["leader_epoch"] + 1)
+    assert await caller.post(path, {"to": to}) == moved  # it leads already
+    async with producing(caller, "payments") as producer:
+        await transaction(producer)
+    assert (await caller.get("/v1/partitions"))["partitions"][0]["high_watermark"] == 2
+    await caller.post(f"/v1/nodes/{to % 3 + 1}/kill")
+    assert await caller("POST", path, {"to": to % 3 + 1}) == (
+        409,
+        {"error": f"node {to % 3 + 1} does not run"},
+    )
+
+
+async def test_a_leader_moves_nowhere_where_it_cannot_be(open_control: OpenControl) -> None:
+    caller = await open_control(nodes=2)
+    cluster = caller.control.cluster
+    await caller.post("/v1/faults", {"rule": "pause node=2"})
+    leading = [state.index for state in cluster.metadata.topics["orders"].partitions if state.leader == 1]
+    path = f"/v1/partitions/orders/{leading[0]}/move"
+    await cluster.metadata.alter_partition("orders", leading[0], 0, [1])
+    expected = f"node 2 is not in sync for orders-{leading[0]}, only node 1"
+    assert await caller("POST", path, {"to": 2}) == (409, {"error": expected})
+    expected = "there is no node 3: this cluster has the nodes 1 and 2"
+    assert await caller("POST", path, {"to": 3}) == (400, {"error": expected})
+    status, answer = await caller("POST", "/v1/partitions/orders/9/move", {"to": 2})
+    assert (status, answer["error"]) == (404, "No such partition as orders-9")
+
+
+async def test_a_coordinator_is_moved_before_and_between_transactions(open_control: OpenControl) -> None:
+    caller = await open_control(nodes=3)
+    for to in (2, 3):
+        moved = await caller.post("/v1/coordinators/move", {"transactional_id": "payments", "to": to})
+        assert (moved["topic"], moved["leader"]) == ("__transaction_state", to)
+        async with producing(caller, "payments") as producer:
+            await transaction(producer)
+        (listed,) = (await caller.get("/v1/transactions"))["transactions"]
+        assert (listed["coordinator"], listed["state"]) == (to, "CompleteCommit")
+    moved = await caller.post("/v1/coordinators/move", {"group": "workers", "to": 2})
+    assert (moved["topic"], moved["leader"]) == ("__consumer_offsets", 2)
+    status, answer = await caller("POST", "/v1/coordinators/move", {"to": 2})
+    assert (status, answer["error"]) == (400, "say whose coordinator: a transactional_id or a group")
+
+
 # -- faults
 
 

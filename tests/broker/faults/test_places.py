@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.cluster.in_words import nodes_in_words
 from broker.faults import FaultError, parse_rule
-from broker.faults.places import check_exists, nodes_in_words
+from broker.faults.places import check_exists
 from tests.broker.faults.stage import Stage
 
 NODES = {1: ["INSIDE", "OUTSIDE"], 2: ["INSIDE"]}
