@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from odradek.broker import Broker
     from odradek.errors import (
+        AssertionFailed,
         BrokerFailed,
         ControlRefused,
         ControlUnreachable,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from odradek.remote import connect
 
 __all__ = [
+    "AssertionFailed",
     "Broker",
     "BrokerFailed",
     "ControlRefused",

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from odradek.assertions import Assertions
 from odradek.control_client import ControlClient
 from odradek.process import BrokerProcess
 from odradek.remote import (
@@ -32,7 +33,7 @@ from odradek.remote import (
 )
 
 
-class Broker:
+class Broker(Assertions):
     """A broker in its own process, with its faults, clock, trace, transactions and nodes.
 
     ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md);
@@ -196,6 +197,9 @@ class Broker:
     ) -> Partition:
         """Let another node coordinate a transactional id or a group, and all that share its partition."""
         return self._control.move_coordinator(transactional_id=transactional_id, group=group, to=to)
+
+    def _control_client(self) -> ControlClient:
+        return self._control.client
 
     @property
     def _control(self) -> Remote:

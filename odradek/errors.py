@@ -33,3 +33,7 @@ class TransactionNotReached(OdradekError):
 
 class FaultNotHit(OdradekError):
     """A rule did not reach the awaited number of hits; the text has its number."""
+
+
+class AssertionFailed(OdradekError, AssertionError):
+    """An assertion on the broker does not hold; the text lists what is wrong, with timelines."""

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from odradek.assertions import Assertions
 from odradek.control_client import ADVANCE_TIMEOUT_S, ControlClient, in_path
 from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
 from odradek.nodes import Node, Nodes, Partition, move_coordinator, move_leader, partitions
@@ -60,7 +61,7 @@ def connect(url: str | None = None, token: str | None = None) -> Remote:
     return Remote(ControlClient(url, token or os.environ.get(TOKEN_VARIABLE)))
 
 
-class Remote:
+class Remote(Assertions):
     """A broker, by its control port."""
 
     def __init__(self, client: ControlClient) -> None:
@@ -82,6 +83,9 @@ class Remote:
         All connections are reset first, and all nodes run afterwards. Producer ids and topic ids are never issued twice.
         """
         self.client.post("/v1/reset")
+
+    def _control_client(self) -> ControlClient:
+        return self.client
 
     def timeline(self, transactional_id: str) -> Timeline:
         """The timeline of a transactional id across all nodes. ``NotFound`` if no running node knows it."""

@@ -27,6 +27,7 @@ except ImportError as missing:
 
     raise ImportError(f"odradek.testcontainers needs {install_command('testcontainers')}") from missing
 
+from odradek.assertions import Assertions
 from odradek.control_client import ControlClient
 from odradek.deadlines import stretched
 from odradek.errors import BrokerFailed
@@ -55,7 +56,7 @@ _STARTED: Final = re.compile(r"Transitioning from RECOVERY to RUNNING")
 _LOG_CHARACTERS_MAX: Final = 4000
 
 
-class OdradekContainer(DockerContainer):
+class OdradekContainer(Assertions, DockerContainer):
     """A container of the image, with the faults, clock, trace, transactions and nodes of its broker.
 
     ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md), but for
@@ -187,6 +188,9 @@ class OdradekContainer(DockerContainer):
     def timeline(self, transactional_id: str) -> Timeline:
         """The timeline of a transactional id across all nodes."""
         return self._control.timeline(transactional_id)
+
+    def _control_client(self) -> ControlClient:
+        return self._control.client
 
     @property
     def _control(self) -> Remote:

@@ -1,4 +1,4 @@
-"""docs/control.md: every snippet is run, and every table compared, as they stand there."""
+"""docs/control.md and docs/testing.md: every snippet is run, and every table compared, as they stand there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.support.deadlines import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "control.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```(\w+(?: \w+)?)\n(.*?)^```", PAGE, re.M | re.S)
+TESTING = (ROOT / "docs" / "testing.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w+(?: \w+)?)\n(.*?)^```", PAGE + TESTING, re.M | re.S)
 README = (ROOT / "README.md").read_text("utf-8")
 OF_THE_README = [
     text for text in re.findall(r"^```python\n(.*?)^```", README, re.M | re.S) if "odradek.Broker" in text

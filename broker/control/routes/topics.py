@@ -1,0 +1,349 @@
+"""Topics: which there are, what their readers may see, and new ones with names of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
+from uuid import uuid4
+
+import msgspec
+from msgspec import Meta
+
+from broker.control.errors import HttpError
+from broker.control.forms import Given, View
+from broker.control.operations import operation
+from broker.control.ports import Control
+from broker.metadata import ApiError, NewTopic
+from broker.metadata.topics import CLUSTER_METADATA
+from broker.replicas.partition import Partition
+from protocol.batch import CorruptBatch, RecordBatch, batches
+from storage.aborted import AbortedTransaction
+from storage.files import StorageError
+
+NAME_CHARACTERS_MAX: Final = 249
+RECORDS_MAX: Final = 10_000
+READ_BYTES: Final = 1024 * 1024
+"""Of the log, in one call; a larger batch is read whole."""
+RESPONSE_BYTES: Final = 8 * 1024 * 1024
+"""Of keys, values and headers in one response; a single record may be larger."""
+UNIQUE_CHARACTERS: Final = 12
+
+TopicName = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX, description="The name of the topic.")]
+
+
+class OpenTransactionView(View):
+    producer_id: int
+    first_offset: int
+
+
+class PartitionView(View):
+    partition: int
+    leader: int | None
+    """The node that leads it; null while no running node does. Then the offsets are -1."""
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    open_transactions: list[OpenTransactionView] = msgspec.field(default_factory=list)
+    """The transactions without a marker in this partition, by first offset: read_committed readers wait for them."""
+
+
+class TopicView(View):
+    name: str
+    topic_id: str
+    partitions: list[PartitionView]
+
+
+class TopicsView(View):
+    topics: list[TopicView]
+
+
+class TopicForm(Given):
+    name: (
+        Annotated[
+            str,
+            Meta(max_length=NAME_CHARACTERS_MAX, description="Without it the broker makes up a name."),
+        ]
+        | None
+    ) = None
+    prefix: Annotated[
+        str, Meta(max_length=NAME_CHARACTERS_MAX, description="How a name that the broker makes up begins.")
+    ] = "topic"
+    partitions: Annotated[int, Meta(ge=-1, le=2**31 - 1, description="-1 is the broker's default.")] = -1
+    replication_factor: Annotated[
+        int, Meta(ge=-1, le=2**15 - 1, description="-1 is the broker's default.")
+    ] = -1
+    configs: Annotated[dict[str, str], Meta(description="Settings of the topic, such as cleanup.policy.")] = (
+        msgspec.field(default_factory=dict)
+    )
+
+
+class CreatedTopicView(View):
+    name: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+
+
+class RecordView(View):
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: str | None
+    key_base64: str | None
+    """The key where it is not UTF-8; ``key`` is null then. So it is with the value."""
+    value: str | None
+    value_base64: str | None
+    headers: list[tuple[str, str | None]]
+    """In their order; bytes of a value that are not UTF-8 are replaced."""
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    outcome: str | None
+    """Of its transaction: committed, aborted or open; null without one."""
+
+
+class RecordsView(View):
+    records: list[RecordView]
+    partitions: int
+    """How many the topic has."""
+    next_offset: int
+    """Where the next call goes on."""
+    end_offset: int
+    """The last stable offset, or the high watermark for read_uncommitted: at ``next_offset`` all has been read."""
+
+
+class RecordsForm(Given):
+    topic: TopicName
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        Meta(description="read_uncommitted returns records of open and aborted transactions too."),
+    ] = "read_committed"
+    partition: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    offset: (
+        Annotated[int, Meta(ge=0, le=2**63 - 1, description="The log start offset, if it is left out.")]
+        | None
+    ) = None
+    limit: Annotated[int, Meta(ge=1, le=RECORDS_MAX)] = 1000
+
+
+_RECORD: Final[dict[str, Any]] = {
+    "partition": 0,
+    "offset": 7,
+    "timestamp_ms": 1795291007000,
+    "key": "42",
+    "key_base64": None,
+    "value": "paid",
+    "value_base64": None,
+    "headers": [["source", "till"]],
+    "producer_id": 1000,
+    "producer_epoch": 4,
+    "is_transactional": True,
+    "outcome": "committed",
+}
+_PARTITION: Final[dict[str, Any]] = {
+    "partition": 0,
+    "leader": 1,
+    "log_start_offset": 0,
+    "high_watermark": 9,
+    "last_stable_offset": 8,
+    "open_transactions": [{"producer_id": 1000, "first_offset": 8}],
+}
+_TOPIC_ID: Final = "6b1a0b5e-5d55-4b0e-9d0b-0f6a3a1f7c11"
+_CREATED: Final[dict[str, Any]] = {
+    "name": "orders",
+    "topic_id": _TOPIC_ID,
+    "partitions": 4,
+    "replication_factor": 1,
+}
+
+
+@operation(
+    "GET",
+    "/v1/topics",
+    answer_example={"topics": [{"name": "orders", "topic_id": _TOPIC_ID, "partitions": [_PARTITION]}]},
+    may_wait=True,
+)
+async def list_topics(control: Control) -> TopicsView:
+    """List the topics with the offsets and the open transactions of their partitions."""
+    found = []
+    for name in sorted(control.cluster.metadata.topics):
+        topic = control.cluster.metadata.topic(name)
+        if topic is None or name == CLUSTER_METADATA:
+            continue  # deleted while others had their turn
+        partitions = [_partition_view(control, name, state.index) for state in topic.partitions]
+        found.append(TopicView(name=name, topic_id=str(topic.topic_id), partitions=partitions))
+        await asyncio.sleep(0)
+    return TopicsView(topics=found)
+
+
+@operation(
+    "POST",
+    "/v1/topics",
+    body_example={"prefix": "orders", "partitions": 4, "configs": {"cleanup.policy": "compact"}},
+    answer_example=_CREATED,
+    may_wait=True,
+)
+async def create_topic(control: Control, body: TopicForm) -> CreatedTopicView:
+    """Create a topic; without a name the broker gives it one that no other topic has or had."""
+    name = body.name or f"{body.prefix}-{uuid4().hex[:UNIQUE_CHARACTERS]}"
+    wanted = NewTopic(name, body.partitions, body.replication_factor, configs=dict(body.configs))
+    try:
+        [result] = await control.cluster.metadata.create_topics([wanted])
+    except ApiError as refusal:
+        raise HttpError(400, str(refusal)) from None
+    if isinstance(result, ApiError):
+        raise HttpError(400, f"{name}: {result}")
+    return CreatedTopicView(
+        name=result.name,
+        topic_id=str(result.topic_id),
+        partitions=result.partitions,
+        replication_factor=result.replication_factor,
+    )
+
+
+@operation(
+    "GET",
+    "/v1/topics/{topic}/records",
+    answer_example={"records": [_RECORD], "partitions": 4, "next_offset": 8, "end_offset": 8},
+    may_wait=True,
+)
+async def read_records(control: Control, params: RecordsForm) -> RecordsView:
+    """Read the records of a partition as a consumer gets them: up to the last stable offset, without aborted records.
+
+    With isolation=read_uncommitted up to the high watermark, with aborted and open records. Control records are never
+    returned. A call returns ``limit`` records at most, and may return fewer, or none: go on at next_offset until it is
+    end_offset.
+    """
+    topic = control.cluster.metadata.topic(params.topic)
+    if topic is None or topic.partition(params.partition) is None:
+        raise HttpError(404, f"there is no partition {params.topic}-{params.partition}")
+    partition = _leader(control, params.topic, params.partition)
+    if partition is None:
+        raise HttpError(409, f"no running node leads {params.topic}-{params.partition}")
+    try:
+        read = _Read(partition, params)
+        # Decompressing takes longer than a turn of the loop may; what was read does not change any more.
+        records, next_offset = await asyncio.to_thread(read.records)
+    except (StorageError, CorruptBatch) as error:
+        raise HttpError(409, f"{params.topic}-{params.partition} cannot be read: {error}") from None
+    return RecordsView(
+        records=records,
+        partitions=len(topic.partitions),
+        next_offset=next_offset,
+        end_offset=read.end_offset,
+    )
+
+
+def _leader(control: Control, topic: str, index: int) -> Partition | None:
+    for node in control.cluster.running_nodes():
+        partition = node.replicas.leader(topic, index)
+        if isinstance(partition, Partition):
+            return partition
+    return None
+
+
+def _partition_view(control: Control, topic: str, index: int) -> PartitionView:
+    partition = _leader(control, topic, index)
+    if partition is None:
+        return PartitionView(partition=index, leader=None)
+    return PartitionView(
+        partition=index,
+        leader=partition.leader_id,
+        log_start_offset=partition.log_start_offset,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        open_transactions=[
+            OpenTransactionView(producer_id=producer_id, first_offset=offset)
+            for offset, producer_id in partition.log.producers.open_transactions()
+        ],
+    )
+
+
+class _Read:
+    """What one call has read of a log, in one turn of the loop: bytes, and what became of the transactions in them."""
+
+    def __init__(self, partition: Partition, params: RecordsForm) -> None:
+        self._params = params
+        self._committed = params.isolation == "read_committed"
+        log = partition.log
+        self.end_offset = partition.last_stable_offset if self._committed else partition.high_watermark
+        start = log.log_start_offset
+        self._offset = max(start, start if params.offset is None else params.offset)
+        span = log.read(self._offset, self.end_offset, READ_BYTES, whole_first_batch=True)
+        self._bytes = b"" if span is None else span.bytes()
+        self._aborted = [] if span is None else log.aborted_transactions(self._offset, span)
+        self._open = {producer_id: offset for offset, producer_id in log.producers.open_transactions()}
+
+    def records(self) -> tuple[list[RecordView], int]:
+        """(the records, the offset after them). Where the log has nothing left that is the end."""
+        found: list[RecordView] = []
+        offset, size = self._offset, 0
+        for batch in batches(self._bytes):
+            if batch.base_offset >= self.end_offset:
+                break
+            for view in self._views(batch):
+                if len(found) == self._params.limit or size > RESPONSE_BYTES:
+                    return found, offset
+                found.append(view)
+                offset = view.offset + 1
+                size += _size(view)
+            offset = batch.next_offset
+        return found, offset if offset > self._offset else max(offset, self.end_offset)
+
+    def _views(self, batch: RecordBatch) -> Iterator[RecordView]:
+        if batch.is_control:
+            return
+        for record in batch.records():
+            outcome = self._outcome(batch, record.offset)
+            if record.offset < self._offset or (self._committed and outcome == "aborted"):
+                continue
+            key, key_base64 = _text(record.key)
+            value, value_base64 = _text(record.value)
+            yield RecordView(
+                partition=self._params.partition,
+                offset=record.offset,
+                timestamp_ms=record.timestamp,
+                key=key,
+                key_base64=key_base64,
+                value=value,
+                value_base64=value_base64,
+                headers=[
+                    (name, None if data is None else data.decode("utf-8", "replace"))
+                    for name, data in record.headers
+                ],
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                is_transactional=batch.is_transactional,
+                outcome=outcome,
+            )
+
+    def _outcome(self, batch: RecordBatch, offset: int) -> str | None:
+        if not batch.is_transactional:
+            return None
+        if any(_is_in(entry, batch.producer_id, offset) for entry in self._aborted):
+            return "aborted"
+        first_open = self._open.get(batch.producer_id)
+        return "open" if first_open is not None and first_open <= offset else "committed"
+
+
+def _is_in(aborted: AbortedTransaction, producer_id: int, offset: int) -> bool:
+    return aborted.producer_id == producer_id and aborted.first_offset <= offset <= aborted.last_offset
+
+
+def _text(data: bytes | None) -> tuple[str | None, str | None]:
+    """(the text, None), or (None, base64) of bytes that are not UTF-8."""
+    if data is None:
+        return None, None
+    try:
+        return data.decode(), None
+    except UnicodeDecodeError:
+        return None, b64encode(data).decode()
+
+
+def _size(view: RecordView) -> int:
+    texts = (view.key, view.key_base64, view.value, view.value_base64)
+    return sum(map(len, filter(None, texts))) + sum(
+        len(name) + len(value or "") for name, value in view.headers
+    )

@@ -1,0 +1,223 @@
+"""Reading and asserting what exactly-once means, for tests. An assertion that fails shows timelines.
+
+    broker.assert_exactly_once("orders", ["a", "b"])
+    broker.assert_committed("payments")
+    broker.assert_no_open_transactions()
+
+A client has its response to EndTxn before the markers are written, as with Kafka. So all of these first wait for the markers
+of transactions that are decided, and only for these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from odradek.control_client import ControlClient, in_path
+from odradek.errors import AssertionFailed, NotFound, TransactionNotReached
+from odradek.printable import printable, printable_lines
+from odradek.topics import Record, TopicOperations, read_records
+from odradek.transactions import Transaction, Transactions
+from odradek.waiting import WAIT_S
+
+TIMELINES_MAX: Final = 3
+TIMELINE_LINES_MAX: Final = 60
+LISTED_MAX: Final = 20
+"""How many values of a kind a message lists."""
+_PREPARED: Final = ("PrepareCommit", "PrepareAbort")
+_NOT_PREPARED: Final = ("Empty", "Ongoing", "CompleteCommit", "CompleteAbort", "Dead")
+
+Value = str | bytes | None
+
+
+class Assertions(TopicOperations):
+    """What `odradek.Broker` and `odradek.connect` have for the assertions of a test."""
+
+    def records(
+        self,
+        topic: str,
+        isolation: str = "read_committed",
+        partition: int | None = None,
+        timeout_s: float = WAIT_S,
+    ) -> list[Record]:
+        """The records of a topic as consumers of this isolation get them, by partition and offset. ``NotFound`` without it.
+
+        "read_uncommitted" returns those of open and aborted transactions too; a record's ``outcome`` says which it is.
+        """
+        client = self._control_client()
+        _await_markers(client, timeout_s, topic=topic)
+        return read_records(client, topic, isolation, partition)
+
+    def assert_exactly_once(
+        self, topic: str, expected: Iterable[str | bytes], timeout_s: float = WAIT_S
+    ) -> None:
+        """Assert that read_committed consumers get each expected value once, in any order, and nothing else.
+
+        ``AssertionFailed`` lists the values that are missing, doubled and unexpected, each with what became of its records,
+        and the timelines of the transactional ids that wrote them.
+        """
+        client = self._control_client()
+        wanted = Counter(map(_as_text, expected))
+        found = self.records(topic, timeout_s=timeout_s)
+        if Counter(record.value for record in found) != wanted:
+            everything = read_records(client, topic, "read_uncommitted")
+            raise AssertionFailed(_exactly_once_report(client, topic, wanted, found, everything))
+
+    def assert_committed(self, transactional_id: str, timeout_s: float = WAIT_S) -> None:
+        """Assert that the last transaction of a transactional id is committed, with all its markers."""
+        client = self._control_client()
+        _await_markers(client, timeout_s, transactional_id=transactional_id)
+        try:
+            shown = client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline")
+        except NotFound:
+            known = ", ".join(each.transactional_id for each in Transactions(client)) or "none"
+            raise AssertionFailed(
+                printable(f"no coordinator knows the transactional id {transactional_id!r}; known: {known}")
+            ) from None
+        transactions = shown["timeline"]["transactions"]
+        verdict = transactions[-1]["verdict"] if transactions else "not begun"
+        if verdict != "committed":
+            text = _shortened(shown["text"])
+            raise AssertionFailed(
+                printable_lines(f"the last transaction of {transactional_id} is {verdict}\n\n{text}")
+            )
+
+    def assert_no_open_transactions(self, timeout_s: float = WAIT_S) -> None:
+        """Assert that no coordinator has an open transaction, and that no partition waits for a marker."""
+        client = self._control_client()
+        _await_markers(client, timeout_s)
+        open_ids = [
+            each for each in Transactions(client) if each.state in _PREPARED or each.state == "Ongoing"
+        ]
+        lines = [f"  {each.transactional_id}: {each.state}, {_places(each)}" for each in open_ids]
+        coordinated = {each.producer_id for each in open_ids}
+        for place, hanging in _open_in_partitions(client):
+            if hanging["producer_id"] not in coordinated:
+                lines.append(
+                    f"  {place} @{hanging['first_offset']}: producer id {hanging['producer_id']}, "
+                    "which no coordinator will end: a hanging transaction"
+                )
+        if lines:
+            timelines = _timelines(client, [each.transactional_id for each in open_ids])
+            head = f"{len(lines)} open transaction{'s' * (len(lines) > 1)}:"
+            raise AssertionFailed(printable_lines("\n".join([head, *_some(lines), *timelines])))
+
+
+def _await_markers(
+    client: ControlClient, timeout_s: float, *, topic: str | None = None, transactional_id: str | None = None
+) -> None:
+    """Wait for decided transactions. One whose markers do not come is for the caller to show."""
+    transactions = Transactions(client)
+    for each in transactions.list():
+        if (
+            each.state not in _PREPARED
+            or (transactional_id or each.transactional_id) != each.transactional_id
+        ):
+            continue
+        if topic is not None and topic not in {place.rpartition("-")[0] for place in each.partitions}:
+            continue
+        try:
+            transactions.wait(each.transactional_id, _NOT_PREPARED, timeout_s)
+        except TransactionNotReached:
+            return
+
+
+def _open_in_partitions(client: ControlClient) -> Iterator[tuple[str, dict[str, Any]]]:
+    for topic in client.get("/v1/topics")["topics"]:
+        for partition in topic["partitions"]:
+            for each in partition["open_transactions"]:
+                yield f"{topic['name']}-{partition['partition']}", each
+
+
+def _places(transaction: Transaction) -> str:
+    return ", ".join(transaction.partitions) or "no partition yet"
+
+
+# -- what a failure says ----------------------------------------------------------------------------------------
+
+
+def _exactly_once_report(
+    client: ControlClient, topic: str, wanted: Counter[Value], found: list[Record], everything: list[Record]
+) -> str:
+    seen = Counter(record.value for record in found)
+    missing = [value for value in wanted if not seen[value]]
+    # A value that is expected twice and comes once is not missing altogether, and must be said all the same.
+    missing += [value for value in wanted if 0 < seen[value] < wanted[value]]
+    doubled = [value for value in seen if seen[value] > wanted[value] > 0]
+    unexpected = [value for value in seen if not wanted[value]]
+    lines = [f"{topic}: {len(missing)} missing, {len(doubled)} doubled, {len(unexpected)} unexpected"]
+    visible = {(record.partition, record.offset) for record in found}
+    concerned: list[Record] = []
+    for kind, values in (("missing", missing), ("doubled", doubled), ("unexpected", unexpected)):
+        told = []
+        for value in values:
+            records = [record for record in everything if record.value == value]
+            concerned += records
+            told.append(f"  {kind} {value!r}: {_records_said(records, visible)}")
+        lines += _some(told)
+    ids = _writers(client, topic, {record.producer_id for record in concerned or everything})
+    return printable_lines("\n".join([*lines, *_timelines(client, ids)]))
+
+
+def _records_said(records: Sequence[Record], visible: set[tuple[int, int]]) -> str:
+    if not records:
+        return "not in the log"
+    said = []
+    for record in records:
+        outcome = record.outcome or "no transaction"
+        if outcome != "aborted" and (record.partition, record.offset) not in visible:
+            outcome += ", not below the last stable offset"
+        writer = f", producer {record.producer_id}/{record.producer_epoch}" if record.producer_id >= 0 else ""
+        said.append(f"{record.place} ({outcome}{writer})")
+    return ", ".join(_some(said))
+
+
+def _writers(client: ControlClient, topic: str, producer_ids: set[int]) -> list[str]:
+    """Those whose records these are come first; then those that have the topic in their transaction now."""
+    known = Transactions(client).list()
+    wrote = [each.transactional_id for each in known if each.producer_id in producer_ids]
+    writes = [
+        each.transactional_id
+        for each in known
+        if topic in {place.rpartition("-")[0] for place in each.partitions}
+    ]
+    return list(dict.fromkeys([*wrote, *writes]))
+
+
+def _timelines(client: ControlClient, transactional_ids: Sequence[str]) -> list[str]:
+    texts = []
+    for transactional_id in transactional_ids[:TIMELINES_MAX]:
+        try:
+            text = client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline")["text"]
+        except NotFound:
+            continue  # forgotten meanwhile
+        texts += ["", _shortened(text)]
+    others = transactional_ids[TIMELINES_MAX:]
+    if others:
+        texts += ["", f"and the timelines of {len(others)} more: {', '.join(_some(others))}"]
+    return texts
+
+
+def _shortened(text: str) -> str:
+    """The end is what matters: it says what happened last."""
+    lines = text.rstrip().split("\n")
+    left_out = len(lines) - TIMELINE_LINES_MAX
+    if left_out > 0:
+        lines = [lines[0], f"({left_out} lines left out)", *lines[-TIMELINE_LINES_MAX:]]
+    return "\n".join(lines)
+
+
+def _some(texts: Sequence[str]) -> list[str]:
+    more = len(texts) - LISTED_MAX
+    return [*texts[:LISTED_MAX], *([f"  and {more} more"] if more > 0 else [])]
+
+
+def _as_text(value: str | bytes) -> Value:
+    """As a record's value is: text where it is UTF-8."""
+    if isinstance(value, str):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

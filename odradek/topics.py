@@ -1,0 +1,106 @@
+"""The topics of a running broker and the records in them, by its control port."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.control_client import ControlClient, in_path
+
+_RECORDS_AT_ONCE: Final = 1000
+
+
+class TopicOperations:
+    """What `odradek.Broker` and `odradek.connect` can do with topics by the control port."""
+
+    def _control_client(self) -> ControlClient:
+        raise NotImplementedError
+
+    def create_topic(
+        self, name: str | None = None, partitions: int = -1, *, prefix: str = "topic", **settings: object
+    ) -> str:
+        """Create a topic and return its name; without ``name`` it begins with ``prefix`` and no other topic has it.
+
+        ``partitions`` -1 is the broker's default. Settings are Kafka's with underscores for dots, as text, numbers or
+        booleans: ``cleanup_policy="compact"``. ``ControlRefused`` says why a topic cannot be.
+        """
+        form = {"name": name, "prefix": prefix, "partitions": partitions}
+        configs = {key.replace("_", "."): _config(value) for key, value in settings.items()}
+        return str(self._control_client().post("/v1/topics", {**form, "configs": configs})["name"])
+
+
+def _config(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as the leader has it. Key and value are text where they are UTF-8, else bytes."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: str | bytes | None
+    value: str | bytes | None
+    headers: tuple[tuple[str, str | None], ...]
+    producer_id: int
+    """-1 without an idempotent producer; then the epoch is -1 too."""
+    producer_epoch: int
+    is_transactional: bool
+    outcome: str | None
+    """Of its transaction: "committed", "aborted" or "open"; None without a transaction."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition} @{self.offset}"
+
+
+def read_records(
+    client: ControlClient, topic: str, isolation: str = "read_committed", partition: int | None = None
+) -> list[Record]:
+    """The records of a topic, or of one partition, by partition and offset. ``NotFound`` if there is none."""
+    if partition is not None:
+        return list(_of_partition(client, topic, isolation, partition)[0])
+    found, partitions = _of_partition(client, topic, isolation, 0)
+    for index in range(1, partitions):
+        found += _of_partition(client, topic, isolation, index)[0]
+    return found
+
+
+def _of_partition(
+    client: ControlClient, topic: str, isolation: str, partition: int
+) -> tuple[list[Record], int]:
+    """(the records, the number of partitions). What is appended meanwhile is left to the next call."""
+    path = f"/v1/topics/{in_path(topic)}/records"
+    query: dict[str, object] = {"isolation": isolation, "partition": partition, "limit": _RECORDS_AT_ONCE}
+    found: list[Record] = []
+    end_offset: int | None = None
+    while True:
+        page = client.get(path, query)
+        found += (_record(topic, each) for each in page["records"])
+        end_offset = page["end_offset"] if end_offset is None else end_offset
+        if page["next_offset"] >= end_offset:
+            return [each for each in found if each.offset < end_offset], int(page["partitions"])
+        query["offset"] = page["next_offset"]
+
+
+def _record(topic: str, view: dict[str, Any]) -> Record:
+    return Record(
+        topic=topic,
+        partition=view["partition"],
+        offset=view["offset"],
+        timestamp_ms=view["timestamp_ms"],
+        key=_data(view["key"], view["key_base64"]),
+        value=_data(view["value"], view["value_base64"]),
+        headers=tuple((name, value) for name, value in view["headers"]),
+        producer_id=view["producer_id"],
+        producer_epoch=view["producer_epoch"],
+        is_transactional=view["is_transactional"],
+        outcome=view["outcome"],
+    )
+
+
+def _data(text: str | None, base64: str | None) -> str | bytes | None:
+    return b64decode(base64) if base64 is not None else text

@@ -1,0 +1,149 @@
+"""Records and assertions by the control port: what holds passes, and what does not says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import odradek
+from tests.support.clients import ConfluentProducer
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[odradek.Broker]:
+    with odradek.Broker(settings={"transaction.max.timeout.ms": 600_000}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(broker: odradek.Broker) -> str:
+    return broker.create_topic(partitions=2)
+
+
+def transactions(broker: odradek.Broker, topic: str, *outcomes: tuple[str, str]) -> ConfluentProducer:
+    """Write a value for each outcome with the topic's name as the transactional id: "commit", "abort" or "open"."""
+    producer = ConfluentProducer(broker.bootstrap_servers, transactional_id=topic)
+    producer.init()
+    for value, outcome in outcomes:
+        producer.begin()
+        producer.send(topic, [value])
+        if outcome == "commit":
+            producer.commit()
+        elif outcome == "abort":
+            producer.abort()
+    return producer
+
+
+def refusal(call: object, *arguments: object) -> str:
+    assert callable(call)
+    with pytest.raises(AssertionError) as failure:
+        call(*arguments)
+    assert isinstance(failure.value, odradek.OdradekError)
+    return str(failure.value)
+
+
+def test_records_are_those_that_consumers_get(broker: odradek.Broker, topic: str):
+    transactions(broker, topic, ("a", "commit"), ("b", "abort"), ("c", "commit")).close()
+    committed = broker.records(topic)
+    assert [(each.value, each.outcome, each.is_transactional) for each in committed] == [
+        ("a", "committed", True),
+        ("c", "committed", True),
+    ]
+    everything = {each.value: each.outcome for each in broker.records(topic, "read_uncommitted")}
+    assert everything == {"a": "committed", "b": "aborted", "c": "committed"}
+
+
+def test_many_records_are_read_in_several_calls(broker: odradek.Broker, topic: str):
+    values = [f"{number:06}" for number in range(2500)]
+    producer = ConfluentProducer(broker.bootstrap_servers)
+    producer.send(topic, values, partition=1)
+    producer.close()
+    assert [each.value for each in broker.records(topic)] == values
+    assert [each.value for each in broker.records(topic, partition=1)] == values
+    assert broker.records(topic, partition=0) == []
+    broker.assert_exactly_once(topic, reversed(values))
+
+
+def test_exactly_once_holds(broker: odradek.Broker, topic: str):
+    transactions(broker, topic, ("a", "commit"), ("b", "abort"), ("b", "commit")).close()
+    broker.assert_exactly_once(topic, ["b", b"a"])
+    broker.assert_committed(topic)
+    broker.assert_no_open_transactions()
+
+
+def test_missing_doubled_and_unexpected_are_listed_with_the_timeline(broker: odradek.Broker, topic: str):
+    transactions(
+        broker, topic, ("a", "commit"), ("a", "commit"), ("b", "abort"), ("x\x1b", "commit"), ("c", "commit")
+    ).close()
+    text = refusal(broker.assert_exactly_once, topic, ["a", "b", "c", "d"])
+    assert text.startswith(f"{topic}: 2 missing, 1 doubled, 1 unexpected\n")
+    missing, never, doubled, unexpected, *_ = text.splitlines()[1:]
+    assert missing.startswith(f"  missing 'b': {topic}-")
+    assert "(aborted, producer " in missing
+    assert never == "  missing 'd': not in the log"
+    assert doubled.startswith("  doubled 'a': ")
+    assert doubled.count("(committed, producer ") == 2
+    assert unexpected.startswith(r"  unexpected 'x\x1b': ")
+    assert f"transactional id {topic}\n" in text
+    assert "ABORT marker" in text
+
+
+def test_a_value_that_is_expected_twice_must_be_there_twice(broker: odradek.Broker, topic: str):
+    transactions(broker, topic, ("a", "commit")).close()
+    assert f"{topic}: 1 missing, 0 doubled, 0 unexpected\n" in refusal(
+        broker.assert_exactly_once, topic, ["a", "a"]
+    )
+
+
+def test_a_transaction_that_is_open_is_named(broker: odradek.Broker, topic: str):
+    producer = transactions(broker, topic, ("a", "commit"), ("b", "open"))
+    try:
+        assert [each.value for each in broker.records(topic)] == ["a"]
+        assert "missing 'b': " in refusal(broker.assert_exactly_once, topic, ["a", "b"])
+        assert refusal(broker.assert_committed, topic).startswith(
+            f"the last transaction of {topic} is open\n"
+        )
+        text = refusal(broker.assert_no_open_transactions)
+        assert text.startswith(f"1 open transaction:\n  {topic}: Ongoing, {topic}-")
+        assert "transaction 2: open" in text
+    finally:
+        producer.abort()
+        producer.close()
+    assert "is aborted\n" in refusal(broker.assert_committed, topic)
+
+
+def test_an_unknown_id_is_no_commit(broker: odradek.Broker):
+    assert "no coordinator knows the transactional id 'unknown'" in refusal(
+        broker.assert_committed, "unknown"
+    )
+
+
+def test_a_transaction_that_is_decided_is_waited_for(broker: odradek.Broker, topic: str):
+    with broker.faults.add(f"txn.marker topic={topic} -> hold") as rule:
+        producer = transactions(broker, topic, ("a", "commit"))
+        rule.wait()
+        assert broker.records(topic, timeout_s=0) == []
+        with pytest.raises(odradek.AssertionFailed, match="not below the last stable offset"):
+            broker.assert_exactly_once(topic, ["a"], timeout_s=0)
+        with pytest.raises(odradek.AssertionFailed, match="PrepareCommit"):
+            broker.assert_no_open_transactions(timeout_s=0)
+        rule.release()
+        # Without a look at the state in between: the assertion waits.
+        broker.assert_exactly_once(topic, ["a"])
+        producer.close()
+
+
+def test_a_topic_has_the_name_and_the_settings_that_were_asked_for(broker: odradek.Broker):
+    assert broker.create_topic("payments", partitions=3, cleanup_policy="compact") == "payments"
+    names = {broker.create_topic(prefix="orders") for _ in range(3)}
+    assert len(names) == 3
+    assert all(name.startswith("orders-") for name in names)
+    shown = {
+        each["name"]: each for each in odradek.connect(broker.control_url).client.get("/v1/topics")["topics"]
+    }
+    assert len(shown["payments"]["partitions"]) == 3
+    with pytest.raises(odradek.ControlRefused, match="payments"):
+        broker.create_topic("payments")
+    with pytest.raises(odradek.NotFound, match="there is no partition gone-0"):
+        broker.records("gone")
