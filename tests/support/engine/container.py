@@ -311,6 +311,8 @@ class Container:
             "Names": [f"/{self.name}"],
             "Image": self.wanted["Image"],
             "ImageID": full["Image"],
+            "Command": " ".join(self.argv),
+            "Created": int(datetime.fromisoformat(self.created).timestamp()),
             "State": self.status,
             "Status": self.status,
             "Labels": full["Config"]["Labels"],

@@ -129,12 +129,17 @@ def run(spec: dict) -> None:
     channel: int = spec["channel"]
     network = NEW_NETWORK if spec["address"] else 0
     checked(LIBC.unshare(NEW_MOUNTS | NEW_HOSTNAME | NEW_IPC | NEW_PIDS | network), "unshare")
+    named, naming = os.pipe()
     child = fork_below(parent_dies=True)
     if child:
         os.write(channel, f"{child}\n".encode())
         os.close(channel)
+        os.close(naming)
         kill_at_the_end_of_stdin(child)
         end_as(child)
+    os.close(naming)
+    os.read(named, 1)  # until the id is written: what this process says comes after it
+    os.close(named)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     root = prepare_root(spec["layers"], spec["changes"], spec["work"], spec["also"])
     if spec["address"]:

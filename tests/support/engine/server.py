@@ -28,6 +28,7 @@ from aiohttp import web
 from tests.support.deadlines import TEST_S
 from tests.support.engine.container import Container, Log, copy_streams
 from tests.support.engine.image import Image, build
+from tests.support.engine.process import SCRATCH
 
 API_VERSION, API_VERSION_MIN = "1.44", "1.24"
 IMAGE_ID = "sha256:" + "0" * 64
@@ -43,9 +44,7 @@ class Engine:
     """Serves in a thread of its own while it is entered; all its containers end with it."""
 
     def __init__(self) -> None:
-        self._folder = Path(
-            tempfile.mkdtemp(prefix="engine-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-        )
+        self._folder = Path(tempfile.mkdtemp(prefix="engine-", dir=SCRATCH))
         self.socket = self._folder / "docker.sock"
         self.image: Image | None = None
         self.containers: dict[str, Container] = {}
@@ -192,10 +191,16 @@ class Engine:
         self._container(request).kill(_signal(request.query.get("signal", "KILL")))
         return web.Response(status=204)
 
-    async def _wait(self, request: web.Request) -> web.Response:
+    async def _wait(self, request: web.Request) -> web.StreamResponse:
         container = self._container(request)
+        # The docker command starts the container when the headers say that its end is waited for.
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
         await container.ended.wait()
-        return web.json_response({"StatusCode": container.exit_code})
+        with contextlib.suppress(ConnectionResetError):
+            await response.write(json.dumps({"StatusCode": container.exit_code}).encode())
+            await response.write_eof()
+        return response
 
     async def _remove(self, request: web.Request) -> web.Response:
         container = self._container(request)
@@ -260,16 +265,17 @@ class Engine:
         if upgrade:
             response.headers.update({"Connection": "Upgrade", "Upgrade": "tcp"})
         await response.prepare(request)
-        assert request.transport is not None
+        transport = request.transport
+        assert isinstance(transport, asyncio.WriteTransport)
         with contextlib.suppress(ConnectionResetError):
             async for number, chunk in self._execute(execution):
                 if upgrade:
-                    request.transport.write(frame(number, chunk))
+                    transport.write(frame(number, chunk))
                 else:
                     await response.write(frame(number, chunk))
             if not upgrade:
                 await response.write_eof()
-        request.transport.close()
+        transport.close()
         return response
 
     async def _execute(self, execution: dict[str, Any]) -> AsyncIterator[tuple[int, bytes]]:
