@@ -41,8 +41,8 @@ MATCH: Final = frozenset(
         "peer",
     ]
 )
-WHEN: Final = frozenset(["after", "nth", "every", "times", "p", "seed", "expires_ms"])
-ACTION: Final = frozenset(["do", "code", "delay_ms", "silent", "by", "nodes", "one_way"])
+WHEN: Final = frozenset(["after", "nth", "every", "times", "p", "seed", "expires", "expires_ms"])
+ACTION: Final = frozenset(["do", "code", "delay", "delay_ms", "silent", "by", "nodes", "one_way"])
 """The words of a rule, by their place in its JSON form. A test compares them with the broker's."""
 
 
@@ -123,7 +123,8 @@ class Faults:
 
         faults.add("EndTxn", transactional_id="payments", nth=2, do="lose-answer")
         faults.add("EndTxn transactional_id=payments nth=2 -> lose-answer")
-        faults.add(do="cut", nodes=(1, 2))
+        faults.add("Fetch", topic="orders", do="delay", delay="1.5s")
+        faults.add(do="cut", nodes=(1, 2), expires=timedelta(seconds=10))
         """
         if not words:
             form: dict[str, Any] = {"rule": on or ""}
@@ -151,7 +152,8 @@ def _rule(on: str | None, words: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in words.items():
         for part, names in (("match", MATCH), ("when", WHEN), ("action", ACTION)):
             if name in names:
-                form.setdefault(part, {})[name] = value
+                duration = f"{_milliseconds(value)}ms" if isinstance(value, timedelta) else value
+                form.setdefault(part, {})[name] = duration
                 break
         else:
             known = ", ".join(sorted(MATCH | WHEN | ACTION))

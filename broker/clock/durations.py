@@ -36,6 +36,27 @@ def parse_duration_ms(text: str) -> int:
     return checked_duration_ms(round(sum(float(number) * UNITS_MS[unit] for number, unit in parts)))
 
 
+def duration_text(duration_ms: int) -> str:
+    """The text that ``parse_duration_ms`` reads as the same duration.
+
+    >>> duration_text(1500), duration_text(129_600_000), duration_text(250)
+    ('1.5s', '1d12h', '250ms')
+    """
+    if duration_ms < UNITS_MS["s"]:
+        return f"{duration_ms}ms"
+    parts, left_ms = [], duration_ms
+    for unit in ("d", "h", "m"):
+        count, left_ms = divmod(left_ms, UNITS_MS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    seconds, ms = divmod(left_ms, UNITS_MS["s"])
+    if ms:
+        parts.append(f"{seconds}.{ms:03}".rstrip("0") + "s")
+    elif seconds:
+        parts.append(f"{seconds}s")
+    return "".join(parts)
+
+
 def checked_duration_ms(duration_ms: int) -> int:
     """The same duration, if time may be moved on by so much."""
     if duration_ms < 0:

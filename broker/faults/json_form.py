@@ -1,10 +1,10 @@
 """The JSON form of rules, as plain dicts.
 
     {"on": "EndTxn", "match": {"transactional_id": "payments"}, "when": {"nth": 2}, "action": {"do": "lose-answer"}}
-    {"action": {"do": "cut", "nodes": [1, 2], "one_way": true}, "when": {"expires_ms": 30000}}
+    {"action": {"do": "cut", "nodes": [1, 2], "one_way": true}, "when": {"expires": "30s"}}
 
-What is not said is left out. Two short forms are read as well: an action without parameters may be its name alone, and a
-rule may be its text form.
+What is not said is left out. Other forms are read as well: an action without parameters may be its name alone, a rule may
+be its text form, and times may be numbers (``expires_ms``, ``delay_ms``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
 
+from broker.clock.durations import duration_text
 from broker.faults.rules import Action, FaultError, Match, Rule, When, there_is
-from broker.faults.text import parse_code, parse_rule, parse_span, span_to_text
+from broker.faults.text import parse_code, parse_duration, parse_rule, parse_span, span_to_text
 
+_AS_TEXT: Final = {"delay_ms": "delay", "expires_ms": "expires"}
+"""Times: by the name of the number in milliseconds the name of the text."""
 _RULE_KEYS: Final = ("action", "match", "on", "when")
 
 
@@ -37,7 +40,7 @@ def _said(value: Any, unsaid: Any) -> dict[str, Any]:
     for each in fields(value):
         said = getattr(value, each.name)
         if said != getattr(unsaid, each.name):
-            found[each.name] = _plain(each.name, said)
+            found[_AS_TEXT.get(each.name, each.name)] = _plain(each.name, said)
     return found
 
 
@@ -46,6 +49,8 @@ def _plain(name: str, value: Any) -> Any:
         return span_to_text(value)
     if name == "code":
         return value.name.upper()
+    if name in _AS_TEXT:
+        return duration_text(value)
     return list(value) if name == "nodes" else value
 
 
@@ -60,14 +65,14 @@ def rule_from_json(form: object) -> Rule:
     if on is not None and not isinstance(on, str):
         raise FaultError(f"on: {on!r} is not the name of an API or a point")
     match = _values("match", rule.get("match", {}), _names(Match))
-    when = _values("when", rule.get("when", {}), _names(When))
+    when = _with_times(_values("when", rule.get("when", {}), (*_names(When), "expires")))
     return Rule(_action(rule["action"]), on, Match(**match), When(**when))
 
 
 def _action(form: object) -> Action:
     if isinstance(form, str):
         form = {"do": form}
-    values = _values("action", form, _names(Action))
+    values = _with_times(_values("action", form, (*_names(Action), "delay")))
     if "do" not in values:
         raise FaultError('action: "do" says which, such as {"do": "lose-answer"}')
     return Action(**values)
@@ -90,6 +95,16 @@ def _values(what: str, form: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {
         name: _value(name, value) for name, value in _object(what, form, names).items() if value is not None
     }
+
+
+def _with_times(values: dict[str, Any]) -> dict[str, Any]:
+    """Times that are said as text, under the names of those in milliseconds."""
+    for name, text in _AS_TEXT.items():
+        if text in values:
+            if name in values:
+                raise FaultError(f"{text} is said twice: as {text} and as {name}")
+            values[name] = values.pop(text)
+    return values
 
 
 _NUMBERS: Final = (
@@ -136,6 +151,12 @@ def _probability(name: str, value: object) -> float:
     return float(value)
 
 
+def _duration(name: str, value: object) -> int:
+    if not isinstance(value, str):
+        raise FaultError(f'{name}: {value!r} is not a duration, such as "1.5s"')
+    return parse_duration(name, value)
+
+
 def _pair(name: str, value: object) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise FaultError(f"{name}: {value!r} is not a list of two nodes, such as [1, 2]")
@@ -144,6 +165,8 @@ def _pair(name: str, value: object) -> tuple[int, int]:
 
 _READERS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "code": lambda name, value: parse_code(name, str(value)),
+    "delay": _duration,
+    "expires": _duration,
     "nodes": _pair,
     "one_way": _boolean,
     "p": _probability,

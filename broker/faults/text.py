@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
 
-from broker.clock.durations import BadDuration, parse_duration_ms
+from broker.clock.durations import BadDuration, duration_text, parse_duration_ms
 from broker.faults.rules import ACTIONS, PLACED, Action, FaultError, Match, Rule, When, there_is
 from protocol.errors import ErrorCode
 
@@ -257,7 +257,8 @@ def _conditions(when: When) -> list[str]:
     for each in fields(When):
         value = getattr(when, each.name)
         if value != each.default:
-            words.append(f"expires={value}ms" if each.name == "expires_ms" else f"{each.name}={value}")
+            is_time = each.name == "expires_ms"
+            words.append(f"expires={duration_text(value)}" if is_time else f"{each.name}={value}")
     return words
 
 
@@ -268,11 +269,8 @@ def _action_words(action: Action) -> list[str]:
     if action.code is not None:
         words.append(action.code.name.upper())
     if action.delay_ms is not None:
-        words.append(
-            f"delay={action.delay_ms}ms"
-            if PLACED.isdisjoint(ACTIONS[action.do].places)
-            else f"{action.delay_ms}ms"
-        )
+        delay = duration_text(action.delay_ms)
+        words.append(f"delay={delay}" if PLACED.isdisjoint(ACTIONS[action.do].places) else delay)
     if action.by != Action(action.do).by:
         words.append(str(action.by))
     words += [word for word, name in FLAGS.items() if getattr(action, name)]

@@ -125,10 +125,10 @@ def test_a_rule_is_added_in_words_or_as_text(broker: odradek.Broker) -> None:
     with (
         broker.faults.add("EndTxn", transactional_id="a b", nth=2, do="lose-answer", silent=True) as one,
         broker.faults.add(one.text) as other,
-        broker.faults.add(do="slow-disk", delay_ms=5, node=1, expires_ms=60_000) as slow,
+        broker.faults.add(do="slow-disk", delay="5ms", node=1, expires=timedelta(minutes=1)) as slow,
     ):
         assert one.text == other.text == "EndTxn 'transactional_id=a b' nth=2 -> lose-answer silent"
-        assert slow.text == "slow-disk delay=5ms node=1 expires=60000ms"
+        assert slow.text == "slow-disk delay=5ms node=1 expires=1m"
         assert [rule.id for rule in broker.faults] == [one.id, other.id, slow.id]
         with pytest.raises(odradek.ControlRefused, match="there is no node 2: this cluster has node 1 only"):
             broker.faults.add(do="cut", nodes=(1, 2), one_way=True, expires_ms=60_000)

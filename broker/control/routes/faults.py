@@ -46,7 +46,8 @@ class WhenForm(Given, omit_defaults=True):
     times: Number | None = None
     p: float | None = None
     seed: Number | None = None
-    expires_ms: Number | None = None
+    expires: Annotated[Name | None, Meta(description="A duration: 10s, 1m30s.")] = None
+    expires_ms: Annotated[Number | None, Meta(description="The same in milliseconds.")] = None
 
 
 class ActionForm(Given, omit_defaults=True):
@@ -54,7 +55,8 @@ class ActionForm(Given, omit_defaults=True):
 
     do: Name
     code: Name | None = None
-    delay_ms: Number | None = None
+    delay: Annotated[Name | None, Meta(description="A duration: 1.5s, 200ms.")] = None
+    delay_ms: Annotated[Number | None, Meta(description="The same in milliseconds.")] = None
     silent: bool | None = None
     by: Number | None = None
     nodes: Annotated[list[Number], Meta(max_length=2)] | None = None

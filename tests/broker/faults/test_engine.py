@@ -712,10 +712,10 @@ async def test_an_active_rule_tells_all_of_itself() -> None:
         "rule": {
             "on": "Heartbeat",
             "match": {"client_id": "c"},
-            "when": {"times": 3, "expires_ms": 1000},
+            "when": {"times": 3, "expires": "1s"},
             "action": {"do": "hold"},
         },
-        "text": "Heartbeat client_id=c times=3 expires=1000ms -> hold",
+        "text": "Heartbeat client_id=c times=3 expires=1s -> hold",
         "matches": 1,
         "hits": 1,
         "spent": False,

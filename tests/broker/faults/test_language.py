@@ -75,12 +75,27 @@ def test_the_json_form_is_as_people_would_write_it() -> None:
     assert rule_to_json(parse_rule("Fetch version=3..5 nth=2 expires=1s -> error 6")) == {
         "on": "Fetch",
         "match": {"version": "3..5"},
-        "when": {"nth": 2, "expires_ms": 1000},
+        "when": {"nth": 2, "expires": "1s"},
         "action": {"do": "error", "code": "NOT_LEADER_OR_FOLLOWER"},
     }
     assert rule_to_json(parse_rule("slow-link 1 2 200ms one-way")) == {
-        "action": {"do": "slow-link", "delay_ms": 200, "nodes": [1, 2], "one_way": True}
+        "action": {"do": "slow-link", "delay": "200ms", "nodes": [1, 2], "one_way": True}
     }
+
+
+def test_times_are_durations_or_milliseconds() -> None:
+    rule = parse_rule("Produce expires=1m30s -> delay 1.5s")
+    assert (rule.when.expires_ms, rule.action.delay_ms) == (90_000, 1500)
+    assert rule_to_text(rule) == "Produce expires=1m30s -> delay 1.5s"
+    for form in (
+        {"on": "Produce", "when": {"expires": "90s"}, "action": {"do": "delay", "delay": "1500ms"}},
+        {"on": "Produce", "when": {"expires_ms": 90_000}, "action": {"do": "delay", "delay_ms": 1500}},
+    ):
+        assert rule_from_json(form) == rule
+    with pytest.raises(FaultError, match="delay is said twice"):
+        rule_from_json({"on": "Produce", "action": {"do": "delay", "delay": "1s", "delay_ms": 1000}})
+    with pytest.raises(FaultError, match=r'expires: 10 is not a duration, such as "1.5s"'):
+        rule_from_json({"on": "Produce", "when": {"expires": 10}, "action": "drop"})
 
 
 def test_json_has_short_forms() -> None:
