@@ -17,23 +17,13 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from odradek.assertions import Assertions
 from odradek.control_client import ControlClient
+from odradek.handle import Handle
 from odradek.process import BrokerProcess
-from odradek.remote import (
-    TOKEN_VARIABLE,
-    Clock,
-    Faults,
-    Nodes,
-    Partition,
-    Remote,
-    Timeline,
-    Trace,
-    Transactions,
-)
+from odradek.remote import TOKEN_VARIABLE, Remote
 
 
-class Broker(Assertions):
+class Broker(Handle):
     """A broker in its own process, with its faults, clock, trace, transactions and nodes.
 
     ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md);
@@ -154,52 +144,6 @@ class Broker(Assertions):
     def log(self) -> list[str]:
         """The lines of the broker's log."""
         return self.process.log
-
-    @property
-    def faults(self) -> Faults:
-        """The fault rules."""
-        return self._control.faults
-
-    @property
-    def clock(self) -> Clock:
-        """The clock, which can be advanced."""
-        return self._control.clock
-
-    @property
-    def trace(self) -> Trace:
-        """Every request and its answer."""
-        return self._control.trace
-
-    @property
-    def transactions(self) -> Transactions:
-        """The transactions of all coordinators."""
-        return self._control.transactions
-
-    @property
-    def nodes(self) -> Nodes:
-        """The nodes of the cluster, which can be killed, stopped and started."""
-        return self._control.nodes
-
-    def timeline(self, transactional_id: str) -> Timeline:
-        """The timeline of a transactional id across all nodes."""
-        return self._control.timeline(transactional_id)
-
-    def partitions(self, topic: str | None = None, *, internal: bool = False) -> list[Partition]:
-        """The partitions with their leaders, leader epochs, replicas in sync and log ends."""
-        return self._control.partitions(topic, internal=internal)
-
-    def move_leader(self, topic: str, partition: int, *, to: int) -> Partition:
-        """Let another node that is in sync lead a partition."""
-        return self._control.move_leader(topic, partition, to=to)
-
-    def move_coordinator(
-        self, *, transactional_id: str | None = None, group: str | None = None, to: int
-    ) -> Partition:
-        """Let another node coordinate a transactional id or a group, and all that share its partition."""
-        return self._control.move_coordinator(transactional_id=transactional_id, group=group, to=to)
-
-    def _control_client(self) -> ControlClient:
-        return self._control.client
 
     @property
     def _control(self) -> Remote:

@@ -27,21 +27,11 @@ except ImportError as missing:
 
     raise ImportError(f"odradek.testcontainers needs {install_command('testcontainers')}") from missing
 
-from odradek.assertions import Assertions
 from odradek.control_client import ControlClient
 from odradek.deadlines import stretched
 from odradek.errors import BrokerFailed
-from odradek.remote import (
-    PORT_VARIABLE,
-    TOKEN_VARIABLE,
-    Clock,
-    Faults,
-    Nodes,
-    Remote,
-    Timeline,
-    Trace,
-    Transactions,
-)
+from odradek.handle import Handle
+from odradek.remote import PORT_VARIABLE, TOKEN_VARIABLE, Remote
 
 KAFKA_PORT: Final = 9092
 """Of the first node; the others have the ports above it."""
@@ -56,7 +46,7 @@ _STARTED: Final = re.compile(r"Transitioning from RECOVERY to RUNNING")
 _LOG_CHARACTERS_MAX: Final = 4000
 
 
-class OdradekContainer(Assertions, DockerContainer):
+class OdradekContainer(Handle, DockerContainer):
     """A container of the image, with the faults, clock, trace, transactions and nodes of its broker.
 
     ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md), but for
@@ -159,38 +149,6 @@ class OdradekContainer(Assertions, DockerContainer):
     def control_token(self) -> str:
         """The token that calls of the control port carry."""
         return self._token
-
-    @property
-    def faults(self) -> Faults:
-        """The fault rules."""
-        return self._control.faults
-
-    @property
-    def clock(self) -> Clock:
-        """The clock, which can be advanced."""
-        return self._control.clock
-
-    @property
-    def trace(self) -> Trace:
-        """Every request and its answer."""
-        return self._control.trace
-
-    @property
-    def transactions(self) -> Transactions:
-        """The transactions of all coordinators."""
-        return self._control.transactions
-
-    @property
-    def nodes(self) -> Nodes:
-        """The nodes of the cluster, which can be killed, stopped and started."""
-        return self._control.nodes
-
-    def timeline(self, transactional_id: str) -> Timeline:
-        """The timeline of a transactional id across all nodes."""
-        return self._control.timeline(transactional_id)
-
-    def _control_client(self) -> ControlClient:
-        return self._control.client
 
     @property
     def _control(self) -> Remote:

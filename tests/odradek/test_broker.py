@@ -18,7 +18,8 @@ from confluent_kafka import KafkaException, Producer
 
 import odradek
 from odradek.control_client import ControlClient
-from odradek.remote import ACTION, MATCH, WHEN
+from odradek.handle import Handle
+from odradek.remote import ACTION, MATCH, WHEN, Remote
 from tests.support.clients import PATIENCE, eventually
 from tests.support.deadlines import HANG_S, Stopwatch
 
@@ -288,6 +289,11 @@ def test_what_is_no_control_port_is_said_to_be_none(url: str, monkeypatch: pytes
     monkeypatch.delenv("ODRADEK_CONTROL", raising=False)
     with pytest.raises(odradek.ControlUnreachable, match="control"):
         odradek.connect(url)
+
+
+def test_a_handle_has_what_a_remote_broker_has() -> None:
+    public = {name for name in vars(Remote) if not name.startswith("_")}
+    assert public - {"bootstrap_servers", "reset"} <= {name for name in vars(Handle)}
 
 
 def test_the_variable_says_which_broker(broker: odradek.Broker, monkeypatch: pytest.MonkeyPatch) -> None:

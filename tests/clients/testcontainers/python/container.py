@@ -33,6 +33,7 @@ with OdradekContainer(
         commit(broker, "paid")
         say(hits=rule.wait().hits, end_txns=len(broker.trace.entries(api="EndTxn")))
     say(state=broker.transactions["payments"].state, events=bool(broker.timeline("payments").events))
+    broker.assert_exactly_once("orders", ["paid"])
     before = broker.clock.now_ms
     broker.clock.advance("7d")
     say(days=(broker.clock.now_ms - before) // 86_400_000, nodes=len(broker.nodes))
