@@ -42,7 +42,7 @@ MATCH: Final = frozenset(
     ]
 )
 WHEN: Final = frozenset(["after", "nth", "every", "times", "p", "seed", "expires", "expires_ms"])
-ACTION: Final = frozenset(["do", "code", "delay", "delay_ms", "silent", "by", "nodes", "one_way"])
+ACTION: Final = frozenset(["do", "code", "delay", "delay_ms", "silent", "by", "nodes", "one_way", "fields"])
 """The words of a rule, by their place in its JSON form. A test compares them with the broker's."""
 
 
@@ -124,6 +124,7 @@ class Faults:
         faults.add("EndTxn", transactional_id="payments", nth=2, do="lose-answer")
         faults.add("EndTxn transactional_id=payments nth=2 -> lose-answer")
         faults.add("Fetch", topic="orders", do="delay", delay="1.5s")
+        faults.add("EndTxn", do="answer", fields={"error_code": "CONCURRENT_TRANSACTIONS"})
         faults.add(do="cut", nodes=(1, 2), expires=timedelta(seconds=10))
         """
         if not words:

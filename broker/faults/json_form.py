@@ -51,6 +51,8 @@ def _plain(name: str, value: Any) -> Any:
         return value.name.upper()
     if name in _AS_TEXT:
         return duration_text(value)
+    if name == "fields":
+        return dict(value)
     return list(value) if name == "nodes" else value
 
 
@@ -157,6 +159,14 @@ def _duration(name: str, value: object) -> int:
     return parse_duration(name, value)
 
 
+def _fields(name: str, value: object) -> tuple[tuple[str, Any], ...]:
+    if not isinstance(value, dict) or not all(
+        isinstance(each, bool | int | float | str) for each in value.values()
+    ):
+        raise FaultError(f'{name}: {value!r} is not an object of fields, such as {{"throttle_time_ms": 500}}')
+    return tuple(value.items())
+
+
 def _pair(name: str, value: object) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise FaultError(f"{name}: {value!r} is not a list of two nodes, such as [1, 2]")
@@ -167,6 +177,7 @@ _READERS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "code": lambda name, value: parse_code(name, str(value)),
     "delay": _duration,
     "expires": _duration,
+    "fields": _fields,
     "nodes": _pair,
     "one_way": _boolean,
     "p": _probability,

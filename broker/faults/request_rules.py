@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from broker.faults.active_rule import ActiveRule
+from broker.faults.altered_answers import altered
 from broker.faults.error_answers import error_answer, wants_no_answer
 from broker.faults.request_subjects import asks_for_subjects, subjects_of
 from broker.faults.rule_executor import RuleExecutor
@@ -125,6 +126,18 @@ def _lose_answer(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool
     return True
 
 
+def _answer(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
+    context = call.context
+
+    def alter(outcome: object) -> object:
+        if active.removed or outcome is NO_RESPONSE or isinstance(outcome, BaseException):
+            return outcome
+        return altered(context.api_key, context.api_version, outcome, active.rule.action.fields)
+
+    call.on_outcome(alter)
+    return True
+
+
 def _drop(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
     call.connection.reset()
     return False
@@ -194,6 +207,7 @@ _ACTIONS: Final[dict[str, Callable[[RuleExecutor, ActiveRule, Call], bool]]] = {
     "error": _error,
     "lose-request": _lose_request,
     "lose-answer": _lose_answer,
+    "answer": _answer,
     "delay": _hold,
     "drop": _drop,
     "duplicate": _duplicate,

@@ -13,11 +13,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Final
 
+from broker.faults.altered_answers import BadField, Fields, checked, known_fields
 from broker.faults.fields import known_at, named_by
 from broker.injection.points import POINTS
 from protocol.errors import ErrorCode
@@ -102,6 +103,8 @@ class Action:
     nodes: tuple[int, int] | None = None
     one_way: bool = False
     """cut, slow-link: only what the first node would tell the second."""
+    fields: Fields = ()
+    """answer: fields of the response, with what they are to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,12 @@ ACTIONS: Final[dict[str, Kind]] = {
     "lose-request": _kind([Place.CALL], "close the connection, do not handle the request", "silent"),
     "lose-answer": _kind(
         [Place.CALL], "handle the request, then close the connection without a response", "silent"
+    ),
+    "answer": _kind(
+        [Place.CALL],
+        "handle the request, respond with other values in these fields",
+        "fields",
+        required=("fields",),
     ),
     "delay": _kind(
         _BOTH, "handle the request, or take the step, after this time", "delay_ms", required=("delay_ms",)
@@ -191,6 +200,8 @@ class Rule:
         _check_match(self, place)
         _check_when(self.when)
         _check_when_fits(self, place)
+        if self.action.fields:
+            _check_fields(self)
 
     @property
     def place(self) -> Place:
@@ -272,6 +283,7 @@ def _check_parameters(action: Action, kind: Kind) -> None:
 _NEEDED: Final = {
     "code": "an error code, such as NOT_COORDINATOR",
     "delay_ms": "a delay, such as 200ms",
+    "fields": "fields of the response, such as throttle_time_ms=500",
     "nodes": "two nodes, such as 1 2",
 }
 
@@ -298,6 +310,20 @@ def _check_place(rule: Rule, kind: Kind) -> Place:
         able = ", ".join(sorted(name for name, each in ACTIONS.items() if rule.place in each.places))
         raise FaultError(f"{do} is not possible at {rule.place.value} ({rule.on}); there is {able}")
     return rule.place
+
+
+def _check_fields(rule: Rule) -> None:
+    """Values become those of the fields' kinds, so that the same rule is equal in both forms."""
+    known = known_fields(rule.api_keys)
+    values = []
+    for name, value in rule.action.fields:
+        if name not in known:
+            raise FaultError(there_is(f"{rule.on}: the response's field", name, known))
+        try:
+            values.append((name, checked(rule.api_keys, name, value)))
+        except BadField as error:
+            raise FaultError(f"answer: {error}") from None
+    object.__setattr__(rule, "action", replace(rule.action, fields=tuple(values)))
 
 
 def _asked(rule: Rule, place: Place) -> frozenset[str]:

@@ -19,7 +19,8 @@ from dataclasses import fields
 from typing import Any, Final
 
 from broker.clock.durations import BadDuration, duration_text, parse_duration_ms
-from broker.faults.rules import ACTIONS, PLACED, Action, FaultError, Match, Rule, When, there_is
+from broker.faults.altered_answers import Fields
+from broker.faults.rules import ACTIONS, PLACED, Action, FaultError, Kind, Match, Rule, When, there_is
 from protocol.errors import ErrorCode
 
 ARROW: Final = "->"
@@ -118,6 +119,7 @@ PARAMETERS: Final[dict[str, tuple[str, Parser]]] = {
     "delay": ("delay_ms", parse_duration),
     "by": ("by", parse_number),
 }
+_ERROR_NAMES: Final = {int(code): code.name.upper() for code in ErrorCode}
 FLAGS: Final = {"silent": "silent", "one-way": "one_way"}
 
 
@@ -193,9 +195,15 @@ def _take(name: str, value: str, match: dict[str, Any], when: dict[str, Any]) ->
 
 
 def _action(do: str, words: list[str]) -> Action:
-    if do not in ACTIONS:
+    kind = ACTIONS.get(do)
+    if kind is None:
         raise FaultError(there_is("the action", do, ACTIONS))
-    kind = ACTIONS[do]
+    if "fields" in kind.parameters:
+        return Action(do, fields=_fields(do, words))
+    return _with_parameters(do, kind, words)
+
+
+def _with_parameters(do: str, kind: Kind, words: list[str]) -> Action:
     # What may stand without its name, in this order.
     bare = [name for name in kind.parameters if name in ("code", "delay_ms", "by")]
     numbers: list[int] = []
@@ -217,11 +225,24 @@ def _action(do: str, words: list[str]) -> Action:
             _give(given, key, parse(do, word), do, kind.parameters)
         else:
             raise FaultError(f"{do} takes no {word!r}")
+    if len(numbers) == 1:
+        raise FaultError(f"{do} needs two nodes, such as: {do} 1 2")
     if numbers:
-        if len(numbers) == 1:
-            raise FaultError(f"{do} needs two nodes, such as: {do} 1 2")
         given["nodes"] = (numbers[0], numbers[1])
     return Action(do, **given)
+
+
+def _fields(do: str, words: list[str]) -> Fields:
+    """``throttle_time_ms=500``; their kinds are the rule's affair, which knows the API."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, mark, value = word.partition("=")
+        if not mark:
+            raise FaultError(f"{do} takes no {word!r}, but fields, such as throttle_time_ms=500")
+        if name in found:
+            raise FaultError(f"{do}: {name} is said twice")
+        found[name] = value
+    return tuple(found.items())
 
 
 def _give(given: dict[str, Any], key: str, value: Any, do: str, parameters: tuple[str, ...]) -> None:
@@ -262,6 +283,14 @@ def _conditions(when: When) -> list[str]:
     return words
 
 
+def _field_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if name.endswith("error_code") and isinstance(value, int) and value in _ERROR_NAMES:
+        return _ERROR_NAMES[value]
+    return str(value)
+
+
 def _action_words(action: Action) -> list[str]:
     words = [action.do]
     if action.nodes is not None:
@@ -274,4 +303,5 @@ def _action_words(action: Action) -> list[str]:
     if action.by != Action(action.do).by:
         words.append(str(action.by))
     words += [word for word, name in FLAGS.items() if getattr(action, name)]
+    words += [f"{name}={_field_text(name, value)}" for name, value in action.fields]
     return words

@@ -15,6 +15,7 @@ from broker.faults import ActiveRule, FaultError, Match, rule_from_json
 
 NAME_CHARACTERS_MAX: Final = 1024
 RULE_CHARACTERS_MAX: Final = 4096
+FIELDS_MAX: Final = 32
 NUMBER_MAX: Final = 2**53 - 1
 
 Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
@@ -61,6 +62,13 @@ class ActionForm(Given, omit_defaults=True):
     by: Number | None = None
     nodes: Annotated[list[Number], Meta(max_length=2)] | None = None
     one_way: bool | None = None
+    fields: (
+        Annotated[
+            dict[Name, bool | int | float | Name],
+            Meta(max_length=FIELDS_MAX, description="Of answer: fields of the response with their values."),
+        ]
+        | None
+    ) = None
 
 
 class RuleForm(Given, omit_defaults=True):

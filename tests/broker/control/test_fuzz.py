@@ -118,7 +118,7 @@ rules_in_text = st.builds(
         ["", "1 2", "5ms", "silent", "by=0", "6", "-1", "NOT_COORDINATOR", "99999999999999999999d"]
     ),
 )
-action_forms = _form("do", "code", "delay", "delay_ms", "silent", "by", "nodes", "one_way")
+action_forms = _form("do", "code", "delay", "delay_ms", "silent", "by", "nodes", "one_way", "fields")
 match_forms = _form("version", "client_id", "topic", "partition", "node", "peer")
 when_forms = _form("after", "nth", "every", "times", "p", "seed", "expires", "expires_ms")
 FORMS: dict[str, st.SearchStrategy[Any]] = {

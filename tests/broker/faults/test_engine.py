@@ -167,6 +167,40 @@ async def test_an_answer_of_a_rule_that_is_gone_by_then_is_sent() -> None:
     assert peer.answered() == [1]
 
 
+async def test_fields_of_an_answer_are_altered_after_the_request_is_handled() -> None:
+    kept = HeartbeatResponse(throttle_time_ms=1)
+    stage = Stage({HEARTBEAT: lambda message, context: kept})
+    active = stage.add("Heartbeat nth=1 -> answer error_code=REBALANCE_IN_PROGRESS throttle_time_ms=500")
+    peer = stage.connect()
+    peer.send(heartbeat(1) + heartbeat(2))
+    assert [(each.error_code, each.throttle_time_ms) for each in peer.answers(HEARTBEAT, 4)] == [
+        (ErrorCode.rebalance_in_progress, 500),
+        (0, 1),
+    ]
+    assert (kept.error_code, active.hits) == (0, 1)
+
+
+async def test_an_answer_that_comes_late_is_altered_unless_the_rule_is_gone() -> None:
+    parking = Parking()
+    stage = Stage({HEARTBEAT: parking})
+    active = stage.add("Heartbeat -> answer error_code=27")
+    peers = [stage.connect() for _ in range(2)]
+    peers[0].send(heartbeat(1))
+    await parking.release()
+    peers[1].send(heartbeat(2))
+    stage.faults.remove(active.id)
+    await parking.release()
+    assert [peer.answers(HEARTBEAT, 4)[0].error_code for peer in peers] == [27, 0]
+
+
+async def test_what_wants_no_answer_gets_no_altered_one() -> None:
+    stage = Stage({PRODUCE: lambda message, context: NO_RESPONSE})
+    stage.add("Produce -> answer error_code=3")
+    peer = stage.connect()
+    peer.send(without_acknowledgement(1))
+    assert (peer.answered(), peer.transport.closing) == ([], False)
+
+
 async def test_a_delayed_request_holds_its_connection_and_no_other() -> None:
     stage = Stage()
     stage.add("Heartbeat nth=1 -> delay 200ms")

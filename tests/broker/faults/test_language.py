@@ -52,6 +52,12 @@ RULES: dict[str, Rule] = {
     "*Group* group=g* node=1 after=2 times=1 -> duplicate": Rule(
         Action("duplicate"), "*Group*", Match(group="g*", node=1), When(after=2, times=1)
     ),
+    "Fetch topic=orders -> answer throttle_time_ms=500": Rule(
+        Action("answer", fields=(("throttle_time_ms", 500),)), "Fetch", Match(topic="orders")
+    ),
+    "EndTxn -> answer error_code=CONCURRENT_TRANSACTIONS producer_epoch=7": Rule(
+        Action("answer", fields=(("error_code", 51), ("producer_epoch", 7))), "EndTxn"
+    ),
     "cut 1 2": Rule(Action("cut", nodes=(1, 2))),
     "cut 1 2 one-way expires=5m": Rule(
         Action("cut", nodes=(1, 2), one_way=True), when=When(expires_ms=300_000)
@@ -185,6 +191,9 @@ def actions(draw: st.DrawFn, place: Place) -> Action:
         "by": POSITIVE,
         "nodes": st.tuples(NUMBERS, NUMBERS).filter(lambda nodes: nodes[0] != nodes[1]),
         "one_way": st.booleans(),
+        "fields": st.dictionaries(
+            st.sampled_from(["error_code", "throttle_time_ms"]), st.integers(0, 2**15 - 1), min_size=1
+        ).map(lambda fields: tuple(fields.items())),
     }
     return Action(do, **{name: draw(values[name]) for name in ACTIONS[do].parameters})
 
@@ -255,7 +264,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("txn.maker -> hold", "the point 'txn.maker' is not known; there is txn.marker"),
         ("EndTxn -> hald", "the action 'hald' is not known; there is hold"),
         ("EndTxn", "does something only with an action behind an arrow"),
-        ("EndTxn ->", "behind the arrow stands an action; there is crash, cut"),
+        ("EndTxn ->", "behind the arrow stands an action; there is answer, crash, cut"),
         ("-> hold", "in front of the arrow stands an API or a point"),
         ("topic=a -> hold", "in front of the arrow stands an API or a point"),
         ("Produce topic -> hold", "'topic' is not of the form name=value"),
@@ -266,7 +275,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
             "txn.marker -> lose-answer",
             "lose-answer is not possible at a point inside the broker (txn.marker)",
         ),
-        ("Produce -> lose", "lose is not possible at an API (Produce); there is crash, delay, detach"),
+        ("Produce -> lose", "lose is not possible at an API (Produce); there is answer, crash, delay"),
         ("Produce -> cut 1 2", "cut takes no API or point"),
         ("hold", "hold needs an API or a point, such as"),
         ("txn.marker client_id=a -> hold", "txn.marker has no client_id; it has node, part"),
@@ -296,6 +305,22 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("Produce -> delay 8d", "a delay is between 0 and"),
         ("Produce -> delay 1s delay=1s", "delay is said twice"),
         ("Produce -> drop silent", "drop has no silent"),
+        ("Produce -> answer", "answer needs fields of the response, such as throttle_time_ms=500"),
+        (
+            "Fetch -> answer throttle_time=5",
+            "Fetch: the response's field 'throttle_time' is not known; there is thr",
+        ),
+        ("Fetch -> answer producer_epoch=5", "Fetch: the response's field 'producer_epoch' is not known"),
+        ("Fetch -> answer records=5", "Fetch: the response's field 'records' is not known"),
+        (
+            "EndTxn -> answer error_code=NO_SUCH",
+            "error_code is an error by Kafka's name or number, not 'NO_SUCH'",
+        ),
+        ("EndTxn -> answer producer_epoch=40000", "producer_epoch is between -32768 and 32767, not 40000"),
+        ("EndTxn -> answer throttle_time_ms=soon", "throttle_time_ms is a whole number, not 'soon'"),
+        ("EndTxn -> answer error_code=1 error_code=2", "answer: error_code is said twice"),
+        ("EndTxn -> answer silent", "answer takes no 'silent', but fields"),
+        ("txn.marker -> answer error_code=1", "answer is not possible at a point inside the broker"),
         ("Produce -> drop now", "drop takes no 'now'"),
         ("Produce -> drop code=3", "drop has no code"),
         ("Produce -> drop colour=red", "the parameter 'colour' is not known"),
