@@ -10,6 +10,7 @@ docs/control.md says more. Nothing is loaded, and no broker started, before a te
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,28 @@ if TYPE_CHECKING:
     from odradek.remote import Clock, Faults, Rule
 
 SECTION: Final = "odradek rules"
+UNHIT: Final = "odradek_unhit"
+_UNHIT_VALUES: Final = ("warn", "fail", "ignore")
+_PREFIX_CHARACTERS_MAX: Final = 100
 _rules_at_the_end = pytest.StashKey[str]()
+_rules_of_the_test = pytest.StashKey["list[Rule]"]()
+
+
+class UnhitRuleWarning(pytest.PytestWarning):
+    """A test has passed and one of its rules had no hit: it does not show what it was written for."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        UNHIT,
+        "what a rule of odradek_faults without a hit does to a test that has passed: warn, fail or ignore",
+        default=_UNHIT_VALUES[0],
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getini(UNHIT) not in _UNHIT_VALUES:
+        raise pytest.UsageError(f"{UNHIT} is {config.getini(UNHIT)!r}, not {' or '.join(_UNHIT_VALUES)}")
 
 
 @pytest.fixture(scope="session")
@@ -73,12 +95,27 @@ def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> It
             return rule
 
     added: list[Rule] = []
+    request.node.stash[_rules_of_the_test] = added
     yield FaultsOfThisTest()
     if odradek_broker.process.is_running:
         request.node.stash[_rules_at_the_end] = _listed(odradek_broker)
         for rule in added:
             with suppress(ControlUnreachable):  # of a process before a restart
                 rule.remove()
+
+
+@pytest.fixture
+def odradek_topic(request: pytest.FixtureRequest, odradek_broker: Broker) -> Callable[..., str]:
+    """Create a topic for this test alone and return its name: ``odradek_topic(partitions=4, cleanup_policy="compact")``.
+
+    No other test has its name, not even in another process. It begins with the name of the test.
+    """
+    prefix = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:_PREFIX_CHARACTERS_MAX]
+
+    def create(partitions: int = 1, **settings: Any) -> str:
+        return odradek_broker.create_topic(partitions=partitions, prefix=prefix, **settings)
+
+    return create
 
 
 @pytest.fixture
@@ -115,7 +152,40 @@ def pytest_runtest_makereport(
         text = _rules_of(item)
         if text:
             report.sections.append((SECTION, text))
+    elif report.passed and report.when == "call":
+        _look_for_unhit_rules(item, report)
     return report
+
+
+def _look_for_unhit_rules(item: pytest.Item, report: pytest.TestReport) -> None:
+    wanted = item.config.getini(UNHIT)
+    unhit = [] if wanted == "ignore" else _unhit(item.stash.get(_rules_of_the_test, []))
+    if not unhit:
+        return
+    text = "\n".join(["rules without a hit:", *unhit])
+    if wanted == "warn":
+        try:
+            item.warn(UnhitRuleWarning(text))
+        except UnhitRuleWarning:  # the project's filters make an error of it
+            wanted = "fail"
+    if wanted == "fail":
+        report.outcome, report.longrepr = "failed", f"the test has passed, with {text}"
+
+
+def _unhit(rules: list[Rule]) -> list[str]:
+    """Rules of which it is known. One that went with a reset or a restart may have had hits."""
+    from odradek.errors import OdradekError
+    from odradek.printable import printable_lines
+
+    found = []
+    for rule in rules:
+        try:
+            hits = rule.as_dict()["hits"] if rule.removed else rule.hits
+        except OdradekError:
+            continue
+        if not hits:
+            found.append("  " + printable_lines(_line(rule.as_dict())))
+    return found
 
 
 def _rules_of(item: pytest.Item) -> str:

@@ -173,6 +173,8 @@ class Rule:
     def __init__(self, client: ControlClient, view: Mapping[str, Any]) -> None:
         self.client = client
         self._last = dict(view)
+        self.removed = False
+        """By ``remove``: what the rule last was is known."""
         self.id: int = view["id"]
         self.text: str = view["text"]
 
@@ -260,6 +262,7 @@ class Rule:
             self._last = self.client.delete(f"/v1/faults/{self.id}")
         except NotFound:
             return
+        self.removed = True
 
     def _now(self) -> Mapping[str, Any]:
         self._last = self.client.get(f"/v1/faults/{self.id}")

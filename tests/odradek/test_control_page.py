@@ -42,7 +42,7 @@ def broker() -> Iterator[odradek.Broker]:
 
 
 def test_every_snippet_is_run() -> None:
-    assert {kind for kind, _ in BLOCKS} == {"python", "python pytest", "console"}
+    assert {kind for kind, _ in BLOCKS} == {"python", "python pytest", "console", "ini"}
     programs = {shlex.split(line)[0] for line in COMMANDS}
     assert programs == {"odradek", "export", "curl"}
     assert len(OF_THE_README) == 1

@@ -157,3 +157,49 @@ def test_the_next_one(odradek_faults):
 """,
     )
     assert "2 passed" in run_pytest(tmp_path).stdout
+
+
+def test_each_test_has_topics_of_its_own_and_a_rule_without_a_hit_is_named(
+    run_pytest: Run, tmp_path: Path
+) -> None:
+    write(
+        tmp_path,
+        """
+import pytest
+
+@pytest.mark.parametrize("number", ["a b", "a/b"])
+def test_topic(odradek_broker, odradek_topic, number):
+    names = {odradek_topic(partitions=2), odradek_topic(cleanup_policy="compact")}
+    assert len(names) == 2
+    assert all(name.startswith("test_topic-a-b-") for name in names)
+    leads = odradek_broker.nodes[1].leads
+    assert sorted(len(leads[name]) for name in names) == [1, 2]
+    assert len(leads) == {"a b": 2, "a/b": 4}[number]
+
+def test_unhit(odradek_faults):
+    odradek_faults.add("EndTxn -> drop")
+    odradek_faults.add("Produce -> drop").remove()
+
+def test_hit(odradek_broker, odradek_faults):
+    odradek_faults.add("Metadata -> delay 1ms")
+    with odradek_faults.add("ApiVersions -> delay 1ms"):
+        from confluent_kafka.admin import AdminClient
+        AdminClient({"bootstrap.servers": odradek_broker.bootstrap_servers}).list_topics(timeout=60)
+
+def test_gone(odradek_broker, odradek_faults):
+    odradek_faults.add("EndTxn -> drop")
+    odradek_broker.reset()
+""",
+    )
+    warned = run_pytest(tmp_path)
+    assert "5 passed, 1 warning" in warned.stdout, warned.stdout
+    assert "test_users.py::test_unhit" in warned.stdout
+    assert "UnhitRuleWarning: rules without a hit:" in warned.stdout
+    assert "EndTxn -> drop: 0 hits of 0 matches" in warned.stdout
+    assert "Produce -> drop: 0 hits of 0 matches" in warned.stdout
+    for arguments in (["-o", "odradek_unhit=fail"], ["-W", "error::pytest.PytestWarning"]):
+        failed = run_pytest(tmp_path, "-k", "hit", *arguments)
+        assert "1 failed, 1 passed" in failed.stdout, failed.stdout
+        assert "the test has passed, with rules without a hit:" in failed.stdout
+    wrong = run_pytest(tmp_path, "-o", "odradek_unhit=maybe")
+    assert "odradek_unhit is 'maybe', not warn or fail or ignore" in wrong.stderr
