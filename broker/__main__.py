@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import resource
 import signal
 import sys
@@ -81,6 +82,8 @@ async def _serve(settings: Settings) -> int:
         return _fail(error)
     _collect_rarely()
     cluster.say_started(None if control is None else control.url)
+    if settings.ends_with_stdin:
+        _watch_stdin(told_to_stop)
     await told_to_stop.wait()
     if control is not None:
         await control.close()
@@ -117,6 +120,21 @@ def _stop_signals() -> asyncio.Event:
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop, number)
     return told_to_stop
+
+
+def _watch_stdin(told_to_stop: asyncio.Event) -> None:
+    """Stop cleanly at the end of standard input. The parent holds its other end, however the parent ends."""
+    from broker.logging import get_logger
+
+    loop, stdin = asyncio.get_running_loop(), 0
+
+    def read() -> None:
+        if not os.read(stdin, 1024):
+            loop.remove_reader(stdin)
+            get_logger().info("stopping", reason="standard input has ended")
+            told_to_stop.set()
+
+    loop.add_reader(stdin, read)
 
 
 def _forgo(*modules: str) -> None:

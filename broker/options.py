@@ -114,6 +114,11 @@ def _options() -> list[click.Parameter]:
             f"[default: {DEFAULT_HOST}]",
         ),
         click.Option(
+            ["--ends-with-stdin"],
+            is_flag=True,
+            help="Stop when standard input ends: the broker never outlives the program that started it.",
+        ),
+        click.Option(
             ["--log-format"],
             type=click.Choice(["auto", "human", "json"]),
             help="Format of the broker's own log.  [default: auto]",
@@ -144,6 +149,7 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         tuple(warnings),
         _control(options, environ, nodes[0]),
         _faults(environ.get(FAULTS_VARIABLE, "")),
+        bool(options["ends_with_stdin"]),
     )
 
 

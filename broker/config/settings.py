@@ -35,6 +35,7 @@ class Settings:
     warnings: tuple[str, ...] = ()  # to be logged once the log is set up
     control: ControlPort | None = None
     faults: tuple[str, ...] = ()  # rules that hold from the start on, as text
+    ends_with_stdin: bool = False  # the program that started it holds the other end
 
     @property
     def config(self) -> BrokerConfig:

@@ -52,6 +52,16 @@ def node_program(name: str, sources: Path = CLIENTS / "node") -> list[str]:
     return [_tool("node"), str(folder / f"{name}.js")]
 
 
+def go_tests(sources: Path) -> Path:
+    """The compiled tests of a Go module's one package."""
+    return _or_skip(lambda: _go_programs(sources, tests=True)) / "tests"
+
+
+def node_folder(sources: Path) -> Path:
+    """A copy of a folder with a package.json, with its packages."""
+    return _or_skip(lambda: _node_programs(sources))
+
+
 def python_packages(*requirements: str) -> Path:
     """A folder with these packages and what they need, for PYTHONPATH; the tests' own environment has none of them."""
     return _or_skip(lambda: _python_packages(requirements))
@@ -115,7 +125,7 @@ def _build(command: Sequence[str], folder: Path, environment: Mapping[str, str])
 
 # What is missing is remembered too: one attempt is enough for all tests of a process.
 @cache
-def _go_programs(sources: Path) -> Path | Unavailable:
+def _go_programs(sources: Path, *, tests: bool = False) -> Path | Unavailable:
     # Only this Go: it would otherwise fetch another one that the modules ask for.
     environment = {
         "GOTOOLCHAIN": "local",
@@ -134,11 +144,10 @@ def _go_programs(sources: Path) -> Path | Unavailable:
         files = [*sources.rglob("*.go"), sources / "go.mod", sources / "go.sum"]
         with _built_once("go", files, version.stdout.decode()) as (folder, new):
             if new is not None:
-                _build(
-                    [go, "build", "-trimpath", "-buildvcs=false", "-o", f"{new}{os.sep}", "./..."],
-                    sources,
-                    environment,
+                what = (
+                    ["test", "-c", "-o", str(new / "tests")] if tests else ["build", "-o", f"{new}{os.sep}"]
                 )
+                _build([go, *what, "-trimpath", "-buildvcs=false", "./..."], sources, environment)
     except Unavailable as missing:
         return missing
     return folder
@@ -173,7 +182,7 @@ def _node_programs(sources: Path) -> Path | Unavailable:
         version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout.strip()
         if int((re.match(r"v(\d+)", version) or ["", "0"])[1]) < NODE_VERSION_MIN:
             raise Unavailable(f"needs Node {NODE_VERSION_MIN} or newer ({version or 'none runs'})")
-        files = [*sources.glob("*.js"), *sources.glob("package*.json")]
+        files = [*sources.glob("*.*js"), *sources.glob("package*.json")]
         with _built_once("node", files) as (folder, new):
             if new is not None:
                 for file in files:

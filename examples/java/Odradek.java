@@ -1,0 +1,144 @@
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.extension.BeforeEachCallback;
+import org.junit.jupiter.api.extension.ExtensionContext;
+import org.junit.jupiter.api.extension.ParameterContext;
+import org.junit.jupiter.api.extension.ParameterResolver;
+
+/**
+ * A JUnit 5 extension: one Odradek broker for a run, clean for each test. Copy this file into your project.
+ *
+ * <pre>
+ * &#64;ExtendWith(Odradek.class)
+ * class PaymentsTest {
+ *   &#64;Test
+ *   void commitsOnce(Odradek broker) throws Exception {
+ *     broker.addFault("EndTxn nth=1 -> lose-answer");
+ *     ... broker.bootstrapServers() ...
+ *   }
+ * }
+ * </pre>
+ *
+ * The options of `odradek serve` stand in the system property odradek.options: "--topic orders:4".
+ */
+public final class Odradek implements BeforeEachCallback, ParameterResolver {
+  private static final Pattern ADVERTISED = Pattern.compile("\"advertised\": \\[([^\\]]*)\\]");
+  private static final Pattern CONTROL = Pattern.compile("\"control\": \"([^\"]+)\"");
+
+  private static Odradek running;
+
+  private final HttpClient http = HttpClient.newHttpClient();
+  private String bootstrapServers;
+  private String control;
+
+  /** The addresses of all nodes. */
+  public String bootstrapServers() {
+    return bootstrapServers;
+  }
+
+  /** The URL of the control port; docs/control.md lists its operations. */
+  public String control() {
+    return control;
+  }
+
+  /** Back to the state after the start: no topics but those of the options, no groups, ids, rules. */
+  public void reset() throws IOException, InterruptedException {
+    call("POST", "/v1/reset", "{}");
+  }
+
+  /** Adds a rule (docs/faults.md); its id. */
+  public int addFault(String rule) throws IOException, InterruptedException {
+    String text = rule.replace("\\", "\\\\").replace("\"", "\\\"");
+    return number("id", call("POST", "/v1/faults", "{\"rule\": \"" + text + "\"}"));
+  }
+
+  /** How often a rule has acted. */
+  public int hits(int id) throws IOException, InterruptedException {
+    return number("hits", call("GET", "/v1/faults/" + id, null));
+  }
+
+  /** Moves the broker's clock, by "7d" or "90s". */
+  public void advance(String by) throws IOException, InterruptedException {
+    call("POST", "/v1/clock/advance", "{\"by\": \"" + by + "\"}");
+  }
+
+  @Override
+  public void beforeEach(ExtensionContext context) throws Exception {
+    broker().reset();
+  }
+
+  @Override
+  public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
+    return parameter.getParameter().getType() == Odradek.class;
+  }
+
+  @Override
+  public Object resolveParameter(ParameterContext parameter, ExtensionContext context) {
+    return running;
+  }
+
+  /** The broker of this run. It ends with this process: its standard input does. */
+  private static synchronized Odradek broker() throws IOException {
+    if (running == null) {
+      List<String> command = new ArrayList<>(
+          List.of("odradek", "serve", "--port", "0", "--control-port", "0", "--log-format", "json", "--ends-with-stdin"));
+      command.addAll(List.of(System.getProperty("odradek.options", "").trim().split("\\s+")));
+      command.removeIf(String::isEmpty);
+      Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+      Odradek started = new Odradek();
+      started.awaitStart(new BufferedReader(new InputStreamReader(process.getInputStream())));
+      running = started;
+    }
+    return running;
+  }
+
+  /** The line "started" names the ports; the log goes on after it. */
+  private void awaitStart(BufferedReader log) throws IOException {
+    StringBuilder said = new StringBuilder();
+    for (String line = log.readLine(); line != null; line = log.readLine()) {
+      said.append(line).append('\n');
+      Matcher advertised = ADVERTISED.matcher(line);
+      Matcher url = CONTROL.matcher(line);
+      if (advertised.find() && url.find()) {
+        bootstrapServers = advertised.group(1).replaceAll("\"[^\":]*://|\"| ", "");
+        control = url.group(1);
+        Thread rest = new Thread(() -> log.lines().forEach(each -> {}));
+        rest.setDaemon(true);
+        rest.start();
+        return;
+      }
+    }
+    throw new IOException("the broker did not start: " + said);
+  }
+
+  private String call(String method, String path, String body) throws IOException, InterruptedException {
+    HttpRequest.BodyPublisher content =
+        body == null ? HttpRequest.BodyPublishers.noBody() : HttpRequest.BodyPublishers.ofString(body);
+    HttpRequest request = HttpRequest.newBuilder(URI.create(control + path))
+        .header("Content-Type", "application/json")
+        .method(method, content)
+        .build();
+    HttpResponse<String> response = http.send(request, HttpResponse.BodyHandlers.ofString());
+    if (response.statusCode() >= 300) {
+      throw new IOException(method + " " + path + ": " + response.statusCode() + " " + response.body());
+    }
+    return response.body();
+  }
+
+  private static int number(String name, String json) {
+    Matcher found = Pattern.compile("\"" + name + "\": ?(\\d+)").matcher(json);
+    if (!found.find()) {
+      throw new IllegalStateException(json);
+    }
+    return Integer.parseInt(found.group(1));
+  }
+}

@@ -1,0 +1,30 @@
+"""A broker that ends with its standard input: the program that started it holds the other end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.deadlines import HANG_S
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_it_stops_cleanly_and_takes_its_temporary_directory_with_it() -> None:
+    command = [sys.executable, "-m", "broker", "--port", "0", "--ends-with-stdin"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        started = next(line for line in map(json.loads, process.stdout) if line["event"] == "started")
+        assert Path(started["data_dir"]).is_dir()
+        process.stdin.close()
+        assert process.wait(HANG_S) == 0
+        said = [json.loads(line)["event"] for line in process.stdout]
+    finally:
+        process.kill()
+        process.stdout.close()
+    assert said[0] == "stopping"
+    assert not Path(started["data_dir"]).exists()
