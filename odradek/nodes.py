@@ -39,7 +39,7 @@ class Node:
 
     @property
     def state(self) -> str:
-        """starting, running, stopping, stopped or killed"""
+        """starting, running, paused, stopping, stopped or killed"""
         return str(self.show()["state"])
 
     @property
@@ -58,6 +58,14 @@ class Node:
     def start(self) -> None:
         """The node recovers its logs, and follows the current leaders."""
         self.client.post(f"/v1/nodes/{self.node_id}/start")
+
+    def pause(self) -> None:
+        """Pause the node as SIGSTOP does: it reads and answers nothing, and connections stay open."""
+        self.client.post(f"/v1/nodes/{self.node_id}/pause")
+
+    def resume(self) -> None:
+        """The paused node goes on, and handles what its clients sent meanwhile."""
+        self.client.post(f"/v1/nodes/{self.node_id}/resume")
 
     def show(self) -> dict[str, Any]:
         for each in self.client.get("/v1/cluster")["nodes"]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, cast
 
-from broker.clock import Clock, Domain, Guarded, Timer
+from broker.clock import NOTHING_DONE, Clock, Domain, Guarded, Timer
 from broker.loop.life import NodeLife
 
 
@@ -25,11 +25,24 @@ class NodeClock:
         """A timer that fires only while the node is alive; one that a dead node sets is none."""
         if not self.life.alive:
             return NO_TIMER
-        return self._clock.call_later_ms(delay_ms, Guarded(callback, self.life), domain)
+        return self._clock.call_later_ms(delay_ms, _OfNode(callback, self.life), domain)
 
     def stop(self) -> None:
         """No timer fires any more: the life is over."""
         self.life.end()
+
+
+class _OfNode(Guarded):
+    """The callback of a node's timer: while the node is paused it waits."""
+
+    __slots__ = ()
+
+    def __call__(self) -> object:
+        life = cast(NodeLife, self._owner)
+        if life.suspended is None or not life.alive:
+            return super().__call__()
+        life.suspended.append(self)
+        return NOTHING_DONE
 
 
 class _NoTimer:

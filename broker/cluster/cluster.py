@@ -110,6 +110,8 @@ class Cluster:
         self._configs = {config.node_id: config for config in settings.nodes}
         self._directories: dict[int, Path] = {}
         self._opened: ClusterMetadata | None = None
+        self._paused: set[int] = set()
+        """Nodes whose links are cut because they are paused."""
         self._leaving: dict[int, asyncio.Task[None]] = {}
         self._balancing: Periodic | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -285,8 +287,42 @@ class Cluster:
         A node that starts or stops can be killed as well, at every step: the start, or the stop, then fails.
         """
         self._expect(node_id, NodeState.RUNNING, NodeState.STARTING, NodeState.STOPPING).kill()
+        self._reconnect(node_id)
         self.clock.cancel_dead()
         self._note_loss(node_id)
+
+    def pause_node(self, node_id: int) -> None:
+        """Let a node stand still as SIGSTOP does: it reads, answers and copies nothing, and keeps what it leads."""
+        runtime = self._expect(node_id, NodeState.RUNNING)
+        if runtime.is_paused:
+            raise NoSuchNode(f"node {node_id} is paused already")
+        runtime.pause()
+        self._cut_off(node_id)
+
+    def resume_node(self, node_id: int) -> None:
+        """Let a paused node go on."""
+        runtime = self._expect(node_id, NodeState.RUNNING)
+        if not runtime.is_paused:
+            raise NoSuchNode(f"node {node_id} is running, not paused")
+        self._reconnect(node_id)
+        runtime.resume()
+
+    def _cut_off(self, node_id: int) -> None:
+        """Replicas of one process copy without a socket: their links stand still with the node."""
+        self._paused.add(node_id)
+        for other in self._other_nodes(node_id):
+            self.injection.links.cut(node_id, other)
+            self.injection.links.cut(other, node_id)
+
+    def _reconnect(self, node_id: int) -> None:
+        if node_id in self._paused:
+            self._paused.discard(node_id)
+            for other in self._other_nodes(node_id):
+                self.injection.links.mend(node_id, other)
+                self.injection.links.mend(other, node_id)
+
+    def _other_nodes(self, node_id: int) -> list[int]:
+        return [other for other in self.nodes if other != node_id]
 
     async def settled(self) -> None:
         """Return once the loss of nodes that were killed is in the metadata, and others lead what they led."""
@@ -296,6 +332,8 @@ class Cluster:
     async def stop_node(self, node_id: int) -> None:
         """End a node of its own will: others lead what it led before it goes, and its files are complete."""
         runtime = self._expect(node_id, NodeState.RUNNING)
+        if runtime.is_paused:
+            raise NoSuchNode(f"node {node_id} is paused: resume it, or kill it")
         async with runtime.lifecycle_lock:
             self._expect(node_id, NodeState.RUNNING)
             await self.metadata.cluster_control.hand_over(node_id)
@@ -408,9 +446,11 @@ class Cluster:
         """Let all clients go, finish what is under way, and leave files that need no recovery."""
         if self._balancing is not None:
             self._balancing.cancel()
-        for runtime in self.nodes.values():
+        for node_id, runtime in self.nodes.items():
             if runtime.state is NodeState.STARTING:
                 runtime.kill()
+            elif runtime.is_paused:
+                self.resume_node(node_id)
         for runtime in tuple(self.nodes.values()):
             async with runtime.lifecycle_lock:
                 pass  # a stop that is under way comes to its end, and so does a start, which finds its node killed

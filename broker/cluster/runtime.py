@@ -186,6 +186,26 @@ class NodeRuntime:
     def _takes_appends(self) -> bool:
         return self.state in (NodeState.STARTING, NodeState.RUNNING)
 
+    # -- standing still -----------------------------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        return self.life.suspended is not None and self.life.alive
+
+    def pause(self) -> None:
+        """Stand still as the process of a node does after SIGSTOP: sockets stay open, timers do not run."""
+        self.life.suspended = []
+        self.connections.pause()
+        log.info("paused", node_id=self.node_id)
+
+    def resume(self) -> None:
+        """Go on: timers that were due meanwhile run first, in their order."""
+        due, self.life.suspended = self.life.suspended or [], None
+        for timer in due:
+            asyncio.get_running_loop().call_soon(timer)
+        self.connections.resume()
+        log.info("resumed", node_id=self.node_id)
+
     # -- ways to end --------------------------------------------------------------------------------------------
 
     async def controlled_shutdown(self) -> bool:

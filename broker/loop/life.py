@@ -7,6 +7,8 @@ does nothing once that is over: a process that was killed accepts, writes and an
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class LifeOver(Exception):
     """The node was killed in the middle of what it did."""
@@ -15,10 +17,12 @@ class LifeOver(Exception):
 class NodeLife:
     """Made at each start of a node. ``alive`` goes from True to False, once."""
 
-    __slots__ = ("alive",)
+    __slots__ = ("alive", "suspended")
 
     def __init__(self) -> None:
         self.alive = True
+        self.suspended: list[Callable[[], object]] | None = None
+        """While the node is paused: the timers that were due meanwhile, in their order."""
 
     def end(self) -> None:
         """From now on everything that carries this life refuses to work."""

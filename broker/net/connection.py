@@ -2,8 +2,8 @@
 
 Kafka's rules (``SocketServer.scala``, ``SocketChannel`` muting): while a request waits for its answer,
 nothing that the same client sent behind it is looked at. So a connection is a small machine that serves the
-next frame whenever nothing holds it, and five things can: a request in progress, a reader that is too slow
-for its answers, its turn on the loop being over, a rule that holds it (`broker.net.calls`), and the end. What
+next frame whenever nothing holds it, and six things can: a request in progress, a reader that is too slow
+for its answers, its turn on the loop being over, a rule that holds it (`broker.net.calls`), a paused node, and the end. What
 arrives meanwhile is kept, up to ``BACKLOG_BYTES_MAX``; then reading stops, and TCP tells the client.
 """
 
@@ -19,6 +19,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from broker.logging import get_logger
 from broker.loop.transports import reset_transport
 from broker.net.calls import Call, CallEvent
+from broker.net.connection_limits import (
+    ANSWERS_COLLECTED_BYTES,
+    ANSWERS_JOINED_BYTES_MAX,
+    BACKLOG_BYTES_MAX,
+    REQUESTS_PER_TURN,
+)
+from broker.net.holds import CLOSED, HELD, IN_PROGRESS, PAUSED, SLICED, TURN_OVER, WRITE_BUFFER_FULL
+from broker.net.paused_transport import paused, resumed
 from broker.node.context import RequestContext
 from broker.requests.api import NO_RESPONSE, CloseConnection, CompletableEarly, DelayedResponse
 from broker.resources.unsent import Unsent
@@ -30,23 +38,6 @@ if TYPE_CHECKING:
     from broker.net.connections import Connections
     from broker.net.routes import Route
     from broker.node import Listener
-
-# Sent by the client behind a request in progress.
-BACKLOG_BYTES_MAX: Final = 64 * 1024
-# Answers of one turn are collected up to this size and written with one system call.
-ANSWERS_COLLECTED_BYTES: Final = 64 * 1024
-# Smaller ones are copied together: that is cheaper than to hand the system a list of pieces.
-ANSWERS_JOINED_BYTES_MAX: Final = 16 * 1024
-# Of one connection in one turn of the loop: thousands of tiny requests wait for those of others.
-REQUESTS_PER_TURN: Final = 32
-
-# What holds the next request back.
-IN_PROGRESS: Final = 1
-WRITE_BUFFER_FULL: Final = 2
-TURN_OVER: Final = 4
-CLOSED: Final = 8
-HELD: Final = 16
-SLICED: Final = 32  # a long request is read, or a long answer written, a slice a turn
 
 FETCH: Final = 1
 SIZE: Final = Struct(">i")
@@ -206,6 +197,19 @@ class Connection(asyncio.BufferedProtocol):
         self._holds |= CLOSED
         self._kept, self._frame = b"", None
         self._transport.close()
+
+    def pause(self) -> None:
+        """Read, handle and send nothing until ``resume``; the connection stays open."""
+        if self._transport is not None:
+            self._holds |= PAUSED
+            self._transport = paused(self._transport, reads=self._reading)
+
+    def resume(self) -> None:
+        """Go on with what came meanwhile."""
+        if self._holds & PAUSED and self._transport is not None:
+            self.last_active_tick = self._shared.tick
+            self._transport = resumed(self._transport)
+            self._lift(PAUSED)
 
     # ---- frames
 
@@ -416,7 +420,7 @@ class Connection(asyncio.BufferedProtocol):
             if call is not None:
                 call.note(CallEvent.GONE)
             if isinstance(outcome, Exception) and not isinstance(outcome, CloseConnection):
-                self._log_failure(route, outcome)
+                route.log_failure(self.connection_id, outcome)
             return
         self._answer(route, correlation_id, outcome, call)
         self._lift(IN_PROGRESS)
@@ -469,15 +473,11 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(reason), api=route.api.name)
             return None
         except Exception as error:
-            self._log_failure(route, error)
+            route.log_failure(self.connection_id, error)
             substitute = route.encoded_failure()
             if substitute is None:
                 self.close("the request failed", api=route.api.name, api_version=route.version)
             return substitute
-
-    def _log_failure(self, route: Route, error: Exception) -> None:
-        facts = {"api": route.api.name, "api_version": route.version, "connection": self.connection_id}
-        log.error("request failed", **facts, exc_info=error)
 
     def _may_answer(self, call: Call) -> bool:
         """The interceptor that saw the request arrive may keep its response back."""

@@ -42,6 +42,10 @@ class Registered(Protocol):
 
     def hang_up(self) -> None: ...
 
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
     def reset(self) -> None: ...
 
 
@@ -88,6 +92,8 @@ class Connections:
         self.tick = 0
         self.requests = 0
         self.accepted = 0
+        self.paused = False
+        """The node is: connections that come meanwhile are open, and wait."""
         self.clock = clock
         self._open: dict[Registered, None] = {}  # in the order of their coming
         self._per_ip: Counter[str] = Counter()
@@ -112,6 +118,8 @@ class Connections:
             return "max.connections reached"
         if self._per_ip[connection.host] > self.quotas.connections_per_ip_max:
             return "max.connections.per.ip reached"
+        if self.paused:
+            connection.pause()
         return None
 
     @property
@@ -171,6 +179,17 @@ class Connections:
                 connection.hang_up()
                 someone_idle = True
         return None if someone_idle else NOTHING_DONE
+
+    def pause(self) -> None:
+        """Read and send nothing on any connection, as a process does that was stopped by SIGSTOP."""
+        self.paused = True
+        for connection in list(self._open):
+            connection.pause()
+
+    def resume(self) -> None:
+        self.paused = False
+        for connection in list(self._open):
+            connection.resume()
 
     def reset(self) -> None:
         """End all connections as the death of a process does: what was not written is lost, peers see a reset."""

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from broker.logging import get_logger
 from broker.requests.api import Api, Handler
 from protocol.codec import request_codec
 from protocol.frame import response_header
 from protocol.versions import at_version
 
 UNKNOWN_SERVER_ERROR: Final = -1
+
+log = get_logger()
 
 
 @dataclass(slots=True)
@@ -34,6 +37,11 @@ class Route:
         self.decode, self.encode = codec.decode, codec.encode
         self.decode_steps, self.encode_steps = codec.decode_steps, codec.encode_steps
         self.header_tail = response_header(self.api.key, self.version, 0)[4:]
+
+    def log_failure(self, connection_id: int, error: Exception) -> None:
+        """A request of this route has ended in an exception that its handler did not expect."""
+        facts = {"api": self.api.name, "api_version": self.version, "connection": connection_id}
+        log.error("request failed", **facts, exc_info=error)
 
     def encoded_failure(self) -> list[Any] | None:
         """The response that says UNKNOWN_SERVER_ERROR, encoded; None where this version has no place for it.

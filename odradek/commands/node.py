@@ -66,6 +66,24 @@ def start(remote: Remote, node_id: int) -> None:
 
 
 @node.command()
+@click.argument("node_id", type=int, metavar="ID")
+@speaking
+def pause(remote: Remote, node_id: int) -> None:
+    """Pause a node as SIGSTOP does: it reads and answers nothing, connections stay open."""
+    remote.nodes[node_id].pause()
+    click.echo(f"node {node_id} is paused: odradek node resume {node_id} lets it go on")
+
+
+@node.command()
+@click.argument("node_id", type=int, metavar="ID")
+@speaking
+def resume(remote: Remote, node_id: int) -> None:
+    """Resume a paused node: it handles what its clients sent meanwhile."""
+    remote.nodes[node_id].resume()
+    click.echo(f"node {node_id} is running")
+
+
+@node.command()
 @click.argument("topic", required=False)
 @click.option("--internal", is_flag=True, help="Those of the coordinators' topics too.")
 @as_json

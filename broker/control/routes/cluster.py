@@ -12,6 +12,8 @@ from broker.control.forms import Given, NodeId, View
 from broker.control.operations import operation
 from broker.control.ports import Control
 
+PAUSED: Final = "paused"
+
 
 class ListenerView(View):
     name: str
@@ -24,7 +26,7 @@ class ListenerView(View):
 class NodeView(View):
     node_id: int
     state: str
-    """starting, running, stopping, stopped or killed"""
+    """starting, running, paused, stopping, stopped or killed"""
     rack: str | None
     listeners: list[ListenerView]
     connections: int
@@ -145,10 +147,33 @@ async def start_node(control: Control, params: OneNode) -> NodeView:
     return _of(control, params)
 
 
+@operation("POST", "/v1/nodes/{node_id}/pause", answer_example={**_NODE_EXAMPLE, "state": PAUSED})
+async def pause_node(control: Control, params: OneNode) -> NodeView:
+    """Pause a node as SIGSTOP does: it reads and answers nothing, its timers do not run, connections stay open.
+
+    The controller does not fence it: it keeps its leaderships until they are moved, or it is killed.
+    """
+    try:
+        control.cluster.pause_node(params.node_id)
+    except NoSuchNode as error:
+        raise _refused(control, params, error) from None
+    return _of(control, params)
+
+
+@operation("POST", "/v1/nodes/{node_id}/resume", answer_example=_NODE_EXAMPLE)
+async def resume_node(control: Control, params: OneNode) -> NodeView:
+    """Resume a paused node: timers that were due run, and it handles what its clients sent meanwhile."""
+    try:
+        control.cluster.resume_node(params.node_id)
+    except NoSuchNode as error:
+        raise _refused(control, params, error) from None
+    return _of(control, params)
+
+
 @operation("GET", "/health", answer_example={"status": "ok", "nodes": {"1": "running"}}, open_to_all=True)
 async def health(control: Control) -> HealthView:
     """Check that the broker responds; the status is ok if all nodes run, else degraded."""
-    states = {str(node.node_id): node.state.value for node in control.cluster.nodes.values()}
+    states = {str(node.node_id): _state(node) for node in control.cluster.nodes.values()}
     running = all(state == NodeState.RUNNING.value for state in states.values())
     return HealthView(status="ok" if running else "degraded", nodes=states)
 
@@ -173,7 +198,7 @@ def _view(cluster: Cluster, node: NodeRuntime) -> NodeView:
                 follows.setdefault(topic.name, []).append(state.index)
     return NodeView(
         node_id=node.node_id,
-        state=node.state.value,
+        state=_state(node),
         rack=node.config.broker_rack,
         listeners=[
             ListenerView(
@@ -187,6 +212,10 @@ def _view(cluster: Cluster, node: NodeRuntime) -> NodeView:
         leads=leads,
         follows=follows,
     )
+
+
+def _state(node: NodeRuntime) -> str:
+    return PAUSED if node.is_paused else node.state.value
 
 
 def _bootstrap_servers(cluster: Cluster) -> str:

@@ -14,6 +14,7 @@ import aiokafka
 import pytest
 from yarl import URL
 
+from broker.clock import Domain
 from broker.control.routes import faults, trace
 from broker.control.wiring import ControlConfigError
 from broker.faults import ACTIONS, Action, Match, When, parse_rule, rule_to_json
@@ -71,6 +72,65 @@ async def test_a_node_is_killed_and_comes_back(open_control: OpenControl) -> Non
     assert (await caller.get("/health"))["status"] == "ok"
     assert (await caller.post("/v1/nodes/2/stop"))["state"] == "stopped"
     assert caller.control.cluster.running(2) is None
+
+
+async def test_a_paused_node_answers_when_it_is_resumed(open_control: OpenControl) -> None:
+    caller = await open_control(nodes=2)
+    cluster = caller.control.cluster
+    led = next(state.index for state in cluster.metadata.topics["orders"].partitions if state.leader == 2)
+    bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
+    await producer.start()
+    try:
+        await producer.send_and_wait("orders", b"before", partition=led)
+        connections = len(cluster.nodes[2].connections)
+        assert (await caller.post("/v1/nodes/2/pause"))["state"] == "paused"
+        assert (await caller.get("/health"))["nodes"] == {"1": "running", "2": "paused"}
+        sending = asyncio.ensure_future(producer.send_and_wait("orders", b"meanwhile", partition=led))
+        await caller.post("/v1/clock/advance", {"by": "5s", "only": ["all"]})
+        assert not sending.done()
+        (shown,) = [
+            each for each in (await caller.get("/v1/partitions"))["partitions"] if each["partition"] == led
+        ]
+        assert (shown["leader"], shown["high_watermark"]) == (2, 1)
+        assert len(cluster.nodes[2].connections) == connections
+        assert (await caller.post("/v1/nodes/2/resume"))["state"] == "running"
+        assert (await sending).offset == 1
+    finally:
+        await producer.stop()
+    assert cluster.injection.links.all_up
+
+
+async def test_timers_of_a_paused_node_run_when_it_is_resumed(caller: Caller) -> None:
+    cluster = caller.control.cluster
+    ran: list[int] = []
+    node = cluster.running_nodes()[0]
+    for number in range(2):
+        node.clock.call_later_ms(1000 * (2 - number), lambda number=number: ran.append(number), Domain.GROUPS)
+    await caller.post("/v1/nodes/1/pause")
+    await caller.post("/v1/clock/advance", {"by": "1m", "only": ["all"]})
+    assert ran == []
+    await caller.post("/v1/nodes/1/resume")
+    await until(lambda: len(ran) == 2)
+    assert ran == [1, 0]
+
+
+async def test_a_paused_node_is_killed_and_not_stopped(open_control: OpenControl) -> None:
+    caller = await open_control(nodes=2)
+    await caller.post("/v1/nodes/2/pause")
+    for call, error in (
+        ("pause", "node 2 is paused already"),
+        ("stop", "node 2 is paused: resume it, or kill it"),
+    ):
+        assert await caller("POST", f"/v1/nodes/2/{call}") == (409, {"error": error})
+    assert (await caller.post("/v1/nodes/2/kill"))["state"] == "killed"
+    assert caller.control.cluster.injection.links.all_up
+    assert await caller("POST", "/v1/nodes/2/resume") == (409, {"error": "node 2 is killed, not running"})
+    await caller.post("/v1/nodes/2/start")
+    assert await caller("POST", "/v1/nodes/2/resume") == (409, {"error": "node 2 is running, not paused"})
+    await caller.post("/v1/nodes/2/pause")
+    shown = await caller.post("/v1/reset")
+    assert [node["state"] for node in shown["nodes"]] == ["running", "running"]
 
 
 # -- partitions

@@ -1,0 +1,69 @@
+"""What a connection of a paused node writes to: nothing leaves before the node is resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, cast
+
+
+def paused(transport: asyncio.Transport, *, reads: bool) -> asyncio.Transport:
+    """In its place, until `resumed`."""
+    return cast(asyncio.Transport, PausedTransport(transport, reads=reads))
+
+
+def resumed(transport: asyncio.Transport) -> asyncio.Transport:
+    """The transport itself again; what was written meanwhile is on its way."""
+    stand_in = cast(PausedTransport, transport)
+    stand_in.resume()
+    return stand_in.real
+
+
+class PausedTransport:
+    """Stands in for the transport of a connection, which costs the others nothing. The peer sees an open connection."""
+
+    def __init__(self, real: asyncio.Transport, *, reads: bool) -> None:
+        self.real = real
+        self._reads = reads
+        self._written: list[bytes] = []
+        self._closes = False
+        if reads:
+            real.pause_reading()
+
+    def resume(self) -> None:
+        """Send what was written meanwhile, and go on as it was asked for meanwhile."""
+        if self.real.is_closing():
+            return
+        if self._written:
+            self.real.write(b"".join(self._written))
+        if self._closes:
+            self.real.close()
+        elif self._reads:
+            self.real.resume_reading()
+
+    # -- as a transport -----------------------------------------------------------------------------------------
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._written.append(bytes(data))
+
+    def writelines(self, chunks: Iterable[bytes | memoryview]) -> None:
+        self._written += map(bytes, chunks)
+
+    def pause_reading(self) -> None:
+        self._reads = False
+
+    def resume_reading(self) -> None:
+        self._reads = True
+
+    def is_closing(self) -> bool:
+        return self._closes or self.real.is_closing()
+
+    def close(self) -> None:
+        self._closes = True
+
+    def abort(self) -> None:
+        """The node is killed: that is not put off."""
+        self.real.abort()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.real.get_extra_info(name, default)

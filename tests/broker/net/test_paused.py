@@ -1,0 +1,61 @@
+"""Connections of a paused node: open, and silent until it is resumed."""
+
+from __future__ import annotations
+
+from tests.broker.net.test_connection import HEARTBEAT, Broker, Parking, heartbeat, pong
+
+
+async def test_what_came_meanwhile_is_answered_after_the_pause() -> None:
+    broker = Broker({HEARTBEAT: pong})
+    early = broker.connect()
+    early.send(heartbeat(1))
+    broker.connections.pause()
+    late = broker.connect()
+    early.send(heartbeat(2))
+    late.send(heartbeat(3) + heartbeat(4))
+    assert (early.answered(), late.answered()) == ([1], [])
+    assert not early.transport.closing
+    assert not late.transport.closing
+    assert not early.transport.reading  # the kernel keeps it
+    broker.connections.resume()
+    early.send(early.unsent)
+    late.send(late.unsent)
+    assert (early.answered(), late.answered()) == ([1, 2], [3, 4])
+    early.send(heartbeat(5))
+    assert early.answered() == [1, 2, 5]
+
+
+async def test_an_answer_that_is_ready_meanwhile_leaves_after_the_pause() -> None:
+    parking = Parking()
+    broker = Broker({HEARTBEAT: parking})
+    peer = broker.connect()
+    peer.send(heartbeat(1) + heartbeat(2))
+    broker.connections.pause()
+    await parking.release()
+    assert peer.answered() == []
+    assert len(parking.seen) == 1  # the next one is not handled
+    broker.connections.resume()
+    assert peer.answered() == [1]
+    await parking.release()
+    assert peer.answered() == [1, 2]
+
+
+async def test_a_kill_is_not_put_off_by_a_pause() -> None:
+    broker = Broker({HEARTBEAT: pong})
+    peer = broker.connect()
+    broker.connections.pause()
+    broker.connections.reset()
+    assert peer.transport.aborted
+    broker.connections.resume()  # of those that are left
+    assert peer.answered() == []
+
+
+async def test_a_connection_that_ends_meanwhile_closes_after_the_pause() -> None:
+    broker = Broker({HEARTBEAT: pong})
+    peer = broker.connect()
+    broker.connections.pause()
+    (connection,) = broker.connections._open
+    connection.hang_up()
+    assert not peer.transport.closing
+    broker.connections.resume()
+    assert peer.transport.closing
