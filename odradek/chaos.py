@@ -155,6 +155,14 @@ def _unsettled(remote: Remote) -> Iterator[str]:
         for node in remote.nodes.show():
             if node["state"] != "running":
                 yield f"node {node['node_id']} is {node['state']}"
+        for partition in remote.partitions(internal=True):
+            name = f"{partition.topic}-{partition.partition}"
+            if partition.leader is None:
+                yield f"{name} has no leader"
+            else:
+                behind = {each.node for each in partition.replicas} - set(partition.isr)
+                if behind:
+                    yield f"{name}: {_nodes(behind)} stay{'s' * (len(behind) == 1)} out of the ISR"
         now_ms = remote.clock.now_ms
         for each in remote.transactions:
             if each.state.startswith("Prepare"):
@@ -167,3 +175,7 @@ def _unsettled(remote: Remote) -> Iterator[str]:
                 yield f"{each.transactional_id} is open beyond its time-out of {each.timeout_ms} ms"
     except (ControlRefused, NotFound) as error:
         yield str(error)
+
+
+def _nodes(node_ids: set[int]) -> str:
+    return f"node{'s' * (len(node_ids) > 1)} {', '.join(map(str, sorted(node_ids)))}"

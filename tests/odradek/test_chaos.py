@@ -83,6 +83,19 @@ def test_a_transaction_that_is_left_behind_is_found(monkeypatch: pytest.MonkeyPa
             assert verify(broker._control) == ["held stays PrepareCommit: its markers are not written"]
 
 
+def test_a_replica_that_stays_out_of_the_isr_is_found(
+    broker: package.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("odradek.chaos.SETTLE_S", 0)
+    broker.nodes[2].kill()
+    try:
+        found = verify(broker._control)
+    finally:
+        broker.nodes[2].start()
+    assert "node 2 is killed" in found
+    assert "orders-0: node 2 stays out of the ISR" in found
+
+
 def test_wrong_words_are_refused(broker: package.Broker) -> None:
     assert "there is no burn; there is kill" in run(broker, "burn").output
     assert "expected a duration" in run(broker, "--every", "3").output
