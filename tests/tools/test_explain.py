@@ -107,6 +107,7 @@ def test_the_history_of_an_id_and_its_refused_requests(
         first.send("e4", 0, [(0, None, b"c")])
     told = run("explain", "--id", "e4-id", **control)
     assert "InitProducerId of a producer that starts" in told
+    assert "(a newer producer, or the administrator, fenced epoch" in told
     assert "INVALID_PRODUCER_EPOCH" in told
     assert "the batch has an older epoch than the partition has seen: the producer is fenced" in told
 

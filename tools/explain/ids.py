@@ -118,7 +118,7 @@ def _meaning(state: str, value: TransactionLogValue, before: TransactionLogValue
         state == "PrepareAbort" and value.producer_epoch > before.producer_epoch
     ):
         # KIP-890 raises the epoch with each end: there only the trace tells the client's own abort from a fence.
-        by_client = value.client_transaction_version >= 2
+        by_client = before.client_transaction_version >= 2
         opened = value.transaction_last_update_timestamp_ms - before.transaction_start_timestamp_ms
         if 0 <= before.transaction_timeout_ms <= opened:
             return f"it timed out after {duration_text(opened)}: the producer with epoch {before.producer_epoch} is fenced"
