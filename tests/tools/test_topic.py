@@ -65,3 +65,4 @@ def test_a_wrong_name_has_a_message_and_a_code(refused: Callable[..., tuple[int,
     code, message = refused("topic", "list", "-b", "127.0.0.1:1")
     assert (code, "Connection refused" in message) == (3, True)
     assert refused("topic", "list", "-b", "localhost")[0] == 1
+    assert "Errno" not in refused("topic", "list", "-b", "no.such.host.invalid:9092")[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from struct import Struct
 from typing import Any, Final
@@ -142,4 +141,5 @@ def _text(address: Address) -> str:
 def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "no response in time"
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    # The codes of name resolution are not those of the system.
+    return error.strerror or str(error)

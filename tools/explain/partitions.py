@@ -50,7 +50,7 @@ def _replicas(topic: str, at: MetadataResponsePartition) -> Iterator[str]:
     yield f"Node {at.leader_id} leads {name} in leader epoch {at.leader_epoch}."
     if missing:
         yield (
-            f"{_nodes(missing)} fell out of the ISR, which is {_nodes(at.isr_nodes)}. "
+            f"{_nodes(missing).capitalize()} fell out of the ISR, which is {_nodes(at.isr_nodes)}. "
             "With acks=all a record is acknowledged once all of the ISR have it."
         )
 
