@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from odradek.control_client import ControlClient
 from odradek.handle import Handle
 from odradek.process import BrokerProcess
 from odradek.remote import TOKEN_VARIABLE, Remote
+from odradek.snapshots import Snapshot
 
 
 class Broker(Handle):
@@ -45,11 +48,19 @@ class Broker(Handle):
     ) -> None:
         if isinstance(topics, Mapping):
             topics = [f"{name}:{partitions}" for name, partitions in topics.items()]
+        arguments = tuple(arguments)
         more = [*arguments]
         if nodes != 1:
             more += ["--nodes", str(nodes)]
         if transaction_version is not None:
             more += ["--feature", f"transaction.version={transaction_version}"]
+        self._fork_options: dict[str, Any] = {
+            "nodes": nodes,
+            "settings": settings,
+            "transaction_version": transaction_version,
+            "arguments": arguments,
+            "environment": environment,
+        }
         self._directory = tempfile.TemporaryDirectory(prefix="odradek-", ignore_cleanup_errors=True)
         self.process = BrokerProcess(
             Path(self._directory.name),
@@ -96,6 +107,21 @@ class Broker(Handle):
             self.restart()
         self._control.reset()
         return self
+
+    def snapshot(self) -> Snapshot:
+        """Keep the state as it is now: ``restore`` of the snapshot brings it back, ``fork`` begins another broker with it.
+
+        with broker.snapshot() as snapshot:
+            ...
+            snapshot.restore()
+        """
+        return Snapshot(self._control.client, self._fork)
+
+    def _fork(self, files: Path) -> Broker:
+        """Not started yet; the topics are those of the snapshot."""
+        other = Broker(**self._fork_options)
+        shutil.copytree(files, other.process.data_dir)
+        return other
 
     def _forget(self) -> None:
         if self._remote is not None:

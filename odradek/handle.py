@@ -14,6 +14,7 @@ from odradek.remote import (
     Trace,
     Transactions,
 )
+from odradek.snapshots import Snapshot
 
 
 class Handle(Assertions):
@@ -61,6 +62,10 @@ class Handle(Assertions):
     ) -> Partition:
         """Let another node coordinate a transactional id or a group, and all that share its partition."""
         return self._control.move_coordinator(transactional_id=transactional_id, group=group, to=to)
+
+    def snapshot(self) -> Snapshot:
+        """Keep the state of the broker as it is now; ``restore`` of the snapshot brings it back."""
+        return self._control.snapshot()
 
     def _control_client(self) -> ControlClient:
         return self._control.client

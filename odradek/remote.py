@@ -20,6 +20,7 @@ from odradek.assertions import Assertions
 from odradek.control_client import ADVANCE_TIMEOUT_S, ControlClient, in_path
 from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
 from odradek.nodes import Node, Nodes, Partition, move_coordinator, move_leader, partitions
+from odradek.snapshots import Snapshot
 from odradek.transactions import Timeline, Transaction, Transactions
 from odradek.waiting import WAIT_S, slices_ms
 
@@ -83,6 +84,10 @@ class Remote(Assertions):
         All connections are reset first, and all nodes run afterwards. Producer ids and topic ids are never issued twice.
         """
         self.client.post("/v1/reset")
+
+    def snapshot(self) -> Snapshot:
+        """Keep the state of the broker as it is now; ``restore`` of the snapshot brings it back."""
+        return Snapshot(self.client)
 
     def _control_client(self) -> ControlClient:
         return self.client

@@ -393,6 +393,7 @@ class Segment:
 
     def reopened(self) -> Segment:
         """The same files as a segment that takes appends again: not the object that was sealed."""
+        self.log.unshare()
         segment = Segment(
             self.directory,
             self.base_offset,

@@ -16,6 +16,7 @@ NAMES: Final = (
     "produce_small",
     "transactions",
     "reset",
+    "snapshot",
     "log_append",
     "log_read",
     "log_lookup",

@@ -156,6 +156,13 @@ class _Advance(NamedTuple):
     ended_ms: dict[Domain, int]
 
 
+class SavedTime(NamedTuple):
+    """How far each domain was ahead of real time, and how that came about."""
+
+    offsets_ms: dict[Domain, int]
+    advances: tuple[_Advance, ...]
+
+
 class _Course:
     """An advance under way: the timers of the domains that move, by when they are due in real time if nothing moved."""
 
@@ -322,13 +329,22 @@ class VirtualClock:
 
         Only for a broker whose state is given up too: what was written in the time that is left lies in the future now.
         """
+        await self.restore(SavedTime(dict.fromkeys(Domain, 0), ()))
+
+    async def saved(self) -> SavedTime:
+        """How far time is moved on now; an advance under way is waited for."""
+        async with self._one_at_a_time:
+            return SavedTime(dict(self._offsets_ms), tuple(self._advances))
+
+    async def restore(self, saved: SavedTime) -> None:
+        """Be as far ahead of real time as then: as ``reset``, for a broker whose state goes back too."""
         async with self._one_at_a_time:
             for domain, offset_ms in self._offsets_ms.items():
                 for timer in self._timers[domain]:
-                    timer.due_ms -= offset_ms
-                self._offsets_ms[domain] = 0
-            self._largest_ms = 0
-            self._advances.clear()
+                    timer.due_ms += saved.offsets_ms[domain] - offset_ms
+            self._offsets_ms = dict(saved.offsets_ms)
+            self._largest_ms = max(self._offsets_ms.values())
+            self._advances = list(saved.advances)
 
     async def _run(self, course: _Course) -> None:
         end_ms = self._real.now_ms() + course.by_ms

@@ -16,7 +16,7 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from broker.cluster.announcing import Started, announce
 from broker.cluster.directories import WrongNodes, node_directories, start_refusal
 from broker.cluster.in_words import nodes_in_words
 from broker.cluster.runtime import NodeRuntime, NodeState
+from broker.cluster.snapshot_files import SNAPSHOTS
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.lag import LoopLag
@@ -49,7 +50,7 @@ from broker.resources.descriptors import SLOTS, allowed_descriptors, shares
 from broker.resources.unsent import UNSENT
 from storage.descriptors import SPARE_DESCRIPTORS, SPARES
 from storage.directory import DirectoryInUse
-from storage.files import DESCRIPTORS, StorageError
+from storage.files import DESCRIPTORS, StorageError, remove_tree
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -162,6 +163,7 @@ class Cluster:
         UNSENT.limit_bytes = config.queued_max_response_bytes
         root = config.log_dir or Path(tempfile.mkdtemp(prefix="odradek-"))
         self._directories = node_directories(root, [each.node_id for each in self.settings.nodes])
+        remove_tree(self.data_dir / SNAPSHOTS)  # of a process that was killed
         for each in self.settings.nodes:
             self._take(each)
         self.metadata = self._opened = self._open_metadata()
@@ -384,6 +386,46 @@ class Cluster:
         runtime.start_coordinators()
         await runtime.enable_request_processing()
 
+    async def start_together(
+        self, node_ids: Iterable[int], prepare: Callable[[list[NodeRuntime]], Awaitable[None]]
+    ) -> None:
+        """Start dead nodes again, each step for all of them as at the first start. ``StartError`` if one cannot start.
+
+        ``prepare`` runs while their directories are locked and not read yet; it has them registered in the metadata.
+        """
+        before = [self._expect(node_id, NodeState.STOPPED, NodeState.KILLED) for node_id in node_ids]
+        await self.settled()
+        runtimes = []
+        try:
+            for each in before:
+                await each.await_termination()
+                self._leaving.pop(each.node_id, None)
+                config = self._configs[each.node_id] = _with_ports(self._configs[each.node_id], each)
+                self.nodes[each.node_id] = runtime = self._runtime(config, each.listeners)
+                runtimes.append(runtime)
+                runtime.lock_and_bind()
+            await prepare(runtimes)
+            for runtime in runtimes:
+                runtime.life.check()
+                self._open(runtime)
+            for runtime in runtimes:
+                runtime.start_coordinators()
+            for runtime in runtimes:
+                async with runtime.lifecycle_lock:
+                    await runtime.enable_request_processing()
+        except BaseException as error:
+            for runtime in runtimes:
+                self._note_loss(runtime.node_id)
+                runtime.abandon()
+            self.nodes.update({each.node_id: each for each in before})
+            if isinstance(error, (*_EXPECTED, LifeOver)):
+                raise StartError(start_refusal(error)) from error
+            raise
+
+    def introduce(self, runtime: NodeRuntime) -> BrokerRegistration:
+        """A node that is about to start, as it is to be registered."""
+        return self._introduce(self.metadata, runtime)
+
     def _note_loss(self, node_id: int) -> None:
         """Tell the controller that a node is gone; its next start waits for that."""
         if self._opened is not None:
@@ -481,6 +523,8 @@ class Cluster:
         self._remove_temporary()
 
     def _remove_temporary(self) -> None:
+        if self._directories:
+            remove_tree(self.data_dir / SNAPSHOTS)
         if self.settings.config.log_dir is None and self._directories:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 

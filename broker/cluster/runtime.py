@@ -109,6 +109,12 @@ class NodeRuntime:
         self.listeners = self._server.bind(self.config.listeners, self.config.advertised_listeners)
 
     @property
+    def directory(self) -> LogDirectory:
+        """From `lock_and_bind` on."""
+        assert self._directory is not None
+        return self._directory
+
+    @property
     def endpoints(self) -> list[Endpoint]:
         """What the other brokers and Kafka's tools may know this node by."""
         return [Endpoint(each.name, each.advertised_host, each.advertised_port) for each in self.listeners]

@@ -10,6 +10,7 @@ from broker.faults import parse_rule
 if TYPE_CHECKING:
     from broker.clock.virtual import VirtualClock
     from broker.cluster import Cluster
+    from broker.cluster.snapshots import Snapshots
     from broker.faults import Faults
     from broker.trace.awaited_states import AwaitedStates
     from broker.trace.trace import Trace
@@ -24,6 +25,7 @@ class Control:
     faults: Faults
     trace: Trace
     awaited_states: AwaitedStates
+    snapshots: Snapshots
 
     def add_first_rules(self) -> None:
         """Add the rules that the broker was started with. ``FaultError`` if it does not have what one names."""

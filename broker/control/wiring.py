@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.snapshots import Snapshots
 from broker.control.access import ControlConfigError
 from broker.control.ports import Control
 from broker.control.server import ControlServer
@@ -54,6 +55,7 @@ def control_of(cluster: Cluster) -> Control:
         ),
         trace=Trace(cluster.calls, clock, names=topic_names(cluster.metadata)),
         awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
+        snapshots=Snapshots(cluster),
     )
     try:
         control.add_first_rules()

@@ -62,7 +62,7 @@ def _partitions(
 
 def record_for_leader_epoch(topic: Topic, state: PartitionState, epoch: int) -> MetadataRecord:
     """A change only ever counts epochs up by one; the whole partition, said again, may take any number."""
-    return _record_of(
+    return record_of_partition(
         topic.topic_id, replace(state, leader_epoch=epoch, partition_epoch=state.partition_epoch + 1)
     )
 
@@ -171,7 +171,7 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
     for topic in image.topics.values():
         yield schema.TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for partition in topic.partitions:
-            yield _record_of(topic.topic_id, partition)
+            yield record_of_partition(topic.topic_id, partition)
     for topic in image.topics.values():
         yield from records_for_config_change(TOPIC_RESOURCE, topic.name, topic.configs)
     for (resource_type, resource_name), values in image.configs.items():
@@ -182,7 +182,7 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
     yield from image.kept.values()
 
 
-def _record_of(topic_id: uuid.UUID, state: PartitionState) -> MetadataRecord:
+def record_of_partition(topic_id: uuid.UUID, state: PartitionState) -> MetadataRecord:
     return schema.PartitionRecord(
         partition_id=state.index,
         topic_id=topic_id,

@@ -46,6 +46,7 @@ from broker.metadata.listeners import MetadataListener, tell
 from broker.metadata.log import MetadataLog, Sync
 from broker.metadata.producer_id_control import ProducerIdControlManager
 from broker.metadata.producer_ids import BLOCK_SIZE
+from broker.metadata.restoration import copy_of
 from broker.metadata.results import CreatedTopic
 from broker.metadata.startup import startup_commits
 from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
@@ -173,6 +174,12 @@ class ClusterMetadata:
 
     def topic_by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
         return self._image.topics_by_id.get(topic_id) if topic_id is not None else None
+
+    async def saved(self) -> Image:
+        """The image as it is once no change is under way: a copy of it, that stays as it is."""
+        await self.auto_topic_creation.settled()
+        await self._writer.all_settled()
+        return copy_of(self._image)
 
     def subscribe(self, listener: MetadataListener) -> None:
         """Tell ``listener`` of every change from now on, in the turn in which the image changes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
 
 from broker.metadata import changes as records_of_changes
@@ -11,6 +13,7 @@ from broker.metadata.elections import records_for_balance, records_for_losing, r
 from broker.metadata.image import Image
 from broker.metadata.log import MetadataLogFailed
 from broker.metadata.producer_id_control import ProducerIdControlManager
+from broker.metadata.restoration import epochs_of, records_for_removal, records_for_restoring
 from broker.metadata.startup import registration
 from broker.metadata.values import BrokerRegistration
 from broker.metadata.writer import MetadataWriter
@@ -40,6 +43,25 @@ class ClusterControlManager:
         registered = registration(broker, self._writer.next_offset)
         back = records_for_return(self._image, broker.node_id, self._settings.allows_unclean_election)
         await self._writer.commit_for_all([record_for_registration(registered), *back])
+
+    async def restore(self, saved: Image, brokers: Sequence[BrokerRegistration]) -> None:
+        """While no broker runs: topics, settings and features are as in ``saved`` again, and these brokers start.
+
+        What counts goes on: topic ids stay those of their topics, producer ids are new ones, epochs rise.
+        """
+        for broker in brokers:
+            self._producer_ids.forget(broker.node_id)
+        await self._writer.all_settled()
+        epochs = epochs_of(self._image)
+        doomed = records_for_removal(self._image, saved)
+        if doomed:
+            await self._writer.commit_for_all(doomed)
+        offset = self._writer.next_offset
+        joining = [
+            record_for_registration(registration(broker, offset + number))
+            for number, broker in enumerate(brokers)
+        ]
+        await self._writer.commit_for_all([*joining, *records_for_restoring(self._image, saved, epochs)])
 
     async def fence(self, node_id: int) -> None:
         """A broker is gone: it is fenced, and what it led is led by others, where there are any in sync."""

@@ -1,0 +1,152 @@
+"""Snapshots: the state of all nodes at one instant, and back to it.
+
+    snapshots = Snapshots(cluster)
+    snapshot = await snapshots.take()
+    await snapshots.restore(snapshot.id, forget=control.faults.clear)
+    await snapshots.remove(snapshot.id)
+
+A snapshot is taken in one turn of the loop, in which no append is under way: clients notice nothing. A restore kills
+all nodes first, as a reset does. Then the metadata gets the topics, settings and features of the snapshot by new records,
+and the nodes that ran start on its files. The metadata log goes on, so that topic ids, producer ids and epochs are never
+issued twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.cluster.runtime import NodeState
+from broker.cluster.snapshot_files import SNAPSHOTS, NodeFiles, capture, finish, put_back
+from storage.directory import LogDirectory
+from storage.files import make_directory, remove_tree
+
+if TYPE_CHECKING:
+    from broker.clock.virtual import SavedTime
+    from broker.cluster.cluster import Cluster
+    from broker.cluster.runtime import NodeRuntime
+    from broker.metadata.image import Image
+
+SNAPSHOTS_MAX: Final = 64
+_LIVING: Final = (NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING)
+
+
+class NoSuchSnapshot(LookupError):
+    """There is none of this id, or not any more; the text says so."""
+
+
+class SnapshotRefused(Exception):
+    """No snapshot can be taken now; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One snapshot. Its files belong to it until it is removed."""
+
+    id: int
+    path: Path
+    """A data directory, on which another broker can start once it is copied."""
+    nodes: dict[int, NodeFiles]
+    running: tuple[int, ...]
+    """The nodes that ran, and run again after a restore."""
+    metadata: Image
+    time: SavedTime
+
+
+class Snapshots:
+    """The snapshots of a broker."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._taken: dict[int, Snapshot] = {}
+        self._last_id = 0
+
+    def list(self) -> list[Snapshot]:
+        return list(self._taken.values())
+
+    def get(self, snapshot_id: int) -> Snapshot:
+        """``NoSuchSnapshot`` if there is none."""
+        found = self._taken.get(snapshot_id)
+        if found is None:
+            raise NoSuchSnapshot(f"there is no snapshot {snapshot_id}")
+        return found
+
+    async def take(self) -> Snapshot:
+        """``SnapshotRefused`` while a node starts or stops, or if there are too many."""
+        cluster = self._cluster
+        async with cluster.reset_lock:
+            if len(self._taken) >= SNAPSHOTS_MAX:
+                raise SnapshotRefused(f"there are {SNAPSHOTS_MAX} snapshots already: remove one first")
+            time = await cluster.clock.saved()
+            await cluster.settled()
+            metadata = await cluster.metadata.saved()
+            # From here on in one turn: all files are of the same instant.
+            for node_id, runtime in cluster.nodes.items():
+                if runtime.state in (NodeState.STARTING, NodeState.STOPPING):
+                    raise SnapshotRefused(f"node {node_id} is {runtime.state.value}: wait for it")
+            self._last_id += 1
+            root = cluster.data_dir / SNAPSHOTS / str(self._last_id)
+            make_directory(root)
+            one_node = len(cluster.nodes) == 1
+            nodes = {
+                node_id: capture(
+                    runtime.data_dir,
+                    root if one_node else root / runtime.data_dir.name,
+                    cluster.running(node_id),
+                )
+                for node_id, runtime in cluster.nodes.items()
+            }
+            running = tuple(node.node_id for node in cluster.running_nodes())
+            snapshot = Snapshot(self._last_id, root, nodes, running, metadata, time)
+            for files in nodes.values():
+                await asyncio.to_thread(finish, files)
+            self._taken[snapshot.id] = snapshot
+            return snapshot
+
+    async def restore(self, snapshot_id: int, forget: Callable[[], object] = lambda: None) -> None:
+        """Return once the nodes that ran serve clients again, on their ports. ``StartError`` if a node cannot start.
+
+        ``forget`` is called when all nodes are dead: rules that would act on the start have to go before it.
+        """
+        cluster = self._cluster
+        async with cluster.reset_lock:
+            snapshot = self.get(snapshot_id)
+            for runtime in tuple(cluster.nodes.values()):
+                if runtime.state in _LIVING:
+                    cluster.kill_node(runtime.node_id)
+            forget()
+            await cluster.metadata.auto_topic_creation.settled()
+            await cluster.settled()
+            for runtime in cluster.nodes.values():
+                await runtime.await_termination()
+            await cluster.clock.restore(snapshot.time)
+            await self._put_back_dead(snapshot)
+
+            async def prepare(runtimes: list[NodeRuntime]) -> None:
+                for runtime in runtimes:
+                    files = snapshot.nodes[runtime.node_id]
+                    await asyncio.to_thread(put_back, files, runtime.directory)
+                brokers = [cluster.introduce(runtime) for runtime in runtimes]
+                await cluster.metadata.cluster_control.restore(snapshot.metadata, brokers)
+
+            await cluster.start_together(snapshot.running, prepare)
+
+    async def _put_back_dead(self, snapshot: Snapshot) -> None:
+        """The files of nodes that did not run then, and do not run now."""
+        for node_id, runtime in self._cluster.nodes.items():
+            if node_id not in snapshot.running:
+                directory = LogDirectory(runtime.data_dir)
+                try:
+                    await asyncio.to_thread(put_back, snapshot.nodes[node_id], directory)
+                finally:
+                    directory.close(clean=False)
+
+    async def remove(self, snapshot_id: int) -> None:
+        """``NoSuchSnapshot`` if there is none."""
+        async with self._cluster.reset_lock:
+            snapshot = self.get(snapshot_id)
+            del self._taken[snapshot_id]
+            await asyncio.to_thread(remove_tree, snapshot.path)

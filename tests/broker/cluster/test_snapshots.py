@@ -1,0 +1,241 @@
+"""Snapshots of a cluster in this process: what comes back, byte for byte, and what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from broker.cluster.snapshots import NoSuchSnapshot, Snapshot, Snapshots
+from broker.control.routes.topics import RecordsForm, read_records
+from broker.metadata import NewTopic
+from broker.metadata.values import TOPIC_RESOURCE
+from tests.support.clients import ConfluentProducer, eventually
+from tests.support.in_process import InProcess
+
+if TYPE_CHECKING:
+    from broker.control.ports import Control
+
+
+class Story:
+    """A cluster, and the snapshots of it."""
+
+    def __init__(self, broker: InProcess) -> None:
+        self.broker = broker
+        self.snapshots = Snapshots(broker.cluster)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self.broker.run(coroutine)
+
+    def take(self) -> Snapshot:
+        found = self.run(self.snapshots.take())
+        assert isinstance(found, Snapshot)
+        return found
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self.run(self.snapshots.restore(snapshot.id))
+
+    def producer(self, transactional_id: str | None = None) -> ConfluentProducer:
+        producer = ConfluentProducer(self.broker.bootstrap, transactional_id=transactional_id)
+        if transactional_id is not None:
+            producer.init()
+        return producer
+
+    def write(self, *texts: str, topic: str = "orders", partition: int = 0) -> None:
+        producer = self.producer()
+        producer.send(topic, list(texts), partition=partition)
+        producer.close()
+
+    def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
+        """What a read_committed consumer gets of the leader."""
+        control = cast("Control", SimpleNamespace(cluster=self.broker.cluster))
+        found: list[str] = []
+        form = RecordsForm(topic=topic, partition=partition, offset=0)
+        while True:
+            read = self.run(read_records(control, form))
+            found += [each.value for each in read.records]
+            if read.next_offset == read.end_offset:
+                return found
+            form = RecordsForm(topic=topic, partition=partition, offset=read.next_offset)
+
+    def metadata(self) -> Any:
+        return self.broker.cluster.metadata
+
+
+@pytest.fixture(params=[1, 3], ids=["one node", "three nodes"])
+def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
+    settings = {
+        "default.replication.factor": request.param,
+        "offsets.topic.num.partitions": 3,
+        "transaction.state.log.num.partitions": 3,
+    }
+    arguments = ["--nodes", str(request.param), "--topic", "orders:1"]
+    with InProcess(tmp_path, *arguments, settings=settings) as broker:
+        yield Story(broker)
+
+
+def logs(root: Path) -> dict[str, bytes]:
+    """The bytes of all partitions' logs but those of the metadata."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*.log")
+        if ".snapshots" not in path.relative_to(root).parts
+        and "__cluster_metadata-0" not in path.parts
+        and not path.parent.name.endswith("-delete")
+    }
+
+
+def test_what_was_written_after_it_is_gone_twice(story: Story):
+    story.write("a", "b")
+    snapshot = story.take()
+    before = logs(story.broker.cluster.data_dir)
+    assert before
+    for number in range(2):
+        story.write(f"after {number}")
+        story.write("new topic", topic="another")
+        assert story.values() == ["a", "b", f"after {number}"]
+        story.restore(snapshot)
+        assert set(story.metadata().topics) == {"orders"}
+        assert story.values() == ["a", "b"]
+        assert {name: data for name, data in logs(snapshot.path).items() if name in before} == before
+    story.run(story.snapshots.remove(snapshot.id))
+    assert not snapshot.path.exists()
+    with pytest.raises(NoSuchSnapshot, match=f"there is no snapshot {snapshot.id}"):
+        story.restore(snapshot)
+
+
+def test_the_files_are_those_of_then(story: Story):
+    story.write(*(f"{number}" for number in range(100)))
+    snapshot = story.take()
+    before = logs(story.broker.cluster.data_dir)
+    story.write(*(f"after {number}" for number in range(100)))
+    assert logs(story.broker.cluster.data_dir) != before
+    story.restore(snapshot)
+    assert logs(story.broker.cluster.data_dir) == before
+
+
+def test_a_transaction_that_was_open_is_open_and_a_later_commit_is_gone(story: Story):
+    story.write("a")
+    producer = story.producer("payments")
+    producer.begin()
+    producer.send("orders", ["open"])
+    snapshot = story.take()
+    producer.commit()
+    eventually(lambda: story.values() == ["a", "open"], "the commit is visible")
+    producer.close()
+    for _ in range(2):
+        story.restore(snapshot)
+        [txn] = transactions(story)
+        assert (txn.transactional_id, txn.state.wire_name, txn.partitions) == (
+            "payments",
+            "Ongoing",
+            {("orders", 0)},
+        )
+        assert story.values() == ["a"]
+    # The next producer of the id aborts it, as after any restart.
+    again = story.producer("payments")
+    again.begin()
+    again.send("orders", ["again"])
+    again.commit()
+    again.close()
+    assert eventually(lambda: story.values() == ["a", "again"])
+
+
+def transactions(story: Story) -> list[Any]:
+    return [
+        txn
+        for node in story.broker.cluster.running_nodes()
+        for index, shard in node.transactions.memory().items()
+        if story.metadata().topic("__transaction_state").partitions[index].leader == node.node_id
+        for txn in shard.values()
+    ]
+
+
+def test_topics_settings_and_time_come_back_and_ids_and_epochs_go_on(story: Story):
+    metadata = story.metadata()
+    story.run(metadata.create_topics([NewTopic("doomed", 2, configs={"retention.ms": "5"})]))
+    story.write("of then", topic="doomed", partition=1)
+    story.broker.advance("1d")
+    snapshot = story.take()
+    before = {name: topic.topic_id for name, topic in metadata.topics.items()}
+    epochs, ids = [leader_epochs(story)], [story.run(producer_id(story))]
+    for _ in range(2):
+        story.broker.advance("1d")
+        story.run(metadata.delete_topics([before["doomed"]]))
+        story.run(metadata.create_topics([NewTopic("doomed", 1, configs={}), NewTopic("new", 1, configs={})]))
+        story.run(metadata.change_config(TOPIC_RESOURCE, "orders", {"retention.ms": "7"}))
+        ids.append(story.run(producer_id(story)))
+        story.restore(snapshot)
+        assert {name: topic.topic_id for name, topic in metadata.topics.items()} == before
+        assert [topic.configs for topic in (metadata.topic("doomed"), metadata.topic("orders"))] == [
+            {"retention.ms": "5"},
+            {},
+        ]
+        assert story.values("doomed", 1) == ["of then"]
+        assert set(story.broker.clock.offsets().values()) == {0, 86_400_000}
+        ids.append(story.run(producer_id(story)))
+        epochs.append(leader_epochs(story))
+    assert len(set(ids)) == len(ids) == 5
+    assert epochs == sorted(epochs)
+    assert len(set(epochs)) == 3
+
+
+def leader_epochs(story: Story) -> int:
+    return int(story.metadata().topic("orders").partitions[0].leader_epoch)
+
+
+async def producer_id(story: Story) -> int:
+    found = story.metadata().allocate_producer_id()
+    return found if isinstance(found, int) else await found
+
+
+def test_rolled_segments_are_links_that_a_truncation_does_not_reach(tmp_path: Path):
+    settings = {"log.segment.bytes": 1_048_576}
+    with InProcess(tmp_path, "--topic", "orders:1", settings=settings) as broker:
+        story = Story(broker)
+        for number in range(4):
+            story.write(*(f"{number}{'x' * 100_000}" for _ in range(10)))
+        snapshot = story.take()
+        first, *_, last = sorted((snapshot.path / "orders-0").glob("*.log"))
+        assert first.stat().st_nlink == 2
+        assert last.stat().st_nlink == 1
+        kept = logs(snapshot.path)
+
+        def truncate() -> None:
+            partition = broker.cluster.running_nodes()[0].replicas.get("orders", 0)
+            assert partition is not None
+            partition.log.truncate_to(5)
+
+        broker.call(truncate)
+        assert logs(snapshot.path) == kept
+        story.restore(snapshot)
+        assert len(story.values()) == 40
+        assert logs(snapshot.path) == kept
+
+
+def test_a_node_that_was_dead_stays_dead(tmp_path: Path):
+    with InProcess(tmp_path, "--nodes", "3", "--topic", "orders:3") as broker:
+        story = Story(broker)
+        broker.call(lambda: broker.cluster.kill_node(2))
+        snapshot = story.take()
+        broker.run(broker.cluster.start_node(2))
+        broker.call(lambda: broker.cluster.kill_node(3))
+        story.restore(snapshot)
+        assert {node_id: node.state.value for node_id, node in broker.cluster.nodes.items()} == {
+            1: "running",
+            2: "killed",
+            3: "running",
+        }
+        broker.run(broker.cluster.start_node(2))
+        story.write("a")
+        assert story.values() == ["a"]
+
+
+def test_nothing_is_left_after_the_end(tmp_path: Path):
+    with InProcess(tmp_path) as broker:
+        snapshot = Story(broker).take()
+        assert snapshot.path.is_dir()
+    assert not snapshot.path.parent.exists()
