@@ -1,0 +1,51 @@
+"""Tests with a broker for `unittest`: one broker for a run, clean for each test.
+
+    class PaymentsTest(OdradekTestCase):
+        odradek_options = {"topics": ["orders:4"]}
+
+        def test_a_lost_answer(self):
+            self.broker.faults.add("EndTxn", nth=1, do="lose-answer")
+            ...  # a client at self.broker.bootstrap_servers
+            self.broker.assert_exactly_once("orders", ["paid"])
+
+``OdradekMixin`` does the same for other classes, such as ``unittest.IsolatedAsyncioTestCase``: name it first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import unittest
+from typing import Any, ClassVar, Final
+
+from odradek.broker import Broker
+
+__all__ = ["OdradekMixin", "OdradekTestCase"]
+
+_brokers: Final[dict[str, Broker]] = {}
+"""Those of this process, by their options. They end with it."""
+
+
+class OdradekMixin:
+    """Resets the broker before each test. Classes with the same options share one broker."""
+
+    odradek_options: ClassVar[dict[str, Any]] = {}
+    """The arguments of ``odradek.Broker``: topics, settings, nodes, transaction_version."""
+    broker: Broker
+    """The broker, with its faults, clock, trace, transactions, nodes and assertions."""
+
+    def setUp(self) -> None:
+        self.broker = _broker_with(self.odradek_options).reset()
+        super().setUp()  # type: ignore[misc]
+
+
+class OdradekTestCase(OdradekMixin, unittest.TestCase):
+    """A ``unittest.TestCase`` with a broker."""
+
+
+def _broker_with(options: dict[str, Any]) -> Broker:
+    key = repr(sorted(options.items()))
+    if key not in _brokers:
+        broker = Broker(**options).start()
+        atexit.register(broker.close)
+        _brokers[key] = broker
+    return _brokers[key]
