@@ -16,9 +16,8 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -69,7 +68,7 @@ class NoSuchNode(Exception):
     """The cluster has no node of this id, or it does not do what would be needed; the text says which."""
 
 
-_EXPECTED: Final = (
+EXPECTED: Final = (
     BindError,
     CorruptMetadata,
     DirectoryInUse,
@@ -147,7 +146,7 @@ class Cluster:
         """Return once clients are served by all nodes. ``StartError`` if that cannot be, with everything let go of."""
         try:
             await self._start()
-        except _EXPECTED as error:
+        except EXPECTED as error:
             self._abandon()
             raise StartError(start_refusal(error)) from error
         except BaseException:
@@ -169,7 +168,7 @@ class Cluster:
         self.metadata = self._opened = self._open_metadata()
         for runtime in self._living():
             with suppress(LifeOver):
-                self._open(runtime)
+                self.open_logs(runtime)
         for runtime in self._living():
             with suppress(LifeOver):
                 runtime.start_coordinators()
@@ -205,7 +204,8 @@ class Cluster:
             on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,
         )
 
-    def _open(self, runtime: NodeRuntime) -> None:
+    def open_logs(self, runtime: NodeRuntime) -> None:
+        """The second step of a start."""
         copy_metadata(self.first.data_dir, runtime.data_dir)
         runtime.start_log_manager(self.metadata)
 
@@ -291,7 +291,7 @@ class Cluster:
         self._expect(node_id, NodeState.RUNNING, NodeState.STARTING, NodeState.STOPPING).kill()
         self._reconnect(node_id)
         self.clock.cancel_dead()
-        self._note_loss(node_id)
+        self.note_loss(node_id)
 
     def pause_node(self, node_id: int) -> None:
         """Let a node stand still as SIGSTOP does: it reads, answers and copies nothing, and keeps what it leads."""
@@ -357,21 +357,26 @@ class Cluster:
         ``StartError`` if it cannot: then it is what it was before; or if it is killed while it starts: then it is killed.
         """
         before = self._expect(node_id, NodeState.STOPPED, NodeState.KILLED)
-        config = self._configs[node_id] = _with_ports(self._configs[node_id], before)
-        runtime = self.nodes[node_id] = self._runtime(config, before.listeners)
+        runtime = self.new_life(before)
         async with runtime.lifecycle_lock:
             try:
                 await self._start_again(runtime, before)
             except BaseException as error:
                 # If it was killed, its loss may have been noted before it was registered.
-                self._note_loss(node_id)
+                self.note_loss(node_id)
                 if isinstance(error, LifeOver):
                     raise StartError(f"node {node_id} was killed while it started") from error
                 runtime.abandon()
                 self.nodes[node_id] = before
-                if isinstance(error, _EXPECTED):
+                if isinstance(error, EXPECTED):
                     raise StartError(start_refusal(error)) from error
                 raise
+
+    def new_life(self, before: NodeRuntime) -> NodeRuntime:
+        """A dead node that is about to start again, in its place: on the ports that it had."""
+        config = self._configs[before.node_id] = before.with_ports(self._configs[before.node_id])
+        runtime = self.nodes[before.node_id] = self._runtime(config, before.listeners)
+        return runtime
 
     async def _start_again(self, runtime: NodeRuntime, before: NodeRuntime) -> None:
         await before.await_termination()
@@ -380,53 +385,17 @@ class Cluster:
             await leaving
         runtime.life.check()
         runtime.lock_and_bind()
-        self._open(runtime)
+        self.open_logs(runtime)
         await self.metadata.cluster_control.join(self._introduce(self.metadata, runtime))
         runtime.life.check()
         runtime.start_coordinators()
         await runtime.enable_request_processing()
 
-    async def start_together(
-        self, node_ids: Iterable[int], prepare: Callable[[list[NodeRuntime]], Awaitable[None]]
-    ) -> None:
-        """Start dead nodes again, each step for all of them as at the first start. ``StartError`` if one cannot start.
-
-        ``prepare`` runs while their directories are locked and not read yet; it has them registered in the metadata.
-        """
-        before = [self._expect(node_id, NodeState.STOPPED, NodeState.KILLED) for node_id in node_ids]
-        await self.settled()
-        runtimes = []
-        try:
-            for each in before:
-                await each.await_termination()
-                self._leaving.pop(each.node_id, None)
-                config = self._configs[each.node_id] = _with_ports(self._configs[each.node_id], each)
-                self.nodes[each.node_id] = runtime = self._runtime(config, each.listeners)
-                runtimes.append(runtime)
-                runtime.lock_and_bind()
-            await prepare(runtimes)
-            for runtime in runtimes:
-                runtime.life.check()
-                self._open(runtime)
-            for runtime in runtimes:
-                runtime.start_coordinators()
-            for runtime in runtimes:
-                async with runtime.lifecycle_lock:
-                    await runtime.enable_request_processing()
-        except BaseException as error:
-            for runtime in runtimes:
-                self._note_loss(runtime.node_id)
-                runtime.abandon()
-            self.nodes.update({each.node_id: each for each in before})
-            if isinstance(error, (*_EXPECTED, LifeOver)):
-                raise StartError(start_refusal(error)) from error
-            raise
-
     def introduce(self, runtime: NodeRuntime) -> BrokerRegistration:
         """A node that is about to start, as it is to be registered."""
         return self._introduce(self.metadata, runtime)
 
-    def _note_loss(self, node_id: int) -> None:
+    def note_loss(self, node_id: int) -> None:
         """Tell the controller that a node is gone; its next start waits for that."""
         if self._opened is not None:
             self._leaving[node_id] = self._run(self._lose(node_id))
@@ -527,10 +496,3 @@ class Cluster:
             remove_tree(self.data_dir / SNAPSHOTS)
         if self.settings.config.log_dir is None and self._directories:
             shutil.rmtree(self.data_dir, ignore_errors=True)
-
-
-def _with_ports(config: BrokerConfig, before: NodeRuntime) -> BrokerConfig:
-    """A node that comes back is found where it was: a port that the system chose stays chosen."""
-    ports = {each.name: each.port for each in before.listeners}
-    listeners = tuple(replace(each, port=each.port or ports[each.name]) for each in config.listeners)
-    return replace(config, listeners=listeners)

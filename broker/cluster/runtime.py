@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -100,6 +101,12 @@ class NodeRuntime:
         self._server = Server(config.socket_listen_backlog_size, bind)
         self.lifecycle_lock = asyncio.Lock()
         """Held by a start and by a stop: a kill comes in between, and the next start waits for their ends."""
+
+    def with_ports(self, config: BrokerConfig) -> BrokerConfig:
+        """A node that comes back is found where it was: a port that the system chose stays chosen."""
+        ports = {each.name: each.port for each in self.listeners}
+        listeners = tuple(replace(each, port=each.port or ports[each.name]) for each in config.listeners)
+        return replace(config, listeners=listeners)
 
     # -- the steps of a start, in their order; each raises `LifeOver` if the node was killed in it ---------------
 

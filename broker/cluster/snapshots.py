@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.cluster.restarting import start_together
 from broker.cluster.runtime import NodeState
 from broker.cluster.snapshot_files import SNAPSHOTS, NodeFiles, capture, finish, put_back
 from storage.directory import LogDirectory
@@ -132,7 +133,7 @@ class Snapshots:
                 brokers = [cluster.introduce(runtime) for runtime in runtimes]
                 await cluster.metadata.cluster_control.restore(snapshot.metadata, brokers)
 
-            await cluster.start_together(snapshot.running, prepare)
+            await start_together(cluster, snapshot.running, prepare)
 
     async def _put_back_dead(self, snapshot: Snapshot) -> None:
         """The files of nodes that did not run then, and do not run now."""
