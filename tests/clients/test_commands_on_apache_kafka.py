@@ -11,7 +11,7 @@ import pytest
 from tests.support import kafka_oracle
 from tests.tools.conftest import invoke, objects
 
-pytestmark = pytest.mark.java
+pytestmark = pytest.mark.foreign
 
 Run = Callable[..., str]
 
