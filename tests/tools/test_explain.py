@@ -112,6 +112,16 @@ def test_the_history_of_an_id_and_its_refused_requests(
     assert "the batch has an older epoch than the partition has seen: the producer is fenced" in told
 
 
+def test_a_refused_batch_is_named_with_the_reason(
+    run: Run, control: dict[str, str], cluster: Cluster
+) -> None:
+    run("topic", "create", "e6", "-c", "max.message.bytes=1000")
+    with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+        Producer(cluster, idempotent=False).send("e6", 0, [(0, None, bytes(5000))])
+    assert "(the batch is larger than max.message.bytes)" in run("explain", "e6/0", **control)
+    assert "Refused" not in run("explain", "e6/0")
+
+
 def test_without_a_trace_it_says_how_to_have_one(run: Run, cluster_of_two: package.Broker) -> None:
     run("topic", "create", "e5")
     run("produce", "e5", "a", "-x", "e5-id")

@@ -28,8 +28,8 @@ def explain(
 ) -> None:
     """Explain where readers of a partition stop, why a group lags, what a transactional id waits for.
 
-    It asks the cluster by Kafka's protocol, and reads its logs. With --id it also looks for refused requests in the trace of
-    an Odradek broker, if ODRADEK_CONTROL names one.
+    It asks the cluster by Kafka's protocol, and reads its logs. Refused batches and requests are in the trace of an Odradek
+    broker, if ODRADEK_CONTROL names one.
     """
     if sum(each is not None for each in (where, group, transactional_id)) != 1:
         raise click.UsageError("give a TOPIC/PARTITION, a --group or an --id")

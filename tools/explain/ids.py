@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from odradek.errors import OdradekError
-from odradek.remote import CONTROL_VARIABLE, connect
 from protocol.hashing import partition_for
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 from protocol.schema import MalformedRecord
@@ -17,27 +14,12 @@ from tools.client.fetching import Reader, Seen
 from tools.client.offsets import READ_UNCOMMITTED
 from tools.client.producing import now_ms
 from tools.client.transactions import Transaction, describe_transaction, transaction_state, unknown_id
+from tools.explain.refused import HOW_TO, refused_of_id, trace_is_off
 from tools.text import duration_text, time_text
 
 STATE_TOPIC: Final = "__transaction_state"
 HISTORY_MAX: Final = 20
 """So many of the newest states are shown."""
-MEANINGS: Final = {
-    "INVALID_PRODUCER_EPOCH": "the batch has an older epoch than the partition has seen: the producer is fenced",
-    "PRODUCER_FENCED": "the coordinator has given a newer epoch: the producer is fenced",
-    "CONCURRENT_TRANSACTIONS": "the transaction before it is still being ended; the client asks again",
-    "OUT_OF_ORDER_SEQUENCE_NUMBER": "a sequence is missing: an earlier batch of the producer did not arrive",
-    "UNKNOWN_PRODUCER_ID": "the partition has no state of this producer any more",
-    "INVALID_TXN_STATE": "the request does not fit the state of the transaction",
-    "INVALID_PRODUCER_ID_MAPPING": "the transactional id belongs to another producer id, or has expired",
-    "TRANSACTIONAL_ID_NOT_FOUND": "the coordinator does not know the id",
-    "NOT_COORDINATOR": "another node coordinates this id; the client looks for it again",
-    "COORDINATOR_LOAD_IN_PROGRESS": "the coordinator still reads its log; the client asks again",
-    "NOT_LEADER_OR_FOLLOWER": "another node leads the partition; the client asks for metadata again",
-    "NOT_ENOUGH_REPLICAS": "the ISR is smaller than min.insync.replicas: nothing was written",
-    "TRANSACTION_ABORTABLE": "the transaction can only be aborted",
-    "UNSTABLE_OFFSET_COMMIT": "an open transaction has offsets of the group",
-}
 
 
 def explain_id(cluster: Cluster, transactional_id: str) -> list[str]:
@@ -53,7 +35,8 @@ def explain_id(cluster: Cluster, transactional_id: str) -> list[str]:
     for value in history:
         sentences.append(_step(value, before))
         before = value
-    return sentences + list(_refused(transactional_id))
+    refused = list(refused_of_id(transactional_id))
+    return sentences + (refused or ([HOW_TO] if trace_is_off() else []))
 
 
 def _state(at: Transaction) -> str:
@@ -128,34 +111,3 @@ def _meaning(state: str, value: TransactionLogValue, before: TransactionLogValue
     if state == "Empty" and value.producer_epoch > before.producer_epoch:
         return f"InitProducerId of a producer that starts: epoch {before.producer_epoch} is fenced"
     return ""
-
-
-def _refused(transactional_id: str) -> Iterator[str]:
-    """The requests with errors in the trace of the broker that ODRADEK_CONTROL names."""
-    if not os.environ.get(CONTROL_VARIABLE):
-        return
-    try:
-        remote = connect()
-        entries = remote.trace.entries(transactional_id=transactional_id)
-        running = remote.trace.status["running"]
-    except OdradekError as error:
-        raise ToolError(str(error)) from None
-    for entry in entries:
-        errors = sorted(set(_errors(entry.get("answer"))))
-        for name in errors:
-            yield f"Refused: {entry['line']}" + (f"  ({MEANINGS[name]})" if name in MEANINGS else "")
-    if not running and not entries:
-        yield "The trace is off. After odradek trace --start this command names the refused requests too."
-
-
-def _errors(answer: object) -> Iterator[str]:
-    """The names of all error codes in a response but NONE."""
-    if isinstance(answer, Mapping):
-        for name, value in answer.items():
-            if name in ("error", "partition_error") and isinstance(value, str) and value != "NONE":
-                yield value
-            else:
-                yield from _errors(value)
-    elif isinstance(answer, list):
-        for each in answer:
-            yield from _errors(each)

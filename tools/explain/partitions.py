@@ -12,6 +12,7 @@ from tools.client.fetching import Reader
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offset
 from tools.client.producing import now_ms
 from tools.client.transactions import Transaction, describe_producers, list_transactions
+from tools.explain.refused import refused_batches
 from tools.text import duration_text
 
 TAIL_OFFSETS = 1000
@@ -35,7 +36,7 @@ def explain_partition(cluster: Cluster, topic: str, partition: int) -> list[str]
     else:
         sentences.append("Readers with read_committed read to the end: no transaction is open here.")
         sentences += _markers_at_the_end(cluster, topic, partition, start, end)
-    return sentences
+    return sentences + list(refused_batches(topic, partition))
 
 
 def _replicas(topic: str, at: MetadataResponsePartition) -> Iterator[str]:
