@@ -27,8 +27,10 @@ from broker.clock.virtual import VirtualClock
 from broker.cluster.announcing import Started, announce
 from broker.cluster.directories import WrongNodes, node_directories, start_refusal
 from broker.cluster.in_words import nodes_in_words
+from broker.cluster.paused_links import PausedLinks
 from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.cluster.snapshot_files import SNAPSHOTS
+from broker.injection.happenings import Happening
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.lag import LoopLag
@@ -110,8 +112,7 @@ class Cluster:
         self._configs = {config.node_id: config for config in settings.nodes}
         self._directories: dict[int, Path] = {}
         self._opened: ClusterMetadata | None = None
-        self._paused: set[int] = set()
-        """Nodes whose links are cut because they are paused."""
+        self._paused_links = PausedLinks(self.injection.links)
         self._leaving: dict[int, asyncio.Task[None]] = {}
         self._balancing: Periodic | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -289,7 +290,8 @@ class Cluster:
         A node that starts or stops can be killed as well, at every step: the start, or the stop, then fails.
         """
         self._expect(node_id, NodeState.RUNNING, NodeState.STARTING, NodeState.STOPPING).kill()
-        self._reconnect(node_id)
+        self._happened(node_id, "killed")
+        self._paused_links.reconnect(node_id)
         self.clock.cancel_dead()
         self.note_loss(node_id)
 
@@ -299,32 +301,17 @@ class Cluster:
         if runtime.is_paused:
             raise NoSuchNode(f"node {node_id} is paused already")
         runtime.pause()
-        self._cut_off(node_id)
+        self._happened(node_id, "paused")
+        self._paused_links.cut_off(node_id, self.nodes)
 
     def resume_node(self, node_id: int) -> None:
         """Let a paused node go on."""
         runtime = self._expect(node_id, NodeState.RUNNING)
         if not runtime.is_paused:
             raise NoSuchNode(f"node {node_id} is running, not paused")
-        self._reconnect(node_id)
+        self._paused_links.reconnect(node_id)
+        self._happened(node_id, "resumed")
         runtime.resume()
-
-    def _cut_off(self, node_id: int) -> None:
-        """Replicas of one process copy without a socket: their links stand still with the node."""
-        self._paused.add(node_id)
-        for other in self._other_nodes(node_id):
-            self.injection.links.cut(node_id, other)
-            self.injection.links.cut(other, node_id)
-
-    def _reconnect(self, node_id: int) -> None:
-        if node_id in self._paused:
-            self._paused.discard(node_id)
-            for other in self._other_nodes(node_id):
-                self.injection.links.mend(node_id, other)
-                self.injection.links.mend(other, node_id)
-
-    def _other_nodes(self, node_id: int) -> list[int]:
-        return [other for other in self.nodes if other != node_id]
 
     async def settled(self) -> None:
         """Return once the loss of nodes that were killed is in the metadata, and others lead what they led."""
@@ -350,6 +337,7 @@ class Cluster:
                 self.kill_node(node_id)
                 raise
             self._release(runtime, clean=clean)
+            self._happened(node_id, "stopped")
 
     async def start_node(self, node_id: int) -> None:
         """Start a node again: it recovers its logs, and follows the current leaders.
@@ -390,6 +378,13 @@ class Cluster:
         runtime.life.check()
         runtime.start_coordinators()
         await runtime.enable_request_processing()
+        self._happened(runtime.node_id, "started")
+
+    def _happened(self, node_id: int, what: str) -> None:
+        """For timelines."""
+        self.injection.happenings.note(
+            Happening(self.clock.now_ms(), "node", node_id, f"node {node_id} is {what}")
+        )
 
     def introduce(self, runtime: NodeRuntime) -> BrokerRegistration:
         """A node that is about to start, as it is to be registered."""

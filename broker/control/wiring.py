@@ -10,6 +10,7 @@ from broker.control.ports import Control
 from broker.control.server import ControlServer
 from broker.faults import FaultError, Faults
 from broker.trace.awaited_states import AwaitedStates
+from broker.trace.elections import ElectionWatcher
 from broker.trace.exchange import Names
 from broker.trace.trace import Trace
 
@@ -57,6 +58,7 @@ def control_of(cluster: Cluster) -> Control:
         awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
         snapshots=Snapshots(cluster),
     )
+    ElectionWatcher(cluster.metadata, cluster.injection.happenings, clock)
     try:
         control.add_first_rules()
     except FaultError as error:

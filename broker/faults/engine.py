@@ -18,9 +18,12 @@ from broker.faults.held_items import HeldItems, Running
 from broker.faults.places import Nodes, check_exists
 from broker.faults.point_rules import PointRules
 from broker.faults.request_rules import RequestRules
+from broker.faults.request_subjects import RequestSubjects
 from broker.faults.rule_executor import RuleExecutor
 from broker.faults.rules import FaultError, Match, Rule
+from broker.faults.text import rule_to_text
 from broker.injection.crash import kill_this_process
+from broker.injection.happenings import Happening
 from broker.injection.points import FaultInjection
 from broker.net.calls import CallInterceptors
 
@@ -53,7 +56,7 @@ class Faults:
         self._kill_node = kill_node
         self._nodes = nodes
         self._held_items = HeldItems(clock, running, self._attach)
-        executor = RuleExecutor(self._held_items, kill_node, crash, self._attach)
+        executor = RuleExecutor(self._held_items, kill_node, crash, self._note_hit, self._attach)
         self._rules: dict[int, ActiveRule] = {}
         self._next_id = 1
         self._call_rules = RequestRules(executor)
@@ -159,6 +162,21 @@ class Faults:
             if waits in active.waiting:
                 active.waiting.remove(waits)
         return active
+
+    def _note_hit(self, active: ActiveRule, at: str, node_id: int, subjects: RequestSubjects) -> None:
+        """For timelines."""
+        text = f"rule {active.id} is hit by {at}: {rule_to_text(active.rule)}"
+        partitions = {(topic, index) for topic, index in subjects.partitions if index is not None}
+        self.injection.happenings.note(
+            Happening(
+                self.clock.now_ms(),
+                "rule",
+                node_id,
+                text,
+                frozenset(subjects.transactional_ids),
+                frozenset(partitions),
+            )
+        )
 
     def _attach(self) -> None:
         """Hang exactly where some rule still looks."""

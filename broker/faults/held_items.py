@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.clock import Clock, Domain
 from broker.faults.active_rule import ActiveRule, HeldItem
 from broker.faults.released_requests import ReleasedRequest, follow
-from broker.faults.request_subjects import RequestSubjects, subjects_of
+from broker.faults.request_subjects import subjects_at, subjects_of
 from broker.logging import get_logger
 from broker.net.calls import CallEvent
 from protocol.messages.index import APIS
@@ -155,7 +155,7 @@ class HeldItems:
             # A node that is only starting cannot be told from its next life.
             lambda: node is None or self._is_running(node),
             self._clock.now_ms(Domain.REQUESTS),
-            subjects=_named_at(at),
+            subjects=subjects_at(at),
         )
         if at.point in _IN_ORDER:
             held.after = self._step_before(at)
@@ -211,14 +211,6 @@ def _of_call(call: Call) -> dict[str, Any]:
         "connection_id": call.context.connection_id,
         "bytes": len(call.frame),
     }
-
-
-def _named_at(at: InjectionPoint) -> RequestSubjects:
-    return RequestSubjects(
-        {at.transactional_id} if at.transactional_id is not None else set(),
-        {at.group_id} if at.group_id is not None else set(),
-        [(at.topic, at.partition)] if at.topic else [],
-    )
 
 
 def _key(at: InjectionPoint) -> Key:

@@ -40,7 +40,7 @@ class PointRules:
 
     def reached(self, at: InjectionPoint, go_on: GoOn, refuse: Refuse) -> None:
         for active in self._by_point.get(at.point, ()):
-            if _meets(active.rule.match, at) and self._executor.takes(active):
+            if _meets(active.rule.match, at) and self._executor.takes_step(active, at):
                 _ACTIONS[active.rule.action.do](self._executor, active, at, go_on, refuse)
                 return
         waits = self._executor.held_items.hold_behind(at, go_on)

@@ -52,7 +52,7 @@ class RequestRules:
                     continue
             if active.has_reordered:
                 _count_down(self._executor, active, call)
-            elif self._executor.takes(active, len(call.frame)):
+            elif self._executor.takes_call(active, call):
                 return _ACTIONS[active.rule.action.do](self._executor, active, call)
         return True
 

@@ -18,6 +18,7 @@ from broker.faults.rules import Match, matches
 from broker.node.fetch_sessions import NO_SESSION
 
 if TYPE_CHECKING:
+    from broker.injection.points import InjectionPoint
     from broker.node.context import RequestContext
 
 FETCH: Final = 1
@@ -83,6 +84,15 @@ def subjects_of(request: Any, context: RequestContext) -> RequestSubjects:
                 if wanted.topic is not None
             ]
     return found
+
+
+def subjects_at(at: InjectionPoint) -> RequestSubjects:
+    """What a step inside the broker names."""
+    return RequestSubjects(
+        {at.transactional_id} if at.transactional_id is not None else set(),
+        {at.group_id} if at.group_id is not None else set(),
+        [(at.topic, at.partition)] if at.topic else [],
+    )
 
 
 def subjects_in(api_key: int, request: Any, name_of: TopicName) -> RequestSubjects:

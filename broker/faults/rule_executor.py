@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from broker.faults.active_rule import ActiveRule
 from broker.faults.held_items import HeldItems
+from broker.faults.request_subjects import RequestSubjects, subjects_at, subjects_of
+from protocol.messages.index import APIS
+from protocol.versions import message_name
+
+if TYPE_CHECKING:
+    from broker.injection.points import InjectionPoint
+    from broker.net.calls import Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +24,26 @@ class RuleExecutor:
     held_items: HeldItems
     kill_node: Callable[[int], object] | None
     crash: Callable[[str], object]
+    note: Callable[[ActiveRule, str, int, RequestSubjects], object]
+    """A hit: the rule, the API or point, the node, and what the request or step names."""
     changed: Callable[[], None]
     """A rule is spent, or the held steps have changed: attach and detach interceptors accordingly."""
+
+    def takes_call(self, active: ActiveRule, call: Call) -> bool:
+        """As `takes`, of a request."""
+        if not self.takes(active, len(call.frame)):
+            return False
+        context = call.context
+        api = message_name(APIS[context.api_key][0])
+        self.note(active, api, context.node.node_id, subjects_of(call.request, context))
+        return True
+
+    def takes_step(self, active: ActiveRule, at: InjectionPoint) -> bool:
+        """As `takes`, of a step inside the broker."""
+        if not self.takes(active):
+            return False
+        self.note(active, at.point, at.node_id, subjects_at(at))
+        return True
 
     def takes(self, active: ActiveRule, size: int = 0) -> bool:
         """Something matches a rule: does the rule take hold of it? Not if it would have to keep it and there is no room."""

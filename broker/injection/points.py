@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from broker.injection.happenings import Happenings
 from broker.injection.links import Links
 from protocol.errors import ErrorCode
 
@@ -60,6 +61,7 @@ class FaultInjection:
     transaction_watcher: Callable[[Any], object] | None = None
     """Told each transaction whose new state a coordinator has committed, while a caller waits for one."""
     links: Links = field(default_factory=Links)
+    happenings: Happenings = field(default_factory=Happenings)
 
     def intercept(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]

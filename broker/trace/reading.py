@@ -16,6 +16,7 @@ from broker.node import Node
 from broker.replicas.partition import Partition
 from broker.trace.decoding import Decoded, request_dict
 from broker.trace.exchange import Exchange, Names, no_names
+from broker.trace.hanging import hanging_of
 from broker.trace.timeline import assemble
 from broker.trace.timeline_records import (
     BatchKey,
@@ -75,15 +76,25 @@ async def timeline(
     producer_ids = _producer_ids(states)
     since_ms = _since_ms(states)
     written: list[BatchWritten | MarkerWritten] = []
-    for place in sorted(frozenset[TopicPartition]().union(*(record.partitions for record in states))):
+    hanging = await hanging_of(nodes, transactional_id, producer_ids)
+    places = frozenset[TopicPartition]().union(*(record.partitions for record in states))
+    places |= {(each.topic, each.partition) for each in hanging}
+    for place in sorted(places):
         written += await scan.written(place, producer_ids, since_ms)
+    home = {(record.topic, record.partition) for record in states}
+    happenings = [
+        each for each in nodes[0].injection.happenings if each.concerns(transactional_id, places | home)
+    ]
     every = [] if trace is None else trace.entries()
     names = no_names if trace is None else trace.names
 
     def put_together() -> Timeline:
         exchanges = _exchanges(every, transactional_id, producer_ids, limits)
         sent = _sent(exchanges, names)
-        return Timeline(assemble(transactional_id, states, written, exchanges, sent, scan.scanned), names)
+        assembled = assemble(
+            transactional_id, states, written, exchanges, sent, scan.scanned, hanging, happenings
+        )
+        return Timeline(assembled, names)
 
     # A long life takes a while to be put together; what it is made of does not change any more.
     return await asyncio.to_thread(put_together)

@@ -8,9 +8,12 @@ between the decision and the state that says Complete.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
+from broker.injection.happenings import Happening
 from broker.trace.causal_order import with_exchanges
 from broker.trace.exchange import Exchange
 from broker.trace.timeline_records import (
@@ -18,6 +21,7 @@ from broker.trace.timeline_records import (
     BatchKey,
     BatchWritten,
     Event,
+    Hanging,
     MarkerWritten,
     Scanned,
     StateRecord,
@@ -115,6 +119,7 @@ class Assembled:
     events: tuple[Event, ...]
     """In order."""
     scanned: tuple[Scanned, ...] = ()
+    hanging: tuple[Hanging, ...] = ()
 
 
 def assemble(
@@ -124,6 +129,8 @@ def assemble(
     exchanges: Sequence[Exchange] = (),
     sent: Mapping[int, Collection[BatchKey]] | None = None,
     scanned: Sequence[Scanned] = (),
+    hanging: Sequence[Hanging] = (),
+    happenings: Iterable[Happening] = (),
 ) -> Assembled:
     """Put records, batches, markers and exchanges of one id in order.
 
@@ -137,9 +144,31 @@ def assemble(
     events = _in_order(states, lives, _arrivals(exchanges, sent))
     for part in stray:
         _insert_stray(events, part)
-    return Assembled(
-        transactional_id, tuple(lives), tuple(with_exchanges(events, exchanges, sent)), tuple(scanned)
-    )
+    events = _with_happenings(with_exchanges(events, exchanges, sent), lives, happenings)
+    return Assembled(transactional_id, tuple(lives), tuple(events), tuple(scanned), tuple(hanging))
+
+
+def _with_happenings(
+    events: list[Event], lives: Sequence[TransactionTimeline], happenings: Iterable[Happening]
+) -> list[Event]:
+    """Those from the beginning of the timeline to its end, where their time is; to now, while a transaction is open.
+
+    Of one millisecond they come first: a rule is hit before what it acts on happens.
+    """
+    if not events:
+        return events
+    reached_ms = list(accumulate((event.order_ms for event in events), max))
+    is_over = all(life.completed is not None for life in lives)
+    found: list[Event] = []
+    done = 0
+    for each in happenings:
+        if each.time_ms < events[0].order_ms or (is_over and each.time_ms > reached_ms[-1]):
+            continue
+        index = max(done, bisect_left(reached_ms, each.time_ms))
+        found += events[done:index]
+        found.append(Event(each, None, each.time_ms))
+        done = index
+    return found + events[done:]
 
 
 # -- transactions ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker.injection.happenings import Happening
 from broker.trace.exchange import Exchange
 from broker.transactions.state import TransactionState
 from protocol.records.transaction_log import TransactionLogValue
@@ -103,6 +104,19 @@ class MarkerWritten:
     leader_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A transaction that is open in a partition while its coordinator knows nothing of it: nothing will end it."""
+
+    topic: str
+    partition: int
+    node_id: int
+    offset: int
+    """Its first one: read_committed readers stop there."""
+    producer_id: int
+    producer_epoch: int
+
+
 Written = StateRecord | BatchWritten | MarkerWritten
 
 
@@ -110,7 +124,7 @@ Written = StateRecord | BatchWritten | MarkerWritten
 class Event:
     """One line of a timeline."""
 
-    what: Written | Exchange
+    what: Written | Exchange | Happening
     transaction: int | None
     """The number of the transaction that it belongs to, from 1; None: to none that is known."""
     order_ms: int

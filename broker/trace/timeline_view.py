@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from broker.injection.happenings import Happening
 from broker.logging.printable import printable
 from broker.trace.exchange import Exchange, Names, no_names
 from broker.trace.json_form import to_json
@@ -25,7 +26,7 @@ class Timeline:
         self._names = names
 
     def to_json(self) -> Json:
-        """{"transactional_id", "transactions", "events", "scanned"}.
+        """{"transactional_id", "transactions", "events", "hanging", "scanned"}.
 
         transactions: number, verdict ("open", "committing", "aborting", "committed", "aborted"), producer_ids,
         producer_epoch, started_ms, decided_ms, completed_ms, partitions (["orders-0"]), records.
@@ -39,6 +40,11 @@ class Timeline:
             coordinator_epoch, leader_epoch
           exchange: what ``to_json`` says of it, without the bodies
 
+          node, election, rule: text; what happened to a node, a new leader, a hit of a rule
+
+        hanging: transactions that are open in a partition while the coordinator has no state for them: topic, partition,
+        node, offset (the first one), producer_id, producer_epoch
+
         scanned: which parts of which logs this was read from; is_whole false: there may be more before from_offset.
         """
         found = self.assembled
@@ -46,6 +52,17 @@ class Timeline:
             "transactional_id": found.transactional_id,
             "transactions": [_life(life) for life in found.transactions],
             "events": [_event(event) for event in found.events],
+            "hanging": [
+                {
+                    "topic": each.topic,
+                    "partition": each.partition,
+                    "node": each.node_id,
+                    "offset": each.offset,
+                    "producer_id": each.producer_id,
+                    "producer_epoch": each.producer_epoch,
+                }
+                for each in found.hanging
+            ],
             "scanned": [
                 {
                     "topic": each.topic,
@@ -68,7 +85,10 @@ class Timeline:
             for row in rows
         ]
         return (
-            "\n".join(printable(line).rstrip() for line in [*self._summary(), "", *lines, *self._gaps()])
+            "\n".join(
+                printable(line).rstrip()
+                for line in [*self._summary(), *self._hanging(), "", *lines, *self._gaps()]
+            )
             + "\n"
         )
 
@@ -82,6 +102,14 @@ class Timeline:
                 else f", {places}"
                 if places
                 else ""
+            )
+
+    def _hanging(self) -> Iterator[str]:
+        for each in self.assembled.hanging:
+            yield (
+                f"  {each.topic}-{each.partition}: HANGING from offset {each.offset}: the transaction of pid "
+                f"{each.producer_id}/{each.producer_epoch} is open on node {each.node_id}, and the coordinator has no "
+                "state for it"
             )
 
     def _gaps(self) -> Iterator[str]:
@@ -99,6 +127,9 @@ class Timeline:
             # The line begins with time and node, which have columns of their own.
             _, _, _, asked = text_line(what, self._names).split(" ", 3)
             return time_of_day(what.arrived_ms), number, str(what.node_id), "", asked
+        if isinstance(what, Happening):
+            node = str(what.node_id) if what.node_id >= 0 else ""
+            return time_of_day(what.time_ms), number, node, "", what.text
         where = f"{what.topic}-{what.partition} @{what.offset}"
         return time_of_day(what.time_ms), number, str(what.node_id), where, _said(event)
 
@@ -183,6 +214,14 @@ def _event(event: Event) -> Json:
             "node": what.node_id,
         }
         return shown | to_json(what, bodies=False)
+    if isinstance(what, Happening):
+        return {
+            "kind": what.kind,
+            "time_ms": what.time_ms,
+            "transaction": None,
+            "node": what.node_id,
+            "text": what.text,
+        }
     shown = {
         "kind": _KINDS[type(what)],
         "time_ms": what.time_ms,

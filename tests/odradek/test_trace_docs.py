@@ -27,10 +27,14 @@ def block(language: str) -> str:
 
 
 def told(text: str) -> list[str]:
-    """Without what differs, and without FindCoordinator: how often a client asks depends on how fast it is."""
+    """Without what differs, and without FindCoordinator: how often a client asks depends on how fast it is.
+
+    Hits of rules come last: they stand before or behind what happened in the same millisecond.
+    """
     for pattern, instead in DIFFERS:
         text = re.sub(pattern, instead, text, flags=re.MULTILINE)
-    return [line for line in text.strip().splitlines() if "FindCoordinator" not in line]
+    lines = [line for line in text.strip().splitlines() if "FindCoordinator" not in line]
+    return sorted(lines, key=lambda line: "is hit by" in line)
 
 
 def test_the_example_says_what_the_page_says(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ async def reset_broker(control: Control) -> ClusterView:
         control.faults.clear()
         control.trace.stop()
         control.trace.clear()
+        control.cluster.injection.happenings.clear()
 
     try:
         await reset(control.cluster, forget)

@@ -183,7 +183,11 @@ def whens(draw: st.DrawFn) -> When:
 
 @st.composite
 def actions(draw: st.DrawFn, place: Place) -> Action:
-    do = draw(st.sampled_from(sorted(name for name, kind in ACTIONS.items() if place in kind.places)))
+    do = draw(
+        st.sampled_from(
+            sorted(name for name, kind in ACTIONS.items() if place in kind.places and name != "answer")
+        )
+    )
     values: dict[str, Any] = {
         "code": st.sampled_from([code for code in ErrorCode if code is not ErrorCode.none]),
         "delay_ms": st.integers(0, DELAY_MS_MAX),
@@ -191,11 +195,17 @@ def actions(draw: st.DrawFn, place: Place) -> Action:
         "by": POSITIVE,
         "nodes": st.tuples(NUMBERS, NUMBERS).filter(lambda nodes: nodes[0] != nodes[1]),
         "one_way": st.booleans(),
-        "fields": st.dictionaries(
-            st.sampled_from(["error_code", "throttle_time_ms"]), st.integers(0, 2**15 - 1), min_size=1
-        ).map(lambda fields: tuple(fields.items())),
     }
     return Action(do, **{name: draw(values[name]) for name in ACTIONS[do].parameters})
+
+
+ALTERATIONS = st.builds(
+    lambda fields: Action("answer", fields=tuple(fields.items())),
+    st.dictionaries(
+        st.sampled_from(["error_code", "throttle_time_ms"]), st.integers(0, 2**15 - 1), min_size=1
+    ),
+)
+"""Of APIs that have these fields."""
 
 
 def patterns(names: list[str]) -> st.SearchStrategy[str]:
@@ -204,6 +214,9 @@ def patterns(names: list[str]) -> st.SearchStrategy[str]:
 
 
 ANY_RULE = st.one_of(
+    st.builds(
+        Rule, ALTERATIONS, st.sampled_from(["*", "*Txn*", "EndTxn", "Produce"]), CIRCUMSTANCES, whens()
+    ),
     st.builds(
         Rule, actions(Place.CALL), st.sampled_from(["*", "*Txn*", "TxnOffsetCommit"]), CALL_MATCHES, whens()
     ),

@@ -1,0 +1,47 @@
+"""What happened to nodes and leaders, and which rules were hit: the newest of it, for timelines."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+HAPPENINGS_KEPT: Final = 2000
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Happening:
+    """One of them. Where it names neither ids nor partitions it concerns all."""
+
+    time_ms: int
+    kind: str
+    """node, election or rule"""
+    node_id: int
+    text: str
+    transactional_ids: frozenset[str] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
+
+    def concerns(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> bool:
+        """Does it belong into the timeline of an id with these partitions?"""
+        if self.transactional_ids:
+            return transactional_id in self.transactional_ids
+        return not self.partitions or not self.partitions.isdisjoint(partitions)
+
+
+class Happenings:
+    """The newest, in their order."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Happening] = deque(maxlen=HAPPENINGS_KEPT)
+
+    def note(self, happening: Happening) -> None:
+        self._kept.append(happening)
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def __iter__(self) -> Iterator[Happening]:
+        return iter(tuple(self._kept))
