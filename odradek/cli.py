@@ -36,6 +36,7 @@ _LATE = {
         "List the nodes and their partitions; kill, stop and start nodes, move leaders.",
     ),
     "reset": ("odradek.commands.reset", "Reset a broker to the state after its start."),
+    "snapshot": ("odradek.commands.snapshot", "Keep the state of a running broker, and bring it back."),
     "spark": (
         "odradek.commands.spark",
         "Manage exactly-once sinks, run the pipeline, download Spark's jars.",

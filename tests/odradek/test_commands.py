@@ -86,7 +86,7 @@ def test_help_comes_at_once() -> None:
     }
 
 
-@pytest.mark.parametrize("command", ["fault", "clock", "trace", "txn", "node"])
+@pytest.mark.parametrize("command", ["fault", "clock", "trace", "txn", "node", "snapshot", "chaos", "topic"])
 def test_every_command_has_help_and_the_line_that_the_list_has(command: str) -> None:
     listed = next(
         line for line in run(None, "--help").stdout.splitlines() if line.startswith(f"  {command} ")
@@ -323,3 +323,19 @@ def test_nodes_are_listed_killed_stopped_and_started(broker: package.Broker) -> 
     said(broker, "node", "stop", "2")
     said(broker, "node", "start", "2")
     assert run(broker, "node", "kill", "9").returncode == 4
+
+
+# -- snapshot
+
+
+def test_a_snapshot_is_taken_listed_restored_and_removed(broker: package.Broker) -> None:
+    taken = json.loads(said(broker, "snapshot", "take", "--json"))["id"]
+    broker.create_topic("after-the-snapshot")
+    assert str(taken) in said(broker, "snapshot", "list")
+    assert [each["id"] for each in json.loads(said(broker, "snapshot", "list", "--json"))] == [taken]
+    said(broker, "snapshot", "restore", str(taken))
+    topics = {each.topic for each in broker.partitions()}
+    assert "after-the-snapshot" not in topics
+    assert "orders" in topics
+    said(broker, "snapshot", "remove", str(taken))
+    assert run(broker, "snapshot", "restore", str(taken)).returncode == 4
