@@ -163,9 +163,9 @@ class Cluster:
         UNSENT.limit_bytes = config.queued_max_response_bytes
         root = config.log_dir or Path(tempfile.mkdtemp(prefix="odradek-"))
         self._directories = node_directories(root, [each.node_id for each in self.settings.nodes])
-        remove_tree(self.data_dir / SNAPSHOTS)  # of a process that was killed
         for each in self.settings.nodes:
             self._take(each)
+        remove_tree(self.data_dir / SNAPSHOTS)  # of a process that was killed
         self.metadata = self._opened = self._open_metadata()
         for runtime in self._living():
             with suppress(LifeOver):
@@ -467,6 +467,7 @@ class Cluster:
             *(runtime.controlled_shutdown() for runtime in running), return_exceptions=True
         )
         self.lag.stop()
+        remove_tree(self.data_dir / SNAPSHOTS)
         await self.metadata.leave()
         await self.metadata.close()
         for runtime, complete in zip(running, clean, strict=True):
@@ -487,7 +488,5 @@ class Cluster:
         self._remove_temporary()
 
     def _remove_temporary(self) -> None:
-        if self._directories:
-            remove_tree(self.data_dir / SNAPSHOTS)
         if self.settings.config.log_dir is None and self._directories:
             shutil.rmtree(self.data_dir, ignore_errors=True)

@@ -40,6 +40,10 @@ _PASSING: Final = (".deleted", ".cleaned", ".tmp")
 """Endings of files that a running broker is about to remove, or has not finished."""
 
 
+Signature = frozenset[tuple[str, int, int, int]]
+"""(name, inode, size, time of the last change in ns) of each file in a folder."""
+
+
 @dataclass(slots=True)
 class NodeFiles:
     """One node's files in a snapshot."""
@@ -47,6 +51,8 @@ class NodeFiles:
     path: Path
     lengths: dict[Path, int] = field(default_factory=dict)
     """Of the ``.log`` files, by their paths in the snapshot."""
+    unchanged: dict[str, Signature] = field(default_factory=dict)
+    """How the folders of the node looked when they said the same as the snapshot: these need not be put back."""
 
 
 def capture(source: Path, target: Path, node: Node | None) -> NodeFiles:
@@ -64,8 +70,10 @@ def capture(source: Path, target: Path, node: Node | None) -> NodeFiles:
         elif entry.name not in (LOCK, CLEAN_MARK) and not entry.name.endswith(_PASSING):
             _copy(Path(entry.path), target / entry.name)
     for folder, log in opened.items():
-        if log.exists and (target / folder).is_dir():
-            write_file(target / folder / EPOCH_FILE, log.epochs.unsaved())
+        if log.exists and log.epochs.dirty:
+            # Only here: the node's own file is for its next flush, which makes it durable.
+            write_file(target / folder / EPOCH_FILE, format_rows(log.epochs.entries()))
+            files.unchanged.pop(folder, None)
     if node is not None:
         _write_checkpoints(source, target, node)
         # For a broker of its own that starts on a copy.
@@ -85,11 +93,17 @@ def finish(files: NodeFiles) -> None:
 
 def put_back(files: NodeFiles, directory: LogDirectory) -> None:
     """Let a locked directory that no node reads yet be as it was; in a thread. The next start removes what was there."""
-    for (topic, index), _ in list(directory.partition_directories()):
-        directory.mark_for_deletion(topic, index, uuid4().hex)
+    kept = {LOG_DIRECTORY}
+    for (topic, index), path in list(directory.partition_directories()):
+        if files.unchanged.get(path.name) == _signature(path):
+            kept.add(path.name)
+        else:
+            directory.mark_for_deletion(topic, index, uuid4().hex)
     for folder in _folders(files.path):
-        if folder.name != LOG_DIRECTORY:
-            _put_folder_back(folder, directory.path / folder.name, files)
+        if folder.name not in kept:
+            path = directory.path / folder.name
+            _put_folder_back(folder, path, files)
+            files.unchanged[path.name] = _signature(path)
     for name in _CHECKPOINTS:
         remove(directory.path / name)
         if (files.path / name).exists():
@@ -112,6 +126,7 @@ def _capture_folder(source: Path, target: Path, files: NodeFiles) -> None:
             _link(Path(entry.path), path, files.lengths[path])
         else:
             _copy(Path(entry.path), path)
+    files.unchanged[source.name] = _signature(source)
 
 
 def _put_folder_back(source: Path, target: Path, files: NodeFiles) -> None:
@@ -124,6 +139,16 @@ def _put_folder_back(source: Path, target: Path, files: NodeFiles) -> None:
             _link(path, target / entry.name, length)
         else:
             _copy(path, target / entry.name, length)
+
+
+def _signature(folder: Path) -> Signature:
+    with os.scandir(folder) as entries:
+        return frozenset(
+            (entry.name, status.st_ino, status.st_size, status.st_mtime_ns)
+            for entry in entries
+            if not entry.name.endswith(_PASSING)
+            for status in (entry.stat(),)
+        )
 
 
 def _is_partition(name: str) -> bool:
@@ -161,9 +186,11 @@ def _seal(node: Node) -> dict[str, Log]:
     """The open logs by the names of their folders, with index files and producer snapshots as a clean stop leaves them."""
     found = {}
     for partition in node.replicas.opened():
-        if partition.offline is None:
-            partition.log.seal()
-            found[f"{partition.topic}-{partition.index}"] = partition.log
+        log = partition.log
+        if partition.offline is None and log.segments:
+            log.active.seal()
+            log.take_snapshot()
+            found[f"{partition.topic}-{partition.index}"] = log
     return found
 
 

@@ -102,8 +102,7 @@ class Snapshots:
             }
             running = tuple(node.node_id for node in cluster.running_nodes())
             snapshot = Snapshot(self._last_id, root, nodes, running, metadata, time)
-            for files in nodes.values():
-                await asyncio.to_thread(finish, files)
+            await asyncio.gather(*(asyncio.to_thread(finish, files) for files in nodes.values()))
             self._taken[snapshot.id] = snapshot
             return snapshot
 
@@ -127,9 +126,12 @@ class Snapshots:
             await self._put_back_dead(snapshot)
 
             async def prepare(runtimes: list[NodeRuntime]) -> None:
-                for runtime in runtimes:
-                    files = snapshot.nodes[runtime.node_id]
-                    await asyncio.to_thread(put_back, files, runtime.directory)
+                await asyncio.gather(
+                    *(
+                        asyncio.to_thread(put_back, snapshot.nodes[runtime.node_id], runtime.directory)
+                        for runtime in runtimes
+                    )
+                )
                 brokers = [cluster.introduce(runtime) for runtime in runtimes]
                 await cluster.metadata.cluster_control.restore(snapshot.metadata, brokers)
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from broker.cluster import Cluster, StartError
 from broker.cluster.snapshots import NoSuchSnapshot, Snapshot, Snapshots
 from broker.control.routes.topics import RecordsForm, read_records
 from broker.metadata import NewTopic
 from broker.metadata.values import TOPIC_RESOURCE
+from broker.options import parse
 from tests.support.clients import ConfluentProducer, eventually
 from tests.support.in_process import InProcess
 
@@ -216,6 +218,44 @@ def test_rolled_segments_are_links_that_a_truncation_does_not_reach(tmp_path: Pa
         assert logs(snapshot.path) == kept
 
 
+def test_taking_one_leaves_the_node_what_its_next_flush_makes_durable(tmp_path: Path):
+    with InProcess(tmp_path, "--topic", "orders:1") as broker:
+        story = Story(broker)
+        story.write("a")
+        story.restore(story.take())
+        story.write("b")
+
+        def epochs() -> tuple[bool, list[tuple[int, int]]]:
+            partition = broker.cluster.running_nodes()[0].replicas.get("orders", 0)
+            assert partition is not None
+            return partition.log.epochs.dirty, partition.log.epochs.entries()
+
+        before = broker.call(epochs)
+        assert before == (True, [(0, 0), (2, 1)])
+        snapshot = story.take()
+        assert broker.call(epochs) == before
+        saved = (snapshot.path / "orders-0" / "leader-epoch-checkpoint").read_text()
+        assert saved == "0\n2\n0 0\n2 1\n"
+
+
+def test_a_folder_that_is_as_it_was_stays(tmp_path: Path):
+    with InProcess(tmp_path, "--topic", "changed:1", "--topic", "kept:1") as broker:
+        story = Story(broker)
+        for topic in ("changed", "kept"):
+            story.write("a", topic=topic)
+        snapshot = story.take()
+        story.restore(snapshot)
+        inodes = []
+        for _ in range(2):
+            story.write("b", topic="changed")
+            folders = [broker.cluster.data_dir / f"{topic}-0" for topic in ("changed", "kept")]
+            inodes.append([folder.stat().st_ino for folder in folders])
+            story.restore(snapshot)
+            assert (story.values("changed"), story.values("kept")) == (["a"], ["a"])
+        assert inodes[0][0] != inodes[1][0]
+        assert inodes[0][1] == inodes[1][1]
+
+
 def test_a_node_that_was_dead_stays_dead(tmp_path: Path):
     with InProcess(tmp_path, "--nodes", "3", "--topic", "orders:3") as broker:
         story = Story(broker)
@@ -234,8 +274,17 @@ def test_a_node_that_was_dead_stays_dead(tmp_path: Path):
         assert story.values() == ["a"]
 
 
-def test_nothing_is_left_after_the_end(tmp_path: Path):
+def test_nothing_is_left_after_the_end_and_another_broker_takes_nothing_away(tmp_path: Path):
     with InProcess(tmp_path) as broker:
         snapshot = Story(broker).take()
+
+        async def start_another() -> None:
+            await Cluster(parse(["--port", "0", "--data-dir", str(tmp_path / "data")], {})).start()
+
+        with pytest.raises(StartError, match="in use"):
+            broker.run(start_another())
         assert snapshot.path.is_dir()
     assert not snapshot.path.parent.exists()
+    snapshot.path.mkdir(parents=True)  # as after a kill
+    with InProcess(tmp_path):
+        assert not snapshot.path.parent.exists()
