@@ -7,6 +7,7 @@ from odradek.control_client import ControlClient
 from odradek.remote import (
     Clock,
     Faults,
+    Loss,
     Nodes,
     Partition,
     Remote,
@@ -52,6 +53,10 @@ class Handle(Assertions):
     def partitions(self, topic: str | None = None, *, internal: bool = False) -> list[Partition]:
         """The partitions with their leaders, leader epochs, replicas in sync and log ends."""
         return self._control.partitions(topic, internal=internal)
+
+    def losses(self) -> list[Loss]:
+        """Records that were acknowledged, or may have been, and that are no longer in the log."""
+        return self._control.losses()
 
     def move_leader(self, topic: str, partition: int, *, to: int) -> Partition:
         """Let another node that is in sync lead a partition."""

@@ -108,6 +108,33 @@ class Partition:
     replicas: tuple[Replica, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Records in a row of one producer that replicas had and their leader has not; docs/faults.md says what is known."""
+
+    time_ms: int
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    records: int
+    producer_id: int
+    """-1: a producer without idempotence."""
+    producer_epoch: int
+    acknowledged: str
+    """committed, perhaps committed, or acks=1"""
+    written_epoch: int
+    leader: int
+    leader_epoch: int
+    nodes: tuple[int, ...]
+    """The replicas that had them."""
+
+
+def losses(client: ControlClient) -> list[Loss]:
+    found = client.get("/v1/losses")["losses"]
+    return [Loss(**{**each, "nodes": tuple(each["nodes"])}) for each in found]
+
+
 def partitions(client: ControlClient, topic: str | None, *, internal: bool) -> list[Partition]:
     query = {} if topic is None else {"topic": topic}
     found = client.get("/v1/partitions", {**query, "internal": internal})["partitions"]

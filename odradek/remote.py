@@ -19,7 +19,7 @@ from typing import Any, Final
 from odradek.assertions import Assertions
 from odradek.control_client import ADVANCE_TIMEOUT_S, ControlClient, in_path
 from odradek.errors import ControlUnreachable, FaultNotHit, NotFound
-from odradek.nodes import Node, Nodes, Partition, move_coordinator, move_leader, partitions
+from odradek.nodes import Loss, Node, Nodes, Partition, losses, move_coordinator, move_leader, partitions
 from odradek.snapshots import Snapshot
 from odradek.transactions import Timeline, Transaction, Transactions
 from odradek.waiting import WAIT_S, slices_ms
@@ -102,6 +102,10 @@ class Remote(Assertions):
         ``internal``: also those of ``__transaction_state`` and ``__consumer_offsets``.
         """
         return partitions(self.client, topic, internal=internal)
+
+    def losses(self) -> list[Loss]:
+        """Records that were acknowledged, or may have been, and that are no longer in the log, the oldest first."""
+        return losses(self.client)
 
     def move_leader(self, topic: str, partition: int, *, to: int) -> Partition:
         """Let another node that is in sync lead a partition; ``ControlRefused`` says why it cannot."""
@@ -386,6 +390,7 @@ __all__ = [
     "WAIT_S",
     "Clock",
     "Faults",
+    "Loss",
     "Node",
     "Nodes",
     "Partition",

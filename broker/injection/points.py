@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from broker.injection.happenings import Happenings
 from broker.injection.links import Links
+from broker.injection.losses import Losses
 from protocol.errors import ErrorCode
 
 POINTS: Final = frozenset(
@@ -62,6 +63,7 @@ class FaultInjection:
     """Told each transaction whose new state a coordinator has committed, while a caller waits for one."""
     links: Links = field(default_factory=Links)
     happenings: Happenings = field(default_factory=Happenings)
+    losses: Losses = field(default_factory=Losses)
 
     def intercept(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]

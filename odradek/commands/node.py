@@ -112,6 +112,30 @@ def partitions(remote: Remote, topic: str | None, internal: bool, as_json: bool)
     say_table(("PARTITION", "LEADER", "EPOCH", "ISR", "HIGH WATERMARK", "LAST STABLE", "LOG ENDS"), rows)
 
 
+@node.command()
+@as_json
+@speaking
+def losses(remote: Remote, as_json: bool) -> None:
+    """List records that were acknowledged, or may have been, and that are no longer in the log."""
+    found = remote.losses()
+    if as_json:
+        say_json([asdict(each) for each in found])
+        return
+    rows = [
+        (
+            f"{each.topic}-{each.partition}",
+            f"{each.first_offset}-{each.last_offset}",
+            each.records,
+            f"{each.producer_id}/{each.producer_epoch}",
+            each.acknowledged,
+            ",".join(map(str, each.nodes)),
+            f"{each.leader} in epoch {each.leader_epoch}",
+        )
+        for each in found
+    ]
+    say_table(("PARTITION", "OFFSETS", "RECORDS", "PRODUCER", "ACKNOWLEDGED", "WERE ON", "LEADER"), rows)
+
+
 @node.command("move-leader")
 @click.argument("partition", metavar="TOPIC/PARTITION")
 @click.argument("node_id", type=int, metavar="ID")

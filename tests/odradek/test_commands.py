@@ -180,6 +180,8 @@ def test_leaders_are_moved_and_the_partitions_shown(broker: package.Broker) -> N
     assert first.split()[:3] == ["orders-0", str(to), str(led.leader_epoch + 1)]
     shown = json.loads(said(broker, "node", "partitions", "orders", "--json"))
     assert shown[0]["leader"] == broker.move_leader("orders", 0, to=to).leader == to
+    assert broker.losses() == json.loads(said(broker, "node", "losses", "--json")) == []
+    assert said(broker, "node", "losses").split()[:2] == ["PARTITION", "OFFSETS"]
     moved = said(broker, "node", "move-coordinator", "--group", "g", "2")
     assert moved.startswith("node 2 leads __consumer_offsets-")
     assert broker.move_coordinator(group="g", to=1).leader == 1

@@ -98,6 +98,7 @@ async def reset_broker(control: Control) -> ClusterView:
         control.trace.stop()
         control.trace.clear()
         control.cluster.injection.happenings.clear()
+        control.cluster.injection.losses.clear()
 
     try:
         await reset(control.cluster, forget)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Final
 
+import msgspec
 from msgspec import Meta
 
 from broker.cluster.in_words import nodes_in_words
@@ -55,6 +56,34 @@ class PartitionView(View):
 
 class PartitionsView(View):
     partitions: list[PartitionView]
+
+
+class LossView(View):
+    time_ms: int
+    """When the first replica gave the records up."""
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    records: int
+    producer_id: int
+    """-1: a producer without idempotence."""
+    producer_epoch: int
+    acknowledged: str
+    """committed, perhaps committed, or acks=1: to whom they were acknowledged; docs/faults.md explains it"""
+    written_epoch: int
+    """The leader epoch in which they were written."""
+    leader: int
+    """The leader that does not have them."""
+    leader_epoch: int
+    nodes: list[int]
+    """The replicas that had them."""
+
+
+class LossesView(View):
+    losses: list[LossView]
+    dropped: int
+    """How many older losses are not kept any more."""
 
 
 class WantedPartitions(Given):
@@ -119,6 +148,37 @@ async def list_partitions(control: Control, params: WantedPartitions) -> Partiti
             if len(found) % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
     return PartitionsView(partitions=found)
+
+
+@operation(
+    "GET",
+    "/v1/losses",
+    answer_example={
+        "losses": [
+            {
+                "time_ms": 1795291007000,
+                "topic": "orders",
+                "partition": 0,
+                "first_offset": 17,
+                "last_offset": 18,
+                "records": 2,
+                "producer_id": 4,
+                "producer_epoch": 0,
+                "acknowledged": "acks=1",
+                "written_epoch": 0,
+                "leader": 2,
+                "leader_epoch": 1,
+                "nodes": [1],
+            }
+        ],
+        "dropped": 0,
+    },
+)
+async def list_losses(control: Control) -> LossesView:
+    """List records that were acknowledged, or may have been, and that are no longer in the log, the oldest first."""
+    losses = control.cluster.injection.losses
+    found = [msgspec.convert(each, type=LossView, from_attributes=True) for each in losses.list()]
+    return LossesView(losses=found, dropped=losses.dropped)
 
 
 @operation(

@@ -18,6 +18,7 @@ from broker.clock import Domain
 from broker.control.routes import faults, trace
 from broker.control.wiring import ControlConfigError
 from broker.faults import ACTIONS, Action, Match, When, parse_rule, rule_to_json
+from broker.injection.losses import Loss
 from broker.trace import filters
 from tests.broker.control.conftest import Caller, OpenControl, until
 
@@ -196,6 +197,16 @@ async def test_a_leader_moves_nowhere_where_it_cannot_be(open_control: OpenContr
     assert await caller("POST", path, {"to": 3}) == (400, {"error": expected})
     status, answer = await caller("POST", "/v1/partitions/orders/9/move", {"to": 2})
     assert (status, answer["error"]) == (404, "No such partition as orders-9")
+
+
+async def test_losses_are_listed_until_a_reset(caller: Caller) -> None:
+    losses = caller.control.cluster.injection.losses
+    losses.note(Loss(7, "orders", 0, 3, 4, 2, 5, 0, "acks=1", 0, 1, 1, [1]))
+    shown = await caller.get("/v1/losses")
+    assert shown["dropped"] == 0
+    assert shown["losses"] == [dataclasses.asdict(losses.list()[0])]
+    await caller.post("/v1/reset")
+    assert await caller.get("/v1/losses") == {"losses": [], "dropped": 0}
 
 
 async def test_a_coordinator_is_moved_before_and_between_transactions(open_control: OpenControl) -> None:
