@@ -25,7 +25,7 @@ help:
 	@echo "make pipeline flights through Spark, exactly once, while everything is killed, and the proof from the files"
 	@echo "make test    run the tests                  (WORKERS=3, PYTEST_ARGS=...)"
 	@echo "make more    longer tests, among them a whole comparison with a running Kafka"
-	@echo "make clients the tests with Go and Node clients, and with Testcontainers"
+	@echo "make clients the tests with Go and Node clients, Kafka's tools and Testcontainers"
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make format  put the format right"
 	@echo "make soak    run the long forms of the tests"

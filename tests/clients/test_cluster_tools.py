@@ -12,7 +12,7 @@ from tests.support.clients import ConfluentProducer, eventually, values
 from tests.support.in_process import InProcess
 from tests.support.javaprog import Ran, java_clients
 
-pytestmark = pytest.mark.java
+pytestmark = pytest.mark.foreign
 
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGNMENT = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"

@@ -14,7 +14,7 @@ from tests.support.clients import ConfluentProducer, committed_offset, eventuall
 from tests.support.javaprog import Ran, java_clients
 from tools.kafka_tools.group import kafka_tool
 
-pytestmark = pytest.mark.java
+pytestmark = pytest.mark.foreign
 
 TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
@@ -119,7 +119,6 @@ def test_offsets_are_asked_and_records_deleted(start_broker: StartBroker, tmp_pa
     assert values(broker.bootstrap, "orders") == ["4", "5", "6", "7", "8", "9"]
 
 
-@pytest.mark.smoke
 def test_what_the_console_producer_types_the_console_consumer_shows(start_broker: StartBroker):
     broker = start_broker(topics=["orders:1"])
     run(
@@ -142,7 +141,6 @@ def test_what_the_console_producer_types_the_console_consumer_shows(start_broker
     assert lines(everything) == ["one", "two", "never", "three"]
 
 
-@pytest.mark.smoke
 def test_the_transaction_log_is_shown_by_its_formatter(broker: Broker):
     """E1 of tests/scenarios/README.md: key, value, names and types as on Kafka."""
     producer = ConfluentProducer(broker.bootstrap, transactional_id="orders")
