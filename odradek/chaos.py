@@ -163,6 +163,10 @@ def _unsettled(remote: Remote) -> Iterator[str]:
                 behind = {each.node for each in partition.replicas} - set(partition.isr)
                 if behind:
                     yield f"{name}: {_nodes(behind)} stay{'s' * (len(behind) == 1)} out of the ISR"
+        for loss in remote.losses():
+            if loss.acknowledged == "committed":
+                where = f"{loss.topic}-{loss.partition}"
+                yield f"{where}: the committed offsets {loss.first_offset} to {loss.last_offset} are lost"
         now_ms = remote.clock.now_ms
         for each in remote.transactions:
             if each.state.startswith("Prepare"):
