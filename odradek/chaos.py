@@ -155,30 +155,36 @@ def _unsettled(remote: Remote) -> Iterator[str]:
         for node in remote.nodes.show():
             if node["state"] != "running":
                 yield f"node {node['node_id']} is {node['state']}"
-        for partition in remote.partitions(internal=True):
-            name = f"{partition.topic}-{partition.partition}"
-            if partition.leader is None:
-                yield f"{name} has no leader"
-            else:
-                behind = {each.node for each in partition.replicas} - set(partition.isr)
-                if behind:
-                    yield f"{name}: {_nodes(behind)} stay{'s' * (len(behind) == 1)} out of the ISR"
+        yield from _unsettled_partitions(remote)
         for loss in remote.losses():
             if loss.acknowledged == "committed":
                 where = f"{loss.topic}-{loss.partition}"
                 yield f"{where}: the committed offsets {loss.first_offset} to {loss.last_offset} are lost"
-        now_ms = remote.clock.now_ms
-        for each in remote.transactions:
-            if each.state.startswith("Prepare"):
-                yield f"{each.transactional_id} stays {each.state}: its markers are not written"
-            elif (
-                each.state == "Ongoing"
-                and each.start_ms is not None
-                and each.start_ms + each.timeout_ms < now_ms
-            ):
-                yield f"{each.transactional_id} is open beyond its time-out of {each.timeout_ms} ms"
+        yield from _unsettled_transactions(remote)
     except (ControlRefused, NotFound) as error:
         yield str(error)
+
+
+def _unsettled_partitions(remote: Remote) -> Iterator[str]:
+    for partition in remote.partitions(internal=True):
+        name = f"{partition.topic}-{partition.partition}"
+        if partition.leader is None:
+            yield f"{name} has no leader"
+        else:
+            behind = {each.node for each in partition.replicas} - set(partition.isr)
+            if behind:
+                yield f"{name}: {_nodes(behind)} stay{'s' * (len(behind) == 1)} out of the ISR"
+
+
+def _unsettled_transactions(remote: Remote) -> Iterator[str]:
+    now_ms = remote.clock.now_ms
+    for each in remote.transactions:
+        if each.state.startswith("Prepare"):
+            yield f"{each.transactional_id} stays {each.state}: its markers are not written"
+        elif (
+            each.state == "Ongoing" and each.start_ms is not None and each.start_ms + each.timeout_ms < now_ms
+        ):
+            yield f"{each.transactional_id} is open beyond its time-out of {each.timeout_ms} ms"
 
 
 def _nodes(node_ids: set[int]) -> str:
