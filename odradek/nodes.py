@@ -67,6 +67,19 @@ class Node:
         """The paused node goes on, and handles what its clients sent meanwhile."""
         self.client.post(f"/v1/nodes/{self.node_id}/resume")
 
+    def lose_power(self) -> None:
+        """The node dies as by ``kill``, and its logs end where they were last synced to the disk."""
+        self.client.post(f"/v1/nodes/{self.node_id}/lose-power")
+
+    def damage(self, topic: str, partition: int, *, offset: int, how: str = "flip") -> dict[str, Any]:
+        """Damage the batch with this offset in the files of the node, which must not run.
+
+        ``flip`` changes a byte of it, ``tear`` cuts the file in the middle of it. Returns ``file``, ``position`` and
+        ``bytes`` of the batch, its ``first_offset`` and ``last_offset``.
+        """
+        body = {"topic": topic, "partition": partition, "offset": offset, "how": how}
+        return dict(self.client.post(f"/v1/nodes/{self.node_id}/damage", body))
+
     def show(self) -> dict[str, Any]:
         for each in self.client.get("/v1/cluster")["nodes"]:
             if each["node_id"] == self.node_id:

@@ -254,6 +254,17 @@ class AppendFile:
             self._synced = covered
 
     @property
+    def synced_size(self) -> int:
+        """How many bytes are known to be on the disk: 0 if none was synced since the file was opened, or cut."""
+        cuts, size = self._synced
+        return size if cuts == self._cuts else 0
+
+    def note_synced(self, size: int) -> None:
+        """So many bytes were synced before the file was opened."""
+        if self._synced == (-1, -1):
+            self._synced = (self._cuts, min(size, self.size))
+
+    @property
     def can_be_forgotten(self) -> bool:
         """Whether a new object for the same file would know as much."""
         return self._failed is None

@@ -143,8 +143,7 @@ class Segment:
 
     @property
     def log(self) -> AppendFile:
-        log = self._log
-        if log is None:
+        if (log := self._log) is None:
             log = self._log = AppendFile(self._name("log"), self.size)
             OPEN_SEGMENTS.add(self)
         return log
@@ -201,6 +200,11 @@ class Segment:
         return self._size
 
     @property
+    def synced_size(self) -> int:
+        """How many bytes of the log are known to be on the disk (`AppendFile.synced_size`)."""
+        return 0 if self._log is None else self._log.synced_size
+
+    @property
     def first_timestamp_ms(self) -> int:
         """The largest timestamp of the first batch, from which time-based rolling counts; -1 when there is none."""
         known = self._first_timestamp_ms
@@ -208,8 +212,7 @@ class Segment:
             header = self.log.read(0, HEADER_BYTES)
             if len(header) < HEADER_BYTES:
                 return -1
-            (known,) = _MAX_TIMESTAMP.unpack_from(header)
-            self._first_timestamp_ms = known
+            known = self._first_timestamp_ms = int(_MAX_TIMESTAMP.unpack_from(header)[0])
         return known
 
     @property
@@ -237,9 +240,7 @@ class Segment:
     def load_timestamps(self) -> None:
         """The largest timestamp of a segment that was sealed: the last entry of its time index."""
         if self._time_index is None:
-            data = _end_of_file(
-                f"{self.directory}/{file_name(self.base_offset, 'timeindex')}", TIME_ENTRY_BYTES
-            )
+            data = _end_of_file(self._name("timeindex"), TIME_ENTRY_BYTES)
             if data.strip(b"\0"):
                 timestamp_ms, relative = TIME_ENTRY.unpack(data)
                 self._max_timestamp_ms, self._max_timestamp_offset = timestamp_ms, self.base_offset + relative
@@ -376,8 +377,7 @@ class Segment:
 
     def truncate(self, offset: int) -> None:
         """Cut every batch that holds ``offset`` or more."""
-        found = self.locate(offset)
-        if found is not None:
+        if (found := self.locate(offset)) is not None:
             self.log.truncate(found[0])
         self.offset_index.truncate(offset)
         self.time_index.truncate(offset)

@@ -16,7 +16,7 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -45,7 +45,7 @@ from broker.metadata.metadata_log_copy import copy_metadata
 from broker.metadata.values import BrokerRegistration
 from broker.net.calls import CallInterceptors
 from broker.net.server import Bind, BindError
-from broker.node import Listener, Node
+from broker.node import Node
 from broker.replicas.manager import ReplicaManager
 from broker.resources.descriptors import SLOTS, allowed_descriptors, shares
 from broker.resources.unsent import UNSENT
@@ -190,7 +190,7 @@ class Cluster:
         self.nodes[config.node_id] = runtime = self._runtime(config)
         runtime.lock_and_bind()
 
-    def _runtime(self, config: BrokerConfig, listeners: Sequence[Listener] = ()) -> NodeRuntime:
+    def _runtime(self, config: BrokerConfig, before: NodeRuntime | None = None) -> NodeRuntime:
         return NodeRuntime(
             config,
             self._directories[config.node_id],
@@ -200,7 +200,8 @@ class Cluster:
             calls=self.calls,
             slices=self._slices,
             peer_replicas=self._replicas_of,
-            listeners=listeners,
+            listeners=() if before is None else before.listeners,
+            synced={} if before is None else before.synced,
             bind=self._bind,
             on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,
         )
@@ -363,7 +364,7 @@ class Cluster:
     def new_life(self, before: NodeRuntime) -> NodeRuntime:
         """A dead node that is about to start again, in its place: on the ports that it had."""
         config = self._configs[before.node_id] = before.with_ports(self._configs[before.node_id])
-        runtime = self.nodes[before.node_id] = self._runtime(config, before.listeners)
+        runtime = self.nodes[before.node_id] = self._runtime(config, before)
         return runtime
 
     async def _start_again(self, runtime: NodeRuntime, before: NodeRuntime) -> None:

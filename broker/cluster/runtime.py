@@ -8,12 +8,13 @@ kill undoes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock
@@ -25,6 +26,7 @@ from broker.logging import get_logger
 from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.metadata import ClusterMetadata, Endpoint
+from broker.metadata.values import NO_LEADER
 from broker.net.calls import CallInterceptors
 from broker.net.connections import ConnectionQuotas, Connections
 from broker.net.routes import Routes
@@ -36,14 +38,17 @@ from broker.replicas.append_queues import AppendQueues, limits_of
 from broker.replicas.maintenance.log_cleaner import LogCleaner
 from broker.replicas.maintenance.retention import Retention
 from broker.replicas.manager import ReplicaManager
+from broker.replicas.replication.lost_records import note_lost
 from broker.requests.api import discover
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.verification import Verifier
 from storage.directory import LogDirectory
 from storage.files import StorageError
+from storage.power_loss import forget_unsynced, note_synced, synced_lengths
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.replicas.partition import Partition
 
 SESSION_ID_MAX: Final = 2**31 - 1
 
@@ -82,8 +87,9 @@ class NodeRuntime:
         listeners: Sequence[Listener] = (),
         bind: Bind | None = None,
         on_failed_replica: Callable[[int, str, int], None] | None = None,
+        synced: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """``listeners`` are those of the node's earlier life, until this one has bound its own."""
+        """``listeners`` are those of the node's earlier life, until this one has bound its own; ``synced`` is its too."""
         self.config = config
         self.node_id = config.node_id
         self.data_dir = data_dir
@@ -98,6 +104,10 @@ class NodeRuntime:
         self._peer_replicas = peer_replicas
         self._on_failed_replica = on_failed_replica
         self._directory: LogDirectory | None = None
+        self.synced: Mapping[str, int] = synced
+        """Bytes of the last files of logs that the node's earlier life had synced; of a dead node, that it had itself."""
+        self._lost_power: list[Partition] = []
+        """Those whose unsynced batches go once no thread works on their logs."""
         self._server = Server(config.socket_listen_backlog_size, bind)
         self.lifecycle_lock = asyncio.Lock()
         """Held by a start and by a stop: a kill comes in between, and the next start waits for their ends."""
@@ -131,6 +141,7 @@ class NodeRuntime:
         assert self._directory is not None
         self.node = self._build_node(self._directory, metadata)
         self.node.replicas.recover()
+        note_synced((each.log for each in self._opened()), self.synced)
         self.life.check()
 
     def start_coordinators(self) -> None:
@@ -261,9 +272,18 @@ class NodeRuntime:
 
         It may be called in the middle of whatever the node does, also of its start or its stop.
         """
+        if self.state is not NodeState.STARTING:
+            self.synced = synced_lengths(each.log for each in self._opened())
         self.state = NodeState.KILLED
         self.abandon()
         log.info("killed", node_id=self.node_id)
+
+    def note_power_loss(self) -> None:
+        """A kill follows, and what is not synced by then goes from the files before `await_termination` returns."""
+        self._lost_power = self._opened()
+
+    def _opened(self) -> list[Partition]:
+        return list(self.node.replicas.opened()) if hasattr(self, "node") else []
 
     def abandon(self) -> None:
         """Let go of everything that there is so far, as a crash would: the next start looks at everything again."""
@@ -289,3 +309,30 @@ class NodeRuntime:
         async with self.lifecycle_lock:
             if hasattr(self, "node"):
                 await self.node.replicas.await_termination()
+            self._forget_unsynced()
+
+    def _forget_unsynced(self) -> None:
+        partitions, self._lost_power = self._lost_power, []
+        for each in partitions:
+            try:
+                self.synced = {**self.synced, **forget_unsynced(each.log, partial(self._note_unsynced, each))}
+            except StorageError as error:
+                log.error("cutting a log to what was synced failed", file=error.path, reason=str(error))
+
+    def _note_unsynced(self, partition: Partition, end_offset: int) -> None:
+        """Other nodes still have it, unless this one was the last in sync."""
+        known = self.node.metadata.topic(partition.topic)
+        state = known.partition(partition.index) if known is not None else None
+        if state is None or state.leader != NO_LEADER:
+            return
+        log.warning(
+            "log cut by a power loss: records are lost",
+            node_id=self.node_id,
+            topic=partition.topic,
+            partition=partition.index,
+            from_offset=partition.log_end_offset,
+            to_offset=end_offset,
+            high_watermark=partition.high_watermark,
+        )
+        now_ms = self._clock.now_ms()
+        note_lost(partition, end_offset, self._injection.losses, now_ms=now_ms, node_id=self.node_id)

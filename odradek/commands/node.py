@@ -83,6 +83,32 @@ def resume(remote: Remote, node_id: int) -> None:
     click.echo(f"node {node_id} is running")
 
 
+@node.command("lose-power")
+@click.argument("node_id", type=int, metavar="ID")
+@speaking
+def lose_power(remote: Remote, node_id: int) -> None:
+    """Let a node lose its power: it dies, and its logs end where they were last synced to the disk."""
+    remote.nodes[node_id].lose_power()
+    click.echo(f"node {node_id} lost its power: odradek node start {node_id} starts it again")
+
+
+@node.command()
+@click.argument("node_id", type=int, metavar="ID")
+@click.argument("partition", metavar="TOPIC/PARTITION")
+@click.option("--offset", type=click.IntRange(min=0), required=True, help="An offset that the batch holds.")
+@click.option("--flip", "how", flag_value="flip", help="Change a byte of the batch: its CRC is wrong then.")
+@click.option("--tear", "how", flag_value="tear", help="Cut the file in the middle of the batch.")
+@speaking
+def damage(remote: Remote, node_id: int, partition: str, offset: int, how: str | None) -> None:
+    """Damage a batch in the files of a node that was stopped or killed."""
+    if how is None:
+        raise click.UsageError("Say how: --flip or --tear.")
+    topic, index = _partition_of(partition)
+    done = remote.nodes[node_id].damage(topic, index, offset=offset, how=how)
+    offsets = f"{done['first_offset']}..{done['last_offset']}"
+    click.echo(f"{done['file']}: damaged the batch with offsets {offsets} at position {done['position']}")
+
+
 @node.command()
 @click.argument("topic", required=False)
 @click.option("--internal", is_flag=True, help="Those of the coordinators' topics too.")
@@ -142,10 +168,8 @@ def losses(remote: Remote, as_json: bool) -> None:
 @speaking
 def move_leader(remote: Remote, partition: str, node_id: int) -> None:
     """Let another node that is in sync lead a partition."""
-    topic, _, index = partition.rpartition("/")
-    if not topic or not index.isdecimal():
-        raise click.UsageError(f"{partition!r} is not of the form TOPIC/PARTITION, such as orders/0.")
-    _say_moved(remote.move_leader(topic, int(index), to=node_id))
+    topic, index = _partition_of(partition)
+    _say_moved(remote.move_leader(topic, index, to=node_id))
 
 
 @node.command("move-coordinator")
@@ -156,6 +180,13 @@ def move_leader(remote: Remote, partition: str, node_id: int) -> None:
 def move_coordinator(remote: Remote, node_id: int, transactional_id: str | None, group: str | None) -> None:
     """Let another node coordinate a transactional id or a group, and all that share its partition."""
     _say_moved(remote.move_coordinator(transactional_id=transactional_id, group=group, to=node_id))
+
+
+def _partition_of(text: str) -> tuple[str, int]:
+    topic, _, index = text.rpartition("/")
+    if not topic or not index.isdecimal():
+        raise click.UsageError(f"{text!r} is not of the form TOPIC/PARTITION, such as orders/0.")
+    return topic, int(index)
 
 
 def _say_moved(moved: Partition) -> None:

@@ -17,6 +17,7 @@ from storage.checkpoints import read_offsets
 from storage.config import LogConfig
 from storage.directory import RECOVERY_POINTS
 from storage.log import Log
+from storage.power_loss import forget_unsynced
 from tests.storage.load import (
     Acknowledged,
     Flush,
@@ -117,6 +118,33 @@ def test_a_power_cut_leaves_what_was_synced_and_a_beginning_of_the_rest(tmp_path
     assert len(outages.folders) > 0
     for folder, acknowledged in outages.folders:
         check_outage(folder, written, acknowledged)
+
+
+@pytest.mark.parametrize("seed", range(10 * TIMES))
+def test_a_staged_power_loss_leaves_what_was_synced_and_no_byte_more(tmp_path, seed):
+    rng = Random(seed)
+    disk = Disk(tmp_path)
+    written: list[Acknowledged] = []
+    acknowledged = 0
+    with disk.in_use():
+        logs = open_logs(disk.root)
+        load = Load(logs, rng, written.append)
+        for step in range(STEPS):
+            load.step()
+            if step in FIRST_SYNCS or rng.random() < 0.1:
+                flush(disk, logs)
+                acknowledged = len(written)
+        for log in logs:
+            log.close(clean=False)
+        ends: list[list[int]] = []
+        for log in logs:
+            ends.append([log.log_end_offset])
+            forget_unsynced(log, ends[-1].append)
+        for log in logs:
+            for path in log.directory.glob("*.log"):
+                assert path.read_bytes() == disk.synced(path)[: path.stat().st_size], path
+    check_outage(tmp_path, written, acknowledged)
+    assert [log.log_end_offset for log in open_logs(tmp_path)] == [each[-1] for each in ends]
 
 
 CUTS = range(20)

@@ -285,6 +285,10 @@ class Disk(files.System):
             if name not in directory.names:
                 directory.change(None, name, _Directory() if entry.is_dir() else _File())
 
+    def synced(self, path: Path) -> bytes:
+        """What the last fsync of a file has seen."""
+        return self._file(path).durable
+
     # -- power --------------------------------------------------------------------------------------------------
 
     def power_cut(self, target: Path, seed: int) -> None:

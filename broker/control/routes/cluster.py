@@ -54,7 +54,7 @@ class OneNode(Given):
     node_id: NodeId
 
 
-_NODE_EXAMPLE: Final[dict[str, Any]] = {
+NODE_EXAMPLE: Final[dict[str, Any]] = {
     "node_id": 2,
     "state": "running",
     "rack": None,
@@ -69,7 +69,7 @@ _CLUSTER_EXAMPLE: Final[dict[str, Any]] = {
     "cluster_id": "5L6g3nShT-eMCtK--X86sw",
     "bootstrap_servers": "127.0.0.1:9092,127.0.0.1:9093",
     "features": {"transaction.version": 2},
-    "nodes": [_NODE_EXAMPLE],
+    "nodes": [NODE_EXAMPLE],
 }
 
 
@@ -81,7 +81,7 @@ async def show_cluster(control: Control) -> ClusterView:
         cluster_id=cluster.metadata.cluster_id,
         bootstrap_servers=_bootstrap_servers(cluster),
         features=dict(cluster.metadata.features),
-        nodes=[_view(cluster, node) for node in cluster.nodes.values()],
+        nodes=[node_view(cluster, node) for node in cluster.nodes.values()],
     )
 
 
@@ -108,7 +108,7 @@ async def reset_broker(control: Control) -> ClusterView:
     return await show_cluster(control)
 
 
-@operation("POST", "/v1/nodes/{node_id}/kill", answer_example={**_NODE_EXAMPLE, "state": "killed"})
+@operation("POST", "/v1/nodes/{node_id}/kill", answer_example={**NODE_EXAMPLE, "state": "killed"})
 async def kill_node(control: Control, params: OneNode) -> NodeView:
     """Kill a node as kill -9 does: it resets its connections and writes nothing more.
 
@@ -125,7 +125,7 @@ async def kill_node(control: Control, params: OneNode) -> NodeView:
 @operation(
     "POST",
     "/v1/nodes/{node_id}/stop",
-    answer_example={**_NODE_EXAMPLE, "state": "stopped"},
+    answer_example={**NODE_EXAMPLE, "state": "stopped"},
     may_wait=True,
 )
 async def stop_node(control: Control, params: OneNode) -> NodeView:
@@ -137,7 +137,7 @@ async def stop_node(control: Control, params: OneNode) -> NodeView:
     return _of(control, params)
 
 
-@operation("POST", "/v1/nodes/{node_id}/start", answer_example=_NODE_EXAMPLE, may_wait=True)
+@operation("POST", "/v1/nodes/{node_id}/start", answer_example=NODE_EXAMPLE, may_wait=True)
 async def start_node(control: Control, params: OneNode) -> NodeView:
     """Start a node that was stopped or killed: it recovers its logs and follows the current leaders."""
     try:
@@ -149,7 +149,7 @@ async def start_node(control: Control, params: OneNode) -> NodeView:
     return _of(control, params)
 
 
-@operation("POST", "/v1/nodes/{node_id}/pause", answer_example={**_NODE_EXAMPLE, "state": PAUSED})
+@operation("POST", "/v1/nodes/{node_id}/pause", answer_example={**NODE_EXAMPLE, "state": PAUSED})
 async def pause_node(control: Control, params: OneNode) -> NodeView:
     """Pause a node as SIGSTOP does: it reads and answers nothing, its timers do not run, connections stay open.
 
@@ -162,7 +162,7 @@ async def pause_node(control: Control, params: OneNode) -> NodeView:
     return _of(control, params)
 
 
-@operation("POST", "/v1/nodes/{node_id}/resume", answer_example=_NODE_EXAMPLE)
+@operation("POST", "/v1/nodes/{node_id}/resume", answer_example=NODE_EXAMPLE)
 async def resume_node(control: Control, params: OneNode) -> NodeView:
     """Resume a paused node: timers that were due run, and it handles what its clients sent meanwhile."""
     try:
@@ -186,10 +186,10 @@ def _refused(control: Control, params: OneNode, error: NoSuchNode) -> HttpError:
 
 
 def _of(control: Control, params: OneNode) -> NodeView:
-    return _view(control.cluster, control.cluster.nodes[params.node_id])
+    return node_view(control.cluster, control.cluster.nodes[params.node_id])
 
 
-def _view(cluster: Cluster, node: NodeRuntime) -> NodeView:
+def node_view(cluster: Cluster, node: NodeRuntime) -> NodeView:
     leads: dict[str, list[int]] = {}
     follows: dict[str, list[int]] = {}
     for topic in cluster.metadata.topics.values():

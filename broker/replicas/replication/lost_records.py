@@ -1,4 +1,4 @@
-"""What a follower is about to give up, for the ledger of losses: read from its log before it is cut."""
+"""What a log is about to give up, for the ledger of losses: read before it is cut."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from broker.injection.losses import ACKS_1, COMMITTED, PERHAPS_COMMITTED, Loss
+from broker.injection.losses import ACKS_1, COMMITTED, PERHAPS_COMMITTED, Loss, Losses
 from protocol.batch import CorruptBatch, RecordBatch
 from storage.files import StorageError
 
@@ -18,10 +18,22 @@ BATCHES_MAX: Final = 1000
 """Of one truncation; those behind are not in the ledger."""
 
 
-def note_lost(partition: Partition, offset: int, context: ReplicationContext) -> None:
-    """Note the batches from ``offset`` on. What cannot be read is not noted: the truncation goes on."""
-    losses = context.injection.losses
-    unclean = context.is_led_uncleanly(partition)
+def note_truncated(partition: Partition, offset: int, context: ReplicationContext) -> None:
+    """Note the batches from ``offset`` on, which a follower truncates because its leader does not have them."""
+    note_lost(
+        partition,
+        offset,
+        context.injection.losses,
+        now_ms=context.clock.now_ms(),
+        node_id=context.node_id,
+        unclean=context.is_led_uncleanly(partition),
+    )
+
+
+def note_lost(
+    partition: Partition, offset: int, losses: Losses, *, now_ms: int, node_id: int, unclean: bool = False
+) -> None:
+    """Note the batches from ``offset`` on. What cannot be read is not noted: the log is cut all the same."""
     current: Loss | None = None
     try:
         for batch in _batches(partition, offset):
@@ -33,7 +45,7 @@ def note_lost(partition: Partition, offset: int, context: ReplicationContext) ->
             if current is not None:
                 losses.note(current)
             current = Loss(
-                context.clock.now_ms(),
+                now_ms,
                 partition.topic,
                 partition.index,
                 batch.base_offset,
@@ -45,7 +57,7 @@ def note_lost(partition: Partition, offset: int, context: ReplicationContext) ->
                 batch.partition_leader_epoch,
                 partition.leader_id,
                 partition.leader_epoch,
-                [context.node_id],
+                [node_id],
             )
     except (CorruptBatch, StorageError, OSError):
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.logging import get_logger
-from broker.replicas.replication.lost_records import note_lost
+from broker.replicas.replication.lost_records import note_truncated
 
 if TYPE_CHECKING:
     from broker.replicas.partition import Partition
@@ -37,7 +37,7 @@ def truncate(partition: Partition, offset: int, context: ReplicationContext) -> 
             to_offset=offset,
             high_watermark=partition.high_watermark,
         )
-        note_lost(partition, offset, context)
+        note_truncated(partition, offset, context)
     partition.truncate_by(context.truncation.truncate, offset)
 
 

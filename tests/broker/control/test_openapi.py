@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import aiokafka
 import msgspec
 import pytest
 
@@ -64,11 +65,20 @@ async def test_the_examples_are_what_the_schemas_say(caller: Caller, name: str) 
 @pytest.mark.parametrize("name", [name for name, each in NAMES.items() if each.body is not None])
 async def test_the_examples_of_bodies_can_be_sent(caller: Caller, name: str) -> None:
     operation = NAMES[name]
+    if name == "damage_files":
+        await write_and_kill(caller)
     await caller.post("/v1/faults", {"rule": "EndTxn -> hold"})
     answer = await caller.post(
-        operation.path.format(fault_id=1, topic="orders", partition=0), operation.body_example
+        operation.path.format(fault_id=1, node_id=1, topic="orders", partition=0), operation.body_example
     )
     assert set(answer) == _fields(operation)
+
+
+async def write_and_kill(caller: Caller) -> None:
+    bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
+    async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait("orders", b"value", partition=0)
+    await caller.post("/v1/nodes/1/kill")
 
 
 def _fields(operation: Operation) -> set[str]:

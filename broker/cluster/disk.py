@@ -1,0 +1,79 @@
+"""What the disk of a node does to it: a power loss, and damage in files.
+
+    await lose_power(cluster, 2)
+    await damage(cluster, 2, "orders", 0, offset=5, how="flip")
+
+The cluster metadata loses nothing with a node: the controller outlives the node, and syncs each change before it is visible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from broker.cluster.cluster import NoSuchNode
+from broker.cluster.in_words import nodes_in_words
+from broker.cluster.runtime import NodeRuntime, NodeState
+from storage.damage import FoundBatch, find_batch, flip, tear
+
+if TYPE_CHECKING:
+    from broker.cluster.cluster import Cluster
+
+How = Literal["flip", "tear"]
+_DOES: Final = {"flip": flip, "tear": tear}
+
+
+class NoSuchBatch(Exception):
+    """There is nothing to damage there; the text says what is missing."""
+
+
+async def lose_power(cluster: Cluster, node_id: int) -> None:
+    """End a running node as by a kill, and cut its logs to what was synced. Return once its files are cut.
+
+    ``NoSuchNode`` if it does not run.
+    """
+    runtime = _node(cluster, node_id)
+    if runtime.state is not NodeState.RUNNING:
+        raise NoSuchNode(f"node {node_id} is {runtime.state.value}, not running")
+    runtime.note_power_loss()
+    cluster.kill_node(node_id)
+    await cluster.settled()
+    await runtime.await_termination()
+
+
+async def damage(
+    cluster: Cluster, node_id: int, topic: str, partition: int, *, offset: int, how: How
+) -> FoundBatch:
+    """Damage the batch that holds an offset, in the files of a node that does not run.
+
+    ``NoSuchNode`` if the node runs; ``NoSuchBatch``; ``StorageError`` if the file cannot be read or changed.
+    """
+    runtime = _node(cluster, node_id)
+    _expect_dead(runtime)
+    await runtime.await_termination()
+    runtime = cluster.nodes[node_id]
+    _expect_dead(runtime)  # it may have been started meanwhile
+    known = cluster.metadata.topic(topic)
+    state = known.partition(partition) if known is not None else None
+    if state is None:
+        raise NoSuchBatch(f"there is no partition {topic}-{partition}")
+    if node_id not in state.replicas:
+        raise NoSuchBatch(f"node {node_id} has no replica of {topic}-{partition}")
+    found = find_batch(runtime.data_dir / f"{topic}-{partition}", offset)
+    if found is None:
+        raise NoSuchBatch(
+            f"the log of {topic}-{partition} on node {node_id} has no batch with offset {offset}"
+        )
+    _DOES[how](found)
+    return found
+
+
+def _node(cluster: Cluster, node_id: int) -> NodeRuntime:
+    runtime = cluster.nodes.get(node_id)
+    if runtime is None:
+        raise NoSuchNode(f"there is no node {node_id}: {nodes_in_words(cluster.nodes)}")
+    return runtime
+
+
+def _expect_dead(runtime: NodeRuntime) -> None:
+    if runtime.state not in (NodeState.STOPPED, NodeState.KILLED):
+        raise NoSuchNode(f"node {runtime.node_id} is {runtime.state.value}: stop or kill it first")
