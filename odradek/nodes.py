@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from odradek.control_client import ControlClient, in_path
@@ -79,6 +80,21 @@ class Node:
         """
         body = {"topic": topic, "partition": partition, "offset": offset, "how": how}
         return dict(self.client.post(f"/v1/nodes/{self.node_id}/damage", body))
+
+    def skew(self, by: str | int | timedelta) -> None:
+        """Set the node's clock ahead of the cluster's: ``"5m"``, milliseconds, or a timedelta; ``"-30s"`` sets it behind.
+
+        0 takes the skew away, and so does a reset of the broker. It outlives a kill and a start of the node.
+        """
+        if isinstance(by, timedelta):
+            by = by // timedelta(milliseconds=1)
+        body = {"by": by} if isinstance(by, str) else {"by_ms": by}
+        self.client.post(f"/v1/nodes/{self.node_id}/skew", body)
+
+    @property
+    def skew_ms(self) -> int:
+        """How far the node's clock is ahead of the cluster's; negative if it is behind."""
+        return int(self.show()["skew_ms"])
 
     def show(self) -> dict[str, Any]:
         for each in self.client.get("/v1/cluster")["nodes"]:

@@ -1,6 +1,7 @@
 """Time as an argument: the clock that all is given, one that can be moved on, one that dies with its node."""
 
 from broker.clock.clock import (
+    MONOTONIC,
     NOTHING_DONE,
     Alive,
     Clock,
@@ -16,6 +17,7 @@ from broker.clock.clock import (
 )
 
 __all__ = [
+    "MONOTONIC",
     "NOTHING_DONE",
     "Alive",
     "Clock",

@@ -25,6 +25,10 @@ class Domain(Enum):
     REPLICATION = "replication"
 
 
+MONOTONIC: Final = frozenset({Domain.CONNECTIONS, Domain.REQUESTS, Domain.REPLICATION})
+"""The domains whose times are compared with each other only: Kafka reads them from a clock that is never set."""
+
+
 NOTHING_DONE: Final = object()
 """What a timer's callback may return if it found nothing to do: a clock that is moved on need not wait for anything then."""
 
@@ -38,12 +42,24 @@ class Timer(Protocol):
 class Clock(Protocol):
     """Wall-clock milliseconds, and timers on them."""
 
+    @property
+    def skew_ms(self) -> int:
+        """How far this is ahead of the cluster's clock, where it is the clock of one node; negative if it is behind.
+
+        Timers and the domains in `MONOTONIC` have no skew.
+        """
+        ...
+
     def now_ms(self, domain: Domain | None = None) -> int:
         """Milliseconds since the epoch: as written into records, or as one kind of time-out counts them.
 
         Without a domain it is the latest of all domains, so that what is written never goes back. A time-out that compares
         what was written with now asks for the now of its own domain.
         """
+        ...
+
+    def cluster_ms(self) -> int:
+        """``now_ms()`` without the skew of a node: what users are told is by one clock for all nodes."""
         ...
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
@@ -65,8 +81,13 @@ class Clock(Protocol):
 class Unmoved:
     """What is the same for all clocks that cannot be advanced."""
 
+    skew_ms: Final = 0
+
     def now_ms(self, domain: Domain | None = None) -> int:
         raise NotImplementedError
+
+    def cluster_ms(self) -> int:
+        return self.now_ms()
 
     def now_for(self, written_ms: int, domain: Domain) -> int:
         return self.now_ms()
@@ -116,6 +137,13 @@ class Periodic:
         self._work = work
         self._domain = domain
         self._timer = self._arm()
+
+    def busy_at_ms(self) -> float | None:
+        """``idle_until_ms`` by the clock of the timers, which no skew of a node moves; None for never."""
+        busy_at_ms = self.idle_until_ms() if self.idle_until_ms is not None else None
+        if busy_at_ms is None or self._domain in MONOTONIC:
+            return busy_at_ms
+        return busy_at_ms - self._clock.skew_ms
 
     def _arm(self) -> Timer:
         return self._clock.call_later_ms(self.interval_ms, self, self._domain)

@@ -15,7 +15,10 @@ UNITS_MS: Final = {
 }
 DURATION_MS_MAX: Final = 36_525 * UNITS_MS["d"]
 """A century: times stay such as every client can read."""
+SKEW_MS_MAX: Final = 18_262 * UNITS_MS["d"]
+"""Half a century: a node whose clock is behind still writes times after 1970."""
 
+_UNITS: Final = ", ".join(UNITS_MS)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
@@ -28,12 +31,44 @@ def parse_duration_ms(text: str) -> int:
     >>> parse_duration_ms("1d12h")
     129600000
     """
+    duration_ms = _read_ms(text)
+    if duration_ms is None:
+        raise BadDuration(f"{text!r} is no duration: write a number and a unit ({_UNITS}), as in 7d or 1h30m")
+    return checked_duration_ms(duration_ms)
+
+
+def parse_skew_ms(text: str) -> int:
+    """How far a node's clock is ahead of the cluster's; negative if it is behind.
+
+    >>> parse_skew_ms("5m"), parse_skew_ms("-30s"), parse_skew_ms("0")
+    (300000, -30000, 0)
+    """
+    unsigned = text.strip()
+    sign = -1 if unsigned.startswith("-") else 1
+    unsigned = unsigned[1:] if unsigned[:1] in ("-", "+") else unsigned
+    size_ms = 0 if unsigned == "0" else _read_ms(unsigned)
+    if size_ms is None:
+        raise BadDuration(
+            f"{text!r} is no skew: write how far the node's clock is ahead as a number and a unit ({_UNITS}), "
+            "as in 5m; -30s for a clock that is behind; 0 for none"
+        )
+    return checked_skew_ms(sign * size_ms)
+
+
+def checked_skew_ms(skew_ms: int) -> int:
+    """The same skew, if a node's clock may be so far ahead or behind."""
+    if abs(skew_ms) > SKEW_MS_MAX:
+        raise BadDuration(f"a skew of {skew_ms} ms is more than half a century ({SKEW_MS_MAX} ms)")
+    return skew_ms
+
+
+def _read_ms(text: str) -> int | None:
+    """None for what is no duration."""
     compact = text.replace(" ", "").lower()
     parts = _PART.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
-        units = ", ".join(UNITS_MS)
-        raise BadDuration(f"{text!r} is no duration: write a number and a unit ({units}), as in 7d or 1h30m")
-    return checked_duration_ms(round(sum(float(number) * UNITS_MS[unit] for number, unit in parts)))
+        return None
+    return round(sum(float(number) * UNITS_MS[unit] for number, unit in parts))
 
 
 def duration_text(duration_ms: int) -> str:

@@ -1,25 +1,43 @@
-"""The clock of one node: the broker's time, and timers that die with the node."""
+"""The clock of one node: the broker's time, ahead or behind if it is skewed, and timers that die with the node."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
-from broker.clock import NOTHING_DONE, Clock, Domain, Guarded, Timer
+from broker.clock import MONOTONIC, NOTHING_DONE, Clock, Domain, Guarded, Timer
 from broker.loop.life import NodeLife
 
 
 class NodeClock:
-    """A killed node has no timers: what it had set fires into nothing, as if its process were gone."""
+    """A killed node has no timers: what it had set fires into nothing, as if its process were gone.
 
-    __slots__ = ("_clock", "life", "now_for", "now_ms", "wait_for")
+    A skew moves what Kafka reads from the clock of its machine, and neither timers nor the domains in `MONOTONIC`.
+    """
 
-    def __init__(self, clock: Clock, life: NodeLife | None = None) -> None:
+    __slots__ = ("_clock", "cluster_ms", "life", "now_for", "now_ms", "skew_ms", "wait_for")
+
+    def __init__(self, clock: Clock, life: NodeLife | None = None, skew_ms: int = 0) -> None:
         self._clock = clock
         self.life = life or NodeLife()
-        self.now_ms: Callable[..., int] = clock.now_ms
-        self.now_for: Callable[[int, Domain], int] = clock.now_for
+        self.cluster_ms: Callable[[], int] = clock.now_ms
         self.wait_for: Callable[[Awaitable[object]], None] = clock.wait_for
+        self.skew(skew_ms)
+
+    def skew(self, skew_ms: int) -> None:
+        """Be so far ahead of the cluster's clock from now on, or behind it if negative."""
+        self.skew_ms = skew_ms
+        # Each append reads the clock: one that is not skewed costs no further call.
+        self.now_ms: Callable[..., int] = self._skewed_ms if skew_ms else self._clock.now_ms
+        self.now_for: Callable[[int, Domain], int] = self._skewed_for if skew_ms else self._clock.now_for
+
+    def _skewed_ms(self, domain: Domain | None = None) -> int:
+        now_ms = self._clock.now_ms(domain)
+        return now_ms if domain in MONOTONIC else now_ms + self.skew_ms
+
+    def _skewed_for(self, written_ms: int, domain: Domain) -> int:
+        """What is written counts as written when this node's clock showed it, whichever node wrote it."""
+        return self._clock.now_for(written_ms - self.skew_ms, domain) + self.skew_ms
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
         """A timer that fires only while the node is alive; one that a dead node sets is none."""

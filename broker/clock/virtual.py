@@ -116,10 +116,10 @@ class VirtualTimer:
         work = periodic_of(self.callback)
         if work is None or work.idle_until_ms is None:
             return self.due_ms
-        idle_until_ms = work.idle_until_ms()
-        if idle_until_ms is None:
+        busy_at_ms = work.busy_at_ms()
+        if busy_at_ms is None:
             return float("inf")
-        return self._round_at(idle_until_ms, work.interval_ms)
+        return self._round_at(busy_at_ms, work.interval_ms)
 
     def skip_to(self, now_ms: float) -> None:
         """Pass the rounds before ``now_ms`` over: there was nothing to do in them."""
@@ -220,6 +220,8 @@ class _Course:
 class VirtualClock:
     """`broker.clock.Clock` that can be moved on. One serves all nodes of a broker."""
 
+    skew_ms: Final = 0
+
     def __init__(self, real: Clock | None = None) -> None:
         self._real: Clock = real or SystemClock()
         self._offsets_ms = dict.fromkeys(Domain, 0)
@@ -236,6 +238,9 @@ class VirtualClock:
     def now_ms(self, domain: Domain | None = None) -> int:
         offset_ms = self._largest_ms if domain is None else self._offsets_ms[domain]
         return self._real.now_ms() + offset_ms
+
+    def cluster_ms(self) -> int:
+        return self.now_ms()
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> VirtualTimer:
         if delay_ms < 0:

@@ -202,6 +202,7 @@ class Cluster:
             peer_replicas=self._replicas_of,
             listeners=() if before is None else before.listeners,
             synced={} if before is None else before.synced,
+            skew_ms=0 if before is None else before.skew_ms,
             bind=self._bind,
             on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,
         )

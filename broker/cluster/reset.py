@@ -44,6 +44,8 @@ async def reset(cluster: Cluster, forget: Callable[[], object] = lambda: None) -
         for runtime in cluster.nodes.values():
             _forget_logs(runtime.data_dir, topics)
         await cluster.clock.reset()
+        for runtime in cluster.nodes.values():
+            runtime.skew(0)
         for node_id in tuple(cluster.nodes):
             await cluster.start_node(node_id)
         await cluster.create_startup_topics()

@@ -88,15 +88,19 @@ class NodeRuntime:
         bind: Bind | None = None,
         on_failed_replica: Callable[[int, str, int], None] | None = None,
         synced: Mapping[str, int] = MappingProxyType({}),
+        skew_ms: int = 0,
     ) -> None:
-        """``listeners`` are those of the node's earlier life, until this one has bound its own; ``synced`` is its too."""
+        """``listeners`` are those of the node's earlier life, until this one has bound its own; ``synced`` is its too.
+
+        So is ``skew_ms``: it is the clock of a machine, which outlives the process.
+        """
         self.config = config
         self.node_id = config.node_id
         self.data_dir = data_dir
         self.state = NodeState.STARTING
         self.life = NodeLife()
         self.listeners: Sequence[Listener] = listeners
-        self._clock = NodeClock(clock, self.life)
+        self._clock = NodeClock(clock, self.life, skew_ms)
         self._random = random
         self._injection = injection
         self._calls = calls
@@ -117,6 +121,15 @@ class NodeRuntime:
         ports = {each.name: each.port for each in self.listeners}
         listeners = tuple(replace(each, port=each.port or ports[each.name]) for each in config.listeners)
         return replace(config, listeners=listeners)
+
+    @property
+    def skew_ms(self) -> int:
+        """How far the node's clock is ahead of the cluster's; negative if it is behind."""
+        return self._clock.skew_ms
+
+    def skew(self, skew_ms: int) -> None:
+        """Set the node's clock, in whatever state the node is: its next life begins with it too."""
+        self._clock.skew(skew_ms)
 
     # -- the steps of a start, in their order; each raises `LifeOver` if the node was killed in it ---------------
 
@@ -334,5 +347,5 @@ class NodeRuntime:
             to_offset=end_offset,
             high_watermark=partition.high_watermark,
         )
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.cluster_ms()
         note_lost(partition, end_offset, self._injection.losses, now_ms=now_ms, node_id=self.node_id)

@@ -55,6 +55,8 @@ class Snapshot:
     """The nodes that ran, and run again after a restore."""
     metadata: Image
     time: SavedTime
+    skews_ms: dict[int, int]
+    """How far the clock of each node was ahead."""
 
 
 class Snapshots:
@@ -101,7 +103,8 @@ class Snapshots:
                 for node_id, runtime in cluster.nodes.items()
             }
             running = tuple(node.node_id for node in cluster.running_nodes())
-            snapshot = Snapshot(self._last_id, root, nodes, running, metadata, time)
+            skews_ms = {node_id: runtime.skew_ms for node_id, runtime in cluster.nodes.items()}
+            snapshot = Snapshot(self._last_id, root, nodes, running, metadata, time, skews_ms)
             await asyncio.gather(*(asyncio.to_thread(finish, files) for files in nodes.values()))
             self._taken[snapshot.id] = snapshot
             return snapshot
@@ -123,6 +126,8 @@ class Snapshots:
             for runtime in cluster.nodes.values():
                 await runtime.await_termination()
             await cluster.clock.restore(snapshot.time)
+            for node_id, skew_ms in snapshot.skews_ms.items():
+                cluster.nodes[node_id].skew(skew_ms)
             await self._put_back_dead(snapshot)
 
             async def prepare(runtimes: list[NodeRuntime]) -> None:

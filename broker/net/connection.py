@@ -342,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
         kept = bytes(frame)
         if kept is not frame:  # they may keep it for longer than its buffer lasts
             request = route.decode(memoryview(kept), header.body_offset)
-        call = Call(self, context, route, header, kept, request, self._shared.clock.now_ms(), interceptors)
+        call = Call(self, context, route, header, kept, request, self._shared.cluster_ms(), interceptors)
         self._holds |= HELD
         if interceptors.arrived(call):
             self._holds &= ~HELD

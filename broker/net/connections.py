@@ -95,6 +95,7 @@ class Connections:
         self.paused = False
         """The node is: connections that come meanwhile are open, and wait."""
         self.clock = clock
+        self.cluster_ms = clock.cluster_ms
         self._open: dict[Registered, None] = {}  # in the order of their coming
         self._per_ip: Counter[str] = Counter()
         self._timer: Periodic | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from odradek.commands.common import HELP_NAMES, Remote, as_json, say_json, say_table, speaking
+from odradek.commands.common import HELP_NAMES, Remote, as_json, duration_text, say_json, say_table, speaking
 from odradek.commands.groups import CommandGroup
 
 
@@ -47,21 +47,11 @@ def _say(view: dict[str, Any], remote: Remote, as_json: bool) -> None:
         return
     click.echo(f"now {remote.clock.now:%Y-%m-%d %H:%M:%S} UTC")
     rows = [
-        (domain, _duration(ahead_ms), _next(view["next_timer_ms"].get(domain)))
+        (domain, duration_text(ahead_ms), _next(view["next_timer_ms"].get(domain)))
         for domain, ahead_ms in view["ahead_ms"].items()
     ]
     say_table(("DOMAIN", "AHEAD", "NEXT TIMER"), rows)
 
 
 def _next(in_ms: int | None) -> str | None:
-    return None if in_ms is None else f"in {_duration(in_ms) or '0s'}"
-
-
-def _duration(ms: int) -> str:
-    """``7d``, ``1h30m``: the two largest units."""
-    words = []
-    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
-        count, ms = divmod(ms, unit_ms)
-        if count:
-            words.append(f"{count}{unit}")
-    return "".join(words[:2])
+    return None if in_ms is None else f"in {duration_text(in_ms) or '0s'}"

@@ -117,6 +117,16 @@ def _text(cell: object) -> str:
     return "-" if cell is None or cell == "" else printable(str(cell))
 
 
+def duration_text(ms: int) -> str:
+    """``7d``, ``1h30m``: the two largest units."""
+    words = []
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
+        count, ms = divmod(ms, unit_ms)
+        if count:
+            words.append(f"{count}{unit}")
+    return "".join(words[:2])
+
+
 def places(by_topic: dict[str, list[int]]) -> str:
     """``orders 0,2  payments 1``"""
     return "  ".join(f"{topic} {_ranges(indexes)}" for topic, indexes in sorted(by_topic.items()))
@@ -138,6 +148,7 @@ __all__ = [
     "UNREACHABLE",
     "Remote",
     "as_json",
+    "duration_text",
     "leave_quietly",
     "places",
     "say",

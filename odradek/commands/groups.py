@@ -1,10 +1,14 @@
-"""How a command lists its subcommands."""
+"""How a command lists its subcommands, and how it takes arguments that look like options."""
 
 from __future__ import annotations
 
+import re
 from inspect import cleandoc
+from typing import Final
 
 import click
+
+_NEGATIVE: Final = re.compile(r"-[\d.].*")
 
 
 class CommandGroup(click.Group):
@@ -19,3 +23,13 @@ class CommandGroup(click.Group):
                 rows.append((name, " ".join(paragraph.split())))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+class TakesNegative(click.Command):
+    """Takes ``-30s`` as its last argument, which click would read as options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        negative = [each for each in args if _NEGATIVE.fullmatch(each)]
+        if negative and "--" not in args:
+            args = [*(each for each in args if each not in negative), "--", *negative]
+        return super().parse_args(ctx, args)

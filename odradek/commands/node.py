@@ -6,14 +6,23 @@ from dataclasses import asdict
 
 import click
 
-from odradek.commands.common import HELP_NAMES, Remote, as_json, places, say_json, say_table, speaking
-from odradek.commands.groups import CommandGroup
+from odradek.commands.common import (
+    HELP_NAMES,
+    Remote,
+    as_json,
+    duration_text,
+    places,
+    say_json,
+    say_table,
+    speaking,
+)
+from odradek.commands.groups import CommandGroup, TakesNegative
 from odradek.remote import Partition
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def node() -> None:
-    """List the nodes and their partitions; kill, stop and start nodes, move leaders."""
+    """List the nodes and their partitions; kill, stop and start nodes, set their clocks, move leaders."""
 
 
 @node.command("list")
@@ -30,12 +39,13 @@ def list_(remote: Remote, as_json: bool) -> None:
             each["node_id"],
             each["state"],
             " ".join(listener["advertised"] for listener in each["listeners"]),
+            _skew(each["skew_ms"]),
             each["connections"],
             places({topic: at for topic, at in each["leads"].items() if not topic.startswith("__")}),
         )
         for each in found
     ]
-    say_table(("NODE", "STATE", "ADVERTISED", "CONNECTIONS", "LEADS"), rows)
+    say_table(("NODE", "STATE", "ADVERTISED", "SKEW", "CONNECTIONS", "LEADS"), rows)
 
 
 @node.command()
@@ -107,6 +117,16 @@ def damage(remote: Remote, node_id: int, partition: str, offset: int, how: str |
     done = remote.nodes[node_id].damage(topic, index, offset=offset, how=how)
     offsets = f"{done['first_offset']}..{done['last_offset']}"
     click.echo(f"{done['file']}: damaged the batch with offsets {offsets} at position {done['position']}")
+
+
+@node.command(cls=TakesNegative)
+@click.argument("node_id", type=int, metavar="ID")
+@click.argument("by", metavar="DURATION")
+@speaking
+def skew(remote: Remote, node_id: int, by: str) -> None:
+    """Set the clock of a node ahead of the others by a duration such as 5m; -30s sets it behind, 0 takes the skew away."""
+    remote.nodes[node_id].skew(by)
+    click.echo(f"the clock of node {node_id} is {_skew(remote.nodes[node_id].skew_ms) or 'not skewed'}")
 
 
 @node.command()
@@ -193,3 +213,10 @@ def _say_moved(moved: Partition) -> None:
     click.echo(
         f"node {moved.leader} leads {moved.topic}-{moved.partition} in leader epoch {moved.leader_epoch}"
     )
+
+
+def _skew(skew_ms: int) -> str:
+    """``5m ahead``; empty where there is none."""
+    if not skew_ms:
+        return ""
+    return f"{duration_text(abs(skew_ms))} {'ahead' if skew_ms > 0 else 'behind'}"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -314,7 +315,7 @@ def test_transactions_are_listed_and_their_lives_told(broker: package.Broker) ->
 
 def test_nodes_are_listed_killed_stopped_and_started(broker: package.Broker) -> None:
     headings, *rows = said(broker, "node", "list").splitlines()
-    assert headings.split() == ["NODE", "STATE", "ADVERTISED", "CONNECTIONS", "LEADS"]
+    assert headings.split() == ["NODE", "STATE", "ADVERTISED", "SKEW", "CONNECTIONS", "LEADS"]
     assert [row.split()[:2] for row in rows] == [["1", "running"], ["2", "running"]]
     assert any("orders" in row for row in rows)
     assert "node start 2 starts it again" in said(broker, "node", "kill", "2")
@@ -325,6 +326,22 @@ def test_nodes_are_listed_killed_stopped_and_started(broker: package.Broker) -> 
     said(broker, "node", "stop", "2")
     said(broker, "node", "start", "2")
     assert run(broker, "node", "kill", "9").returncode == 4
+
+
+def test_a_node_is_set_ahead_and_behind(broker: package.Broker) -> None:
+    assert said(broker, "node", "skew", "2", "-1h30m") == "the clock of node 2 is 1h30m behind\n"
+    assert "1h30m behind" in said(broker, "node", "list").splitlines()[2]
+    assert broker.nodes[2].skew_ms == -5_400_000
+    broker.nodes[2].skew(timedelta(minutes=5))
+    assert [each["skew_ms"] for each in broker.nodes.show()] == [0, 300_000]
+    broker.nodes[2].skew(-7)
+    assert broker.nodes[2].skew_ms == -7
+    refused = run(broker, "node", "skew", "2", "-later")
+    assert (refused.returncode, "No such option" in refused.stderr) == (2, True)
+    assert said(broker, "node", "skew", "2", "0") == "the clock of node 2 is not skewed\n"
+    broker.nodes[2].skew("-30s")
+    broker.nodes[2].skew(0)
+    assert broker.nodes[2].skew_ms == 0
 
 
 # -- snapshot

@@ -1,4 +1,7 @@
-"""docs/control.md and docs/testing.md: every snippet is run, and every table compared, as they stand there."""
+"""docs/control.md and docs/testing.md: every snippet is run, and every table compared, as they stand there.
+
+The Python of docs/faults.md and of the README is run too.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "control.md").read_text("utf-8")
 TESTING = (ROOT / "docs" / "testing.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+(?: \w+)?)\n(.*?)^```", PAGE + TESTING, re.M | re.S)
+FAULTS = (ROOT / "docs" / "faults.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
+OF_THE_FAULTS = re.findall(r"^```python\n(.*?)^```", FAULTS, re.M | re.S)
 OF_THE_README = [
     text for text in re.findall(r"^```python\n(.*?)^```", README, re.M | re.S) if "odradek.Broker" in text
 ]
@@ -45,10 +50,10 @@ def test_every_snippet_is_run() -> None:
     assert {kind for kind, _ in BLOCKS} == {"python", "python pytest", "console", "ini"}
     programs = {shlex.split(line)[0] for line in COMMANDS}
     assert programs == {"odradek", "export", "curl"}
-    assert len(OF_THE_README) == 1
+    assert len(OF_THE_FAULTS) == len(OF_THE_README) == 1
 
 
-@pytest.mark.parametrize("snippet", [*blocks("python"), *OF_THE_README])
+@pytest.mark.parametrize("snippet", [*blocks("python"), *OF_THE_FAULTS, *OF_THE_README])
 def test_python_does_as_it_stands_there(snippet: str, tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Time: what the broker takes it to be, and how to move it on."""
+"""Time: what the broker takes it to be, how to move it on, and how to set the clock of one node."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from broker.clock.durations import DURATION_MS_MAX, parse_duration_ms
+from broker.clock.durations import DURATION_MS_MAX, SKEW_MS_MAX, parse_duration_ms, parse_skew_ms
 from broker.clock.virtual import parse_domains
+from broker.cluster import NoSuchNode
+from broker.cluster.skew import skew
 from broker.control.errors import HttpError
 from broker.control.forms import Given, View
 from broker.control.operations import operation
 from broker.control.ports import Control
+from broker.control.routes.cluster import NODE_EXAMPLE, NodeView, OneNode, node_view
 
 DOMAINS_MAX: Final = 32
 NAME_CHARACTERS_MAX: Final = 100
@@ -39,6 +42,17 @@ class Advance(Given):
             description="Which kinds of time move; none of them named: transactions and ids.",
         ),
     ] = ()
+
+
+class Skew(Given):
+    by: Annotated[
+        Name | None,
+        Meta(description="A duration: 5m ahead of the cluster's clock, -30s behind it, 0 as the others."),
+    ] = None
+    by_ms: Annotated[
+        Annotated[int, Meta(ge=-SKEW_MS_MAX, le=SKEW_MS_MAX)] | None,
+        Meta(description="The same in milliseconds."),
+    ] = None
 
 
 _EXAMPLE: Final = {
@@ -73,3 +87,25 @@ async def advance_clock(control: Control, body: Advance) -> ClockView:
     assert by_ms is not None
     await control.clock.advance(by_ms, parse_domains(body.only))
     return await show_clock(control)
+
+
+@operation(
+    "POST",
+    "/v1/nodes/{node_id}/skew",
+    body_example={"by": "-30s"},
+    answer_example={**NODE_EXAMPLE, "skew_ms": -30_000},
+)
+async def skew_node(control: Control, params: OneNode, body: Skew) -> NodeView:
+    """Set the clock of a node ahead of the cluster's clock, or behind it; 0 takes the skew away.
+
+    The node stamps and judges ages by that clock; timers run as before. A stopped or killed node keeps its skew.
+    """
+    if (body.by is None) == (body.by_ms is None):
+        raise HttpError(400, 'say how far, either as {"by": "-30s"} or as {"by_ms": -30000}')
+    by_ms = parse_skew_ms(body.by) if body.by is not None else body.by_ms
+    assert by_ms is not None
+    try:
+        skew(control.cluster, params.node_id, by_ms)
+    except NoSuchNode as error:
+        raise HttpError(404, str(error)) from None
+    return node_view(control.cluster, control.cluster.nodes[params.node_id])

@@ -27,6 +27,8 @@ class NodeView(View):
     node_id: int
     state: str
     """starting, running, paused, stopping, stopped or killed"""
+    skew_ms: int
+    """How far the node's clock is ahead of the cluster's; negative if it is behind."""
     rack: str | None
     listeners: list[ListenerView]
     connections: int
@@ -57,6 +59,7 @@ class OneNode(Given):
 NODE_EXAMPLE: Final[dict[str, Any]] = {
     "node_id": 2,
     "state": "running",
+    "skew_ms": 0,
     "rack": None,
     "listeners": [{"name": "PLAINTEXT", "address": "127.0.0.1:9093", "advertised": "127.0.0.1:9093"}],
     "connections": 3,
@@ -201,6 +204,7 @@ def node_view(cluster: Cluster, node: NodeRuntime) -> NodeView:
     return NodeView(
         node_id=node.node_id,
         state=_state(node),
+        skew_ms=node.skew_ms,
         rack=node.config.broker_rack,
         listeners=[
             ListenerView(

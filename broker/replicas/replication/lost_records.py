@@ -24,7 +24,7 @@ def note_truncated(partition: Partition, offset: int, context: ReplicationContex
         partition,
         offset,
         context.injection.losses,
-        now_ms=context.clock.now_ms(),
+        now_ms=context.clock.cluster_ms(),
         node_id=context.node_id,
         unclean=context.is_led_uncleanly(partition),
     )
