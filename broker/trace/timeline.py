@@ -140,7 +140,8 @@ def assemble(
     """
     states, sent = list(states), sent or {}
     lives = _lives(states)
-    stray = [part for part in _parts(written) if not _assign(part, lives)]
+    late = [part for part in _parts(written) if not _assign(part, lives)]
+    stray = [part for part in late if not _assign_out_of_time(part, lives)]
     events = _in_order(states, lives, _arrivals(exchanges, sent))
     for part in stray:
         _insert_stray(events, part)
@@ -220,18 +221,36 @@ def _assign(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
     return True
 
 
+def _assign_out_of_time(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
+    """Give it to the first that misses what was written there: the clocks of coordinator and leader differ."""
+    if part.marker is None or not part.batches:
+        return False
+    for life in lives:
+        is_free = all(other.place != part.place for other in life.parts)
+        joined = part.place in life.partitions and life.is_commit is part.marker.committed
+        if is_free and joined and _is_of(part, life):
+            life.parts.append(part)
+            return True
+    return False
+
+
 def _fits(part: _Part, life: TransactionTimeline) -> bool:
+    if not _is_of(part, life):
+        return False
+    if part.marker is None:
+        return life.completed is None
+    return _marker_fits(part.marker, life)
+
+
+def _is_of(part: _Part, life: TransactionTimeline) -> bool:
+    """Whether producer, partition and epoch are the transaction's."""
     if part.producer_id not in life.producer_ids:
         return False
     partitions = life.partitions
     if partitions and part.place not in partitions:
         return False
     epoch = life.producer_epoch
-    if epoch is not None and any(batch.producer_epoch != epoch for batch in part.batches):
-        return False
-    if part.marker is None:
-        return life.completed is None
-    return _marker_fits(part.marker, life)
+    return epoch is None or all(batch.producer_epoch == epoch for batch in part.batches)
 
 
 def _marker_fits(marker: MarkerWritten, life: TransactionTimeline) -> bool:
@@ -278,23 +297,28 @@ def _life_in_order(life: TransactionTimeline, arrivals_ms: Mapping[BatchKey, int
     ranked: list[tuple[int, int, Event]] = []
     joined_ms: dict[TopicPartition, int] = {}
     so_far: frozenset[TopicPartition] = frozenset()
+    reached_ms = decided_ms = 0
+    end_ms = last_ms = NEVER_MS
     for record in life.states:
         joined = record.partitions - so_far
         so_far |= joined
-        joined_ms.update(dict.fromkeys(joined, record.time_ms))
+        # The log has the order, also where a coordinator's clock is behind the one's before it.
+        reached_ms = max(reached_ms, record.time_ms)
+        joined_ms.update(dict.fromkeys(joined, reached_ms))
         rank = _COMPLETE_RANK if record.state is None else _RANKS.get(record.state, _COMPLETE_RANK)
-        event = Event(record, life.number, record.time_ms, tuple(sorted(joined)))
-        ranked.append((record.time_ms, rank, event))
-    end = life.decided or life.completed
-    end_ms = end.time_ms if end is not None else NEVER_MS
+        ranked.append((reached_ms, rank, Event(record, life.number, reached_ms, tuple(sorted(joined)))))
+        if record is life.decided:
+            decided_ms = end_ms = reached_ms
+        elif record is life.completed:
+            end_ms, last_ms = min(end_ms, reached_ms), reached_ms
     for part in life.parts:
         at_ms = joined_ms.get(part.place, 0)
         for batch in part.batches:
             at_ms = max(at_ms, min(arrivals_ms.get(batch.key, batch.time_ms), end_ms))
             ranked.append((at_ms, _BATCH_RANK, Event(batch, life.number, at_ms)))
         if part.marker is not None:
-            marker = part.marker
-            ranked.append((marker.time_ms, _MARKER_RANK, Event(marker, life.number, marker.time_ms)))
+            at_ms = min(max(part.marker.time_ms, decided_ms), last_ms)
+            ranked.append((at_ms, _MARKER_RANK, Event(part.marker, life.number, at_ms)))
     ranked.sort(key=lambda each: each[:2])
     return [event for _, _, event in ranked]
 

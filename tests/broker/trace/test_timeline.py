@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,6 +199,43 @@ def test_a_client_s_clock_moves_no_batch_out_of_its_transaction(client_ms: int) 
         "1 CompleteAbort",
     ]
     assert "1 record, sequence 0, pid 7/0" in story.told().to_text()
+
+
+TWO_COMMITS = [
+    "1 Ongoing",
+    "1 orders-0@0",
+    "1 PrepareCommit",
+    "1 COMMIT orders-0@1",
+    "1 CompleteCommit",
+    "2 Ongoing",
+    "2 orders-0@2",
+    "2 PrepareCommit",
+    "2 COMMIT orders-0@3",
+    "2 CompleteCommit",
+]
+
+
+@pytest.mark.parametrize("skew_ms", [-300_000, -3, 0, 3, 300_000])
+def test_a_coordinator_whose_clock_differs_from_the_leader_s_tears_no_transaction_apart(skew_ms: int) -> None:
+    story = Story().commit(ORDERS_0).commit(ORDERS_0)
+    story.states = [replace(each, time_ms=each.time_ms + skew_ms) for each in story.states]
+    assert story.brief() == TWO_COMMITS
+    assert story.verdicts() == ["committed", "committed"]
+
+
+@pytest.mark.parametrize("skews_ms", [(300_000, 0, 0), (0, -300_000, -300_000), (300_000, -300_000, 0)])
+def test_states_keep_the_order_of_their_log_where_the_next_coordinator_is_behind(
+    skews_ms: tuple[int, int, int],
+) -> None:
+    story = Story().commit(ORDERS_0)
+    story.states = [
+        replace(each, time_ms=each.time_ms + skew_ms)
+        for each, skew_ms in zip(story.states, skews_ms, strict=True)
+    ]
+    assert story.brief() == TWO_COMMITS[:5]
+    assert [each["time_ms"] for each in story.told().to_json()["events"] if each["kind"] == "state"] == [
+        each.time_ms for each in story.states
+    ], "each shows the time that was written"
 
 
 def test_each_state_names_the_partitions_that_have_joined_since() -> None:
