@@ -18,7 +18,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.clock import Clock, Domain, Timer
+from broker.clock import NOTHING_DONE, Clock, Domain, Periodic, Timer
 from broker.logging import get_logger
 from broker.replicas.maintenance.cleaner_throttler import Abandoned, CleanerThrottler
 from broker.replicas.maintenance.removal import remove_retired, say_not_removed
@@ -68,9 +68,9 @@ class LogCleaner(PartitionListener["Partition"]):
         self._work_is_gone = False
         """The partition of the running pass was deleted or went offline: the pass removes its files."""
         self._task: asyncio.Task[None] | None = None
-        self._timer: Timer | None = None
+        self._rounds: Periodic | None = None
         self._removals: dict[int, Timer] = {}
-        self._started = self._closed = False
+        self._closed = False
 
     def _read_checkpoint(self) -> dict[PartitionKey, int]:
         try:
@@ -81,10 +81,11 @@ class LogCleaner(PartitionListener["Partition"]):
             return {}
 
     def start(self) -> None:
-        """From now on there may be passes."""
-        self._started = True
-        if self._candidates:
-            self._look()
+        """From now on there may be passes: at once, and in each round in which a log's time has come."""
+        self._look()
+        self._rounds = Periodic(
+            self._clock, self._backoff_ms, self._look, Domain.RETENTION, self._next_look_ms
+        )
 
     # -- what happens to partitions -----------------------------------------------------------------------------
 
@@ -121,18 +122,17 @@ class LogCleaner(PartitionListener["Partition"]):
         first_dirty, _ = first_dirty_offset(log, self._checkpoint.get((partition.topic, partition.index)))
         if first_dirty < log.active.base_offset:
             self._candidates[partition] = 0
-            self._arm(self._backoff_ms)
 
     def abandon(self) -> None:
         self._closed = self._throttler.abandoned = self._work_is_gone = True
-        for timer in (self._timer, *self._removals.values()):
+        for timer in (self._rounds, *self._removals.values()):
             if timer is not None:
                 timer.cancel()
 
     async def close(self) -> None:
         """A pass that runs is given up; what it has put in place stays."""
         self._closed = self._throttler.abandoned = True
-        for timer in (self._timer, *self._removals.values()):
+        for timer in (self._rounds, *self._removals.values()):
             if timer is not None:
                 timer.cancel()
         if self._task is not None:
@@ -140,14 +140,15 @@ class LogCleaner(PartitionListener["Partition"]):
 
     # -- choosing -----------------------------------------------------------------------------------------------
 
-    def _arm(self, delay_ms: float) -> None:
-        if self._started and not self._closed and self._timer is None and self._task is None:
-            self._timer = self._clock.call_later_ms(delay_ms, self._look, Domain.RETENTION)
+    def _next_look_ms(self) -> int | None:
+        return min(self._candidates.values(), default=None) if self._task is None else None
 
-    def _look(self) -> None:
-        self._timer = None
-        if not self._closed and self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work())
+    def _look(self) -> object:
+        next_look_ms = self._next_look_ms()
+        if self._closed or next_look_ms is None or next_look_ms > self._clock.now_ms(Domain.RETENTION):
+            return NOTHING_DONE
+        self._task = asyncio.get_running_loop().create_task(self._work())
+        return self._task
 
     async def _work(self) -> None:
         """Pass after pass, while there is something to compact and nothing goes wrong."""
@@ -158,9 +159,6 @@ class LogCleaner(PartitionListener["Partition"]):
                     break
         finally:
             self._task = None
-            if self._candidates:
-                wait_ms = min(self._candidates.values()) - self._clock.now_ms(Domain.RETENTION)
-                self._arm(max(self._backoff_ms, wait_ms))
 
     def _choose(self) -> tuple[Partition, LogToClean] | None:
         """The log with the largest share of dirty bytes, of those that want it (`grabFilthiestCompactedLog`)."""

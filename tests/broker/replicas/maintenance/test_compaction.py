@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
+from broker.clock.of_node import NodeClock
 from broker.replicas.maintenance.cleaner_throttler import REST_S, Abandoned, CleanerThrottler
 from broker.replicas.maintenance.log_cleaner import LogCleaner
 from broker.replicas.partition import Partition
@@ -35,10 +36,13 @@ class Compacting(World):
     """A world whose node compacts."""
 
     compaction: LogCleaner
+    skewed: NodeClock
+    """The clock by which it compacts, as far ahead as a test says."""
 
     def begin(self) -> None:
         replicas = self.node.replicas
-        self.compaction = LogCleaner(self.directory, self.config, self.clock, replicas.in_background)
+        self.skewed = NodeClock(self.clock)
+        self.compaction = LogCleaner(self.directory, self.config, self.skewed, replicas.in_background)
         replicas.add_listener(self.compaction)
         self.compaction.start()
 
@@ -202,6 +206,26 @@ async def test_records_stay_for_as_long_as_min_compaction_lag_says(tmp_path: Pat
         await world.round(99_999)
         assert offsets(partition.log) == [0, 1, 2]
         await world.round(BACKOFF_MS)
+        assert offsets(partition.log) == [1, 2]
+
+
+async def test_a_log_that_waits_for_its_lag_holds_up_no_other(tmp_path: Path) -> None:
+    async with opened(tmp_path) as world:
+        patient = dirty(world, "patient", min_compaction_lag_ms=str(10 * BACKOFF_MS))
+        await world.round()
+        other = dirty(world, "other")
+        await world.round()
+        assert (offsets(patient.log), offsets(other.log)) == ([0, 1, 2], [1, 2])
+        await world.round(10 * BACKOFF_MS)
+        assert offsets(patient.log) == [1, 2]
+
+
+async def test_a_node_whose_clock_is_set_ahead_finds_records_older_at_once(tmp_path: Path) -> None:
+    async with opened(tmp_path) as world:
+        partition = dirty(world, "t", min_compaction_lag_ms="100000")
+        await world.round()
+        world.skewed.skew(200_000)
+        await world.round()
         assert offsets(partition.log) == [1, 2]
 
 
