@@ -78,6 +78,11 @@ class Remote(Assertions):
         """The addresses of the running nodes."""
         return str(self.client.get("/v1/cluster")["bootstrap_servers"])
 
+    @property
+    def cluster_id(self) -> str:
+        """The cluster id, which clients see in their metadata too."""
+        return str(self.client.get("/v1/cluster")["cluster_id"])
+
     def reset(self) -> None:
         """Back to the state after the start: no topics but those of the start, no groups, ids, rules, moved time, trace.
 

@@ -25,6 +25,8 @@ class Transaction:
     timeout_ms: int
     start_ms: int | None
     """None where no transaction is open."""
+    open_ms: int | None
+    """For so long it has been open, as its time-out counts: by the broker's clock, which may have been advanced."""
     last_update_ms: int | None
     partitions: tuple[str, ...]
     """topic-partition"""

@@ -55,7 +55,8 @@ class AwaitedStates:
                 self._injection.transaction_watcher = None
         if future.cancelled():
             return False, self._now(transactional_id)
-        return True, transaction_view(future.result(), self._coordinator(transactional_id))
+        coordinator = self._coordinator(transactional_id)
+        return True, transaction_view(future.result(), coordinator, self._clock_of(coordinator))
 
     def _watch(self, txn: Transaction) -> None:
         for transactional_id, states, future in self._waiting:
@@ -66,6 +67,9 @@ class AwaitedStates:
     def _now(self, transactional_id: str) -> dict[str, Any] | None:
         named = (each for each in transactions(self._running_nodes()))
         return next((each for each in named if each["transactional_id"] == transactional_id), None)
+
+    def _clock_of(self, node_id: int) -> Clock:
+        return next((node.clock for node in self._running_nodes() if node.node_id == node_id), self._clock)
 
     def _coordinator(self, transactional_id: str) -> int:
         found = (node.transactions.node_for(transactional_id) for node in self._running_nodes())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from broker.clock import Clock, Domain
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.node import Node
 from broker.replicas.partition import Partition
@@ -104,28 +105,31 @@ def transactions(nodes: Sequence[Node]) -> list[dict[str, Any]]:
     """Every transactional id that the coordinators on ``nodes`` know, by its name.
 
     [{"transactional_id", "state": "Ongoing", "producer_id", "producer_epoch", "timeout_ms", "start_ms" (null: none is
-    open), "last_update_ms", "partitions": ["orders-0"], "coordinator": node id}]
+    open), "open_ms" (for so long, as its time-out counts), "last_update_ms", "partitions": ["orders-0"],
+    "coordinator": node id}]
     """
     found = {
-        txn.transactional_id: (txn, node.node_id)
+        txn.transactional_id: (txn, node)
         for node in nodes
         for index, shard in node.transactions.memory().items()
         # Else it was this node's once.
         if isinstance(node.replicas.leader(TRANSACTION_STATE, index), Partition)
         for txn in shard.values()
     }
-    return [transaction_view(*found[transactional_id]) for transactional_id in sorted(found)]
+    return [transaction_view(txn, node.node_id, node.clock) for _, (txn, node) in sorted(found.items())]
 
 
-def transaction_view(txn: Transaction, coordinator: int) -> dict[str, Any]:
+def transaction_view(txn: Transaction, coordinator: int, clock: Clock) -> dict[str, Any]:
     """One entry of ``transactions``."""
+    is_open = txn.state not in SETTLED
     return {
         "transactional_id": txn.transactional_id,
         "state": state_name(txn.state),
         "producer_id": txn.producer_id,
         "producer_epoch": txn.epoch,
         "timeout_ms": txn.timeout_ms,
-        "start_ms": None if txn.state in SETTLED else txn.start_ms,
+        "start_ms": txn.start_ms if is_open else None,
+        "open_ms": clock.now_for(txn.start_ms, Domain.TRANSACTIONS) - txn.start_ms if is_open else None,
         "last_update_ms": txn.last_update_ms,
         "partitions": [f"{topic}-{partition}" for topic, partition in sorted(txn.partitions)],
         "coordinator": coordinator,

@@ -11,6 +11,7 @@ from tools.client.cluster import Cluster
 from tools.client.errors import KafkaError
 from tools.client.producing import Producer
 from tools.client.transactions import Transaction
+from tools.control import Ages
 from tools.explain.partitions import _its_end
 
 
@@ -39,6 +40,45 @@ def test_the_transaction_that_holds_readers_is_named(run: Run) -> None:
     run("txn", "abort", "e1-other")
 
 
+def test_a_transaction_is_as_old_as_the_broker_s_clock_says(run: Run) -> None:
+    with package.Broker(topics=["orders:1"]) as broker:
+        broker.clock.advance("1h")
+        where = {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "ODRADEK_CONTROL": broker.control_url}
+        run("txn", "hang", "e8", "orders", "--timeout-ms", "600000", **where)
+        broker.clock.advance("5m")
+        broker.clock.advance("3h", only="retention")
+        expected = "open for 5 min"
+        for command in ("explain orders/0", "explain --id e8"):
+            told = run(*command.split(), **where)
+            assert (expected in told, "times out in 4 min" in told) == (True, True), told
+        assert "for 5 min" in (described := run("txn", "describe", "e8", **where))
+        assert "times out in 4 min" in described
+        assert "5 min" in run("txn", "list", **where)
+        [known] = broker.transactions
+        assert known.open_ms is not None
+        assert 300_000 <= known.open_ms < 600_000
+
+
+def test_the_clock_and_the_trace_of_another_broker_do_not_count(
+    run: Run, control: dict[str, str], cluster: Cluster
+) -> None:
+    run("topic", "create", "e9", "-c", "max.message.bytes=1000")
+    with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+        Producer(cluster, idempotent=False).send("e9", 0, [(0, None, bytes(5000))])
+    with package.Broker(topics=["e9:1"]) as other:
+        assert "Refused" not in run(
+            "explain", "e9/0", **{**control, "KAFKA_BOOTSTRAP_SERVERS": other.bootstrap_servers}
+        )
+    # The broker of the variable has ended: the cluster that was named is another.
+    run("explain", "e9/0", ODRADEK_CONTROL=other.control_url)
+
+
+def test_a_log_without_records_for_readers_is_named(run: Run) -> None:
+    run("topic", "create", "e10")
+    run("produce", "e10", "a", "-x", "e10", "--abort")
+    assert "The log holds no record for them, but markers or aborted records." in run("explain", "e10/0")
+
+
 def test_markers_at_the_end_are_named(run: Run) -> None:
     run("topic", "create", "e2")
     run("produce", "e2", "a", "-x", "e2")
@@ -63,9 +103,9 @@ def test_markers_at_the_end_are_named(run: Run) -> None:
         (Transaction("i", "Ongoing", 7, 0, 2, 1000, 0, (("t", 0),)), "and is past its time-out by"),
     ],
 )
-def test_how_a_transaction_will_end(known: Transaction | None, sentence: str) -> None:
+def test_how_a_transaction_will_end(known: Transaction | None, sentence: str, cluster: Cluster) -> None:
     producer = ProducerState(producer_id=7, producer_epoch=0, current_txn_start_offset=5)
-    assert sentence in _its_end("t", 0, producer, known)
+    assert sentence in _its_end("t", 0, producer, known, Ages(cluster))
 
 
 def test_what_a_group_lags_behind(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
@@ -80,7 +120,7 @@ def test_what_a_group_lags_behind(run: Run, refused: Callable[..., tuple[int, st
     assert "e3-0: 5 offsets behind the last stable offset 6: 2 records, 1 aborted record, 2 markers." in told
     run("txn", "hang", "e3-open", "e3", "e")
     told = run("explain", "--group", "e3-readers")
-    assert "e3-0: 1 more stand behind the last stable offset." in told
+    assert "e3-0: an open transaction keeps 1 more offset behind the last stable offset 6." in told
     assert "of e3-open" in told
     run("txn", "abort", "e3-open")
     assert refused("explain", "--group", "e3-none")[0] == 1

@@ -77,6 +77,7 @@ def test_transactions_are_listed_described_left_open_and_aborted(
     assert "transaction.timeout.ms 50000" in described
     assert "times out in" in described
     assert "x1-open: aborted" in run("txn", "abort", "x1-open")
+    assert "x1-open: no transaction was open; producer" in run("txn", "abort", "x1-open")
     assert json.loads(run("txn", "describe", "x1-open", "--json"))["state"] == "Empty"
     assert refused("txn", "abort", "x1-none") == (
         1,

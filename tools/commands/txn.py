@@ -11,7 +11,7 @@ from odradek.commands.common import Remote, speaking
 from odradek.errors import TransactionNotReached
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
-from tools.client.producing import Producer, now_ms
+from tools.client.producing import Producer
 from tools.client.transactions import (
     Transaction,
     describe_producers,
@@ -30,6 +30,7 @@ from tools.commands.common import (
     say_table,
 )
 from tools.commands.produce import send_all
+from tools.control import Ages
 from tools.text import duration_text, time_text
 
 
@@ -50,13 +51,14 @@ def list_(cluster: Cluster, states: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         say_json([_json(each) for each in found])
         return
+    ages = Ages(cluster)
     rows = [
         (
             each.transactional_id,
             each.state,
             f"{each.producer_id}/{each.producer_epoch}",
             each.coordinator,
-            _age(each),
+            _age(each, ages),
             " ".join(f"{topic}-{index}" for topic, index in each.partitions),
         )
         for each in found
@@ -68,8 +70,8 @@ def _json(each: Transaction) -> dict[str, Any]:
     return {**asdict(each), "partitions": [f"{topic}-{index}" for topic, index in each.partitions]}
 
 
-def _age(each: Transaction) -> str:
-    return "" if each.start_ms is None else duration_text(max(0, now_ms() - each.start_ms))
+def _age(each: Transaction, ages: Ages) -> str:
+    return "" if each.start_ms is None else duration_text(ages.open_ms(each))
 
 
 @txn.command()
@@ -87,9 +89,10 @@ def describe(cluster: Cluster, transactional_id: str, as_json: bool) -> None:
         f"  producer {found.producer_id} epoch {found.producer_epoch}, coordinated by node {found.coordinator}"
     )
     if found.start_ms is not None:
-        ends = found.start_ms + found.timeout_ms - now_ms()
+        ages = Ages(cluster)
+        ends = found.timeout_ms - ages.open_ms(found)
         when = f"times out in {duration_text(ends)}" if ends > 0 else f"timed out {duration_text(-ends)} ago"
-        say(f"  open since {time_text(found.start_ms)}, for {_age(found)}; {when}")
+        say(f"  open since {time_text(found.start_ms)}, for {_age(found, ages)}; {when}")
     say(f"  transaction.timeout.ms {found.timeout_ms}")
     for topic, index in found.partitions:
         say(f"  {topic}-{index}")
@@ -158,13 +161,13 @@ def abort(
     if where is not None and start_offset is not None:
         _abort_hanging(cluster, *partition_name(where), start_offset)
     elif transactional_id is not None and where is None and start_offset is None:
-        describe_transaction(
-            cluster, transactional_id
-        )  # InitProducerId would create an id that does not exist
+        # InitProducerId would create an id that does not exist.
+        found = describe_transaction(cluster, transactional_id)
         producer = Producer(cluster, transactional_id)
         producer.init()
+        done = "aborted" if found.is_open else "no transaction was open"
         say(
-            f"{transactional_id}: aborted; producer {producer.producer_id} has epoch {producer.producer_epoch} now"
+            f"{transactional_id}: {done}; producer {producer.producer_id} has epoch {producer.producer_epoch} now"
         )
     else:
         raise click.UsageError("give an ID, or --partition with --start-offset")

@@ -61,7 +61,9 @@ def _partition(cluster: Cluster, at: dict[str, Any], owned: set[tuple[str, int]]
         content = _content(cluster, at, start)
         yield f"{name}: {at['lag']} offsets behind the last stable offset {at['last_stable_offset']}: {content}."
     if at["open"]:
-        yield f"{name}: {at['open']} more stand behind the last stable offset."
+        more = " more" if at["lag"] else ""
+        offsets = f"{at['open']}{more} offset{'s' * (at['open'] != 1)}"
+        yield f"{name}: an open transaction keeps {offsets} behind the last stable offset {at['last_stable_offset']}."
         yield from (f"  {sentence}" for sentence in explain_partition(cluster, topic, index)[2:])
 
 

@@ -12,8 +12,8 @@ from tools.client.cluster import Cluster
 from tools.client.errors import KafkaError, ToolError
 from tools.client.fetching import Reader, Seen
 from tools.client.offsets import READ_UNCOMMITTED
-from tools.client.producing import now_ms
 from tools.client.transactions import Transaction, describe_transaction, transaction_state, unknown_id
+from tools.control import Ages, control_of
 from tools.explain.refused import HOW_TO, refused_of_id, trace_is_off
 from tools.text import duration_text, time_text
 
@@ -26,7 +26,7 @@ def explain_id(cluster: Cluster, transactional_id: str) -> list[str]:
     """Sentences: its state, its history in the coordinator's log, and its refused requests."""
     history = _history(cluster, transactional_id)
     try:
-        sentences = [_state(describe_transaction(cluster, transactional_id))]
+        sentences = [_state(describe_transaction(cluster, transactional_id), Ages(cluster))]
     except KafkaError as error:
         if not unknown_id(error.code) or not history:
             raise
@@ -35,18 +35,19 @@ def explain_id(cluster: Cluster, transactional_id: str) -> list[str]:
     for value in history:
         sentences.append(_step(value, before))
         before = value
-    refused = list(refused_of_id(transactional_id))
-    return sentences + (refused or ([HOW_TO] if trace_is_off() else []))
+    remote = control_of(cluster)
+    refused = list(refused_of_id(remote, transactional_id))
+    return sentences + (refused or ([HOW_TO] if trace_is_off(remote) else []))
 
 
-def _state(at: Transaction) -> str:
+def _state(at: Transaction, ages: Ages) -> str:
     head = (
         f"{at.transactional_id} is {at.state} at its coordinator, node {at.coordinator}: "
         f"producer {at.producer_id} epoch {at.producer_epoch}."
     )
     if at.start_ms is None:
         return head
-    opened = max(0, now_ms() - at.start_ms)
+    opened = ages.open_ms(at)
     left = at.timeout_ms - opened
     ends = (
         f"times out in {duration_text(left)}"
@@ -54,7 +55,7 @@ def _state(at: Transaction) -> str:
         else f"is past its time-out by {duration_text(-left)}"
     )
     where = " ".join(f"{topic}-{index}" for topic, index in at.partitions) or "no partition yet"
-    return f"{head} It is open for {duration_text(opened)} and {ends}. It has {where}."
+    return f"{head} It has been open for {duration_text(opened)} and {ends}. It has {where}."
 
 
 def _history(cluster: Cluster, transactional_id: str) -> list[TransactionLogValue]:

@@ -10,8 +10,8 @@ from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.fetching import Reader
 from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offset
-from tools.client.producing import now_ms
 from tools.client.transactions import Transaction, describe_producers, list_transactions
+from tools.control import Ages, control_of
 from tools.explain.refused import refused_batches
 from tools.text import duration_text
 
@@ -36,7 +36,7 @@ def explain_partition(cluster: Cluster, topic: str, partition: int) -> list[str]
     else:
         sentences.append("Readers with read_committed read to the end: no transaction is open here.")
         sentences += _markers_at_the_end(cluster, topic, partition, start, end)
-    return sentences + list(refused_batches(topic, partition))
+    return sentences + list(refused_batches(control_of(cluster), topic, partition))
 
 
 def _replicas(topic: str, at: MetadataResponsePartition) -> Iterator[str]:
@@ -69,6 +69,7 @@ def _held(cluster: Cluster, topic: str, partition: int, stable: int, end: int) -
         each.producer_id: each
         for each in list_transactions(cluster, (), [each.producer_id for each in producers])
     }
+    ages = Ages(cluster)
     for each in sorted(producers, key=lambda each: each.current_txn_start_offset):
         first = each.current_txn_start_offset
         known = by_id.get(each.producer_id)
@@ -81,14 +82,16 @@ def _held(cluster: Cluster, topic: str, partition: int, stable: int, end: int) -
         else:
             who = f"of producer {each.producer_id} {_of_id(known)}"
             yield f"Another open transaction, {who}, begins at {first}, with {behind}."
-        yield _its_end(topic, partition, each, known)
+        yield _its_end(topic, partition, each, known, ages)
 
 
 def _of_id(known: Transaction | None) -> str:
     return "of an unknown transactional id" if known is None else f"of {known.transactional_id}"
 
 
-def _its_end(topic: str, partition: int, producer: ProducerState, known: Transaction | None) -> str:
+def _its_end(
+    topic: str, partition: int, producer: ProducerState, known: Transaction | None, ages: Ages
+) -> str:
     """How the transaction will end: by the client, by its time-out, or never."""
     abort = f"odradek txn abort --partition {topic}/{partition} --start-offset {producer.current_txn_start_offset}"
     if known is None:
@@ -100,7 +103,7 @@ def _its_end(topic: str, partition: int, producer: ProducerState, known: Transac
         )
     if known.state.startswith("Prepare"):
         return f"The coordinator, node {known.coordinator}, has decided ({known.state}): its marker is on the way."
-    opened = 0 if known.start_ms is None else max(0, now_ms() - known.start_ms)
+    opened = ages.open_ms(known)
     left = known.timeout_ms - opened
     ends = (
         f"times out in {duration_text(left)}"
@@ -108,7 +111,7 @@ def _its_end(topic: str, partition: int, producer: ProducerState, known: Transac
         else f"is past its time-out by {duration_text(-left)}"
     )
     return (
-        f"It is open for {duration_text(opened)} and {ends}. "
+        f"It has been open for {duration_text(opened)} and {ends}. "
         f"The client ends it, or: odradek txn abort {known.transactional_id}"
     )
 
@@ -120,7 +123,9 @@ def _markers_at_the_end(cluster: Cluster, topic: str, partition: int, start: int
     while not reader.at_end:
         for seen in reader.read():
             hidden = hidden + 1 if seen.outcome not in ("", "committed") else 0
-    if hidden:
+    if hidden >= end - start:
+        yield "The log holds no record for them, but markers or aborted records."
+    elif hidden:
         yield (
             f"The last {hidden} offset{'s' * (hidden != 1)} hold no record for them, but markers or aborted records: "
             f"the last record that they get stands below {end - hidden}, and a lag of {hidden} may be nothing."

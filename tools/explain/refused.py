@@ -1,13 +1,12 @@
-"""The requests with errors in the trace of the broker that ODRADEK_CONTROL names, with what each error means."""
+"""The requests with errors in the trace of a broker of ours, with what each error means."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from odradek.errors import OdradekError
-from odradek.remote import CONTROL_VARIABLE, connect
+from odradek.remote import Remote
 from tools.client.errors import ToolError
 
 MEANINGS: Final = {
@@ -38,38 +37,38 @@ MEANINGS: Final = {
 HOW_TO: Final = "The trace is off. After odradek trace --start this command names the refused requests too."
 
 
-def refused_of_id(transactional_id: str) -> Iterator[str]:
+def refused_of_id(remote: Remote | None, transactional_id: str) -> Iterator[str]:
     """A line for each error in a response to a request about the id."""
-    for entry in _entries(transactional_id=transactional_id):
+    for entry in _entries(remote, transactional_id=transactional_id):
         for name in sorted(set(_errors(entry.get("answer")))):
             yield _line(entry, name)
 
 
-def refused_batches(topic: str, partition: int) -> Iterator[str]:
+def refused_batches(remote: Remote | None, topic: str, partition: int) -> Iterator[str]:
     """A line for each batch of the partition that was refused."""
     place = f"{topic}-{partition}:"
-    for entry in _entries(api="Produce"):
+    for entry in _entries(remote, api="Produce"):
         # The line of an exchange names partitions by topic, whichever version of Produce it is.
         for word in str(entry["line"]).rpartition(" -> ")[2].replace(",", " ").split():
             if word.startswith(place):
                 yield _line(entry, word.removeprefix(place))
 
 
-def _entries(**filters: object) -> list[dict[str, Any]]:
-    if not os.environ.get(CONTROL_VARIABLE):
+def _entries(remote: Remote | None, **filters: object) -> list[dict[str, Any]]:
+    if remote is None:
         return []
     try:
-        return connect().trace.entries(**filters)
+        return remote.trace.entries(**filters)
     except OdradekError as error:
         raise ToolError(str(error)) from None
 
 
-def trace_is_off() -> bool:
-    """A broker is named, and its trace records nothing."""
-    if not os.environ.get(CONTROL_VARIABLE):
+def trace_is_off(remote: Remote | None) -> bool:
+    """It is a broker of ours, and its trace records nothing."""
+    if remote is None:
         return False
     try:
-        return not connect().trace.status["running"]
+        return not remote.trace.status["running"]
     except OdradekError as error:
         raise ToolError(str(error)) from None
 

@@ -31,6 +31,8 @@ class TransactionView(View):
     timeout_ms: int
     start_ms: int | None
     """Null where no transaction is open."""
+    open_ms: int | None
+    """For so long it has been open, as its time-out counts: by the broker's clock, which may have been advanced."""
     last_update_ms: int | None
     partitions: list[str]
     """The partitions of the transaction: topic-partition."""
@@ -78,6 +80,7 @@ _EXAMPLE: Final = {
     "coordinator": 1,
     "timeout_ms": 60000,
     "start_ms": 1795291007000,
+    "open_ms": 250,
     "last_update_ms": 1795291007000,
     "partitions": ["orders-0", "orders-2"],
 }

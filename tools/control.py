@@ -1,0 +1,52 @@
+"""The control port of the cluster that a command asks, where the variables name one: its clock, its trace."""
+
+from __future__ import annotations
+
+import os
+
+from odradek.errors import ControlUnreachable, OdradekError
+from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect
+from tools.client.cluster import Cluster
+from tools.client.errors import ToolError
+from tools.client.producing import now_ms
+from tools.client.transactions import Transaction
+
+__all__ = ["Ages", "control_of"]
+
+
+def control_of(cluster: Cluster) -> Remote | None:
+    """The broker of ODRADEK_CONTROL (or ODRADEK_CONTROL_PORT) if it is this cluster; None for any other cluster.
+
+    ``ToolError`` if the control port refuses the call, for want of a token for instance.
+    """
+    if not (os.environ.get(CONTROL_VARIABLE) or os.environ.get(PORT_VARIABLE)):
+        return None
+    if cluster.cluster_id is None:
+        cluster.refresh()
+    try:
+        remote = connect()
+        return remote if remote.cluster_id == cluster.cluster_id else None
+    except ControlUnreachable:
+        # The cluster itself responds: it is another than the one that the variable names.
+        return None
+    except OdradekError as error:
+        raise ToolError(str(error)) from None
+
+
+class Ages:
+    """For how long transactions have been open: by the clock of a broker of ours, which may be advanced; else by our own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        remote = control_of(cluster)
+        try:
+            known = list(remote.transactions) if remote is not None else []
+        except OdradekError as error:
+            raise ToolError(str(error)) from None
+        self._open_ms = {(each.transactional_id, each.start_ms): each.open_ms for each in known}
+
+    def open_ms(self, at: Transaction) -> int:
+        """As its time-out counts, in milliseconds; 0 for a transaction that is not open."""
+        if at.start_ms is None:
+            return 0
+        by_broker = self._open_ms.get((at.transactional_id, at.start_ms))
+        return max(0, now_ms() - at.start_ms if by_broker is None else by_broker)
