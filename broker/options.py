@@ -86,8 +86,9 @@ def _options() -> list[click.Parameter]:
         click.Option(
             ["--topic", "topics"],
             multiple=True,
-            metavar="NAME:PARTITIONS[:key=value,...]",
-            help="Create a topic at start, unless it exists. The variable ODRADEK_TOPICS takes several.",
+            metavar="NAME[:PARTITIONS[:key=value,...]]",
+            help="Create a topic at start, unless it exists. Without PARTITIONS it has num.partitions. The variable "
+            "ODRADEK_TOPICS takes several.",
         ),
         click.Option(
             ["--feature", "features"],
@@ -136,7 +137,7 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         nodes, warnings = node_configs(
             _path(options["config"]), environ, _overrides(options), int(str(options["nodes"]))
         )
-        topics = [parse_topic(text, nodes[0].log_defaults) for text in _texts(options["topics"])]
+        topics = [parse_topic(text, nodes[0]) for text in _texts(options["topics"])]
         _check_different(topics, "--topic {} is given more than once.")
         topics += _without(topics, _topics_of_variables(environ, nodes))
     except ConfigError as error:
@@ -167,8 +168,7 @@ def _own_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]
     for line in re.split(r"[;\n]", text):
         for entry in [line] if "=" in line else line.split(","):
             if entry := entry.strip():
-                whole = entry if ":" in entry else f"{entry}:{nodes[0].num_partitions}"
-                yield parse_topic(whole, nodes[0].log_defaults, TOPICS_VARIABLE)
+                yield parse_topic(entry, nodes[0], TOPICS_VARIABLE)
 
 
 def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]:
@@ -189,7 +189,7 @@ def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSp
         whole = f"{name}:{partitions or nodes[0].num_partitions}"
         if policy:
             whole += f":cleanup.policy={policy}"
-        topic = parse_topic(whole, nodes[0].log_defaults, CREATE_TOPICS_VARIABLE)
+        topic = parse_topic(whole, nodes[0], CREATE_TOPICS_VARIABLE)
         yield replace(topic, replication_factor=int(replicas or -1))
 
 
@@ -279,17 +279,18 @@ def _check_not_set_twice(overrides: Mapping[str, str], by: str, *names: str) -> 
             raise click.UsageError(f"--set {name}: {by} it, too. Give one of them.")
 
 
-def parse_topic(text: str, defaults: LogConfig, where: str = "--topic") -> TopicSpec:
-    """`orders:4:cleanup.policy=compact,segment.ms=60000`; a value keeps commas that no `key=` follows."""
+def parse_topic(text: str, config: BrokerConfig, where: str = "--topic") -> TopicSpec:
+    """`orders`, `orders:4:cleanup.policy=compact,segment.ms=60000`; a value keeps commas that no `key=` follows."""
     # Its room holds much that only a start needs, and a help text does not wait for.
     from broker.metadata.topics import invalid_topic_name
 
-    name, _, rest = text.partition(":")
+    name, colon, rest = text.partition(":")
     count, _, configs_text = rest.partition(":")
+    count = count if colon else str(config.num_partitions)
     if invalid_topic_name(name) is not None:
         raise click.UsageError(f"{where} {text}: {name!r} is not a name that Kafka allows for a topic.")
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 100_000):
-        raise click.UsageError(f"{where} {text}: expected NAME:PARTITIONS[:key=value,...].")
+        raise click.UsageError(f"{where} {text}: expected NAME[:PARTITIONS[:key=value,...]].")
     configs: dict[str, str] = {}
     key = ""
     for part in filter(None, configs_text.split(",")):
@@ -301,7 +302,7 @@ def parse_topic(text: str, defaults: LogConfig, where: str = "--topic") -> Topic
         else:
             raise click.UsageError(f"{where} {text}: expected key=value, not {part!r}.")
     try:
-        LogConfig.from_properties(configs, defaults)
+        LogConfig.from_properties(configs, config.log_defaults)
     except ConfigError as error:
         raise ConfigError(f"{where} {text}: {error}") from None
     return TopicSpec(name, int(count), configs)

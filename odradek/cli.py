@@ -127,7 +127,9 @@ _tool("kafka-tool", "Run one of Kafka's own tools by its name and options.", hid
 
 @main.command()
 @click.option(
+    "-b",
     "--bootstrap",
+    "--bootstrap-server",
     metavar="HOST:PORT",
     help="Address of the broker.  [default: the port in KAFKA_LISTENERS on this machine, else localhost:9092]",
 )

@@ -35,13 +35,23 @@ def ask_api_versions(bootstrap: str, timeout_s: float = 3.0) -> int:
             connection.sendall(struct.pack(">i", len(request)) + request)
             (size,) = struct.unpack(">i", _read(connection, 4))
             if not 10 <= size <= _ANSWER_BYTES_MAX:
-                raise HealthError(f"an answer of {size} bytes is not Kafka's")
+                raise HealthError(not_kafka(size))
             correlation_id, error_code, api_count = struct.unpack_from(">ihi", _read(connection, size))
     except OSError as error:
         raise HealthError(error.strerror or str(error) or type(error).__name__) from error
     if correlation_id != 1 or error_code != 0 or api_count <= 0:
         raise HealthError(f"error code {error_code}, {api_count} APIs")
     return int(api_count)
+
+
+def not_kafka(size: int) -> str:
+    """What speaks at a port whose first four bytes, which Kafka takes for a size, are no size."""
+    first = struct.pack(">i", size)
+    if first == b"HTTP":
+        return "an HTTP server responds there, no Kafka broker"
+    if first[:2] == b"\x15\x03":
+        return "the listener there wants TLS; this client speaks PLAINTEXT only"
+    return f"a response of {size} bytes is not Kafka's"
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

@@ -56,8 +56,8 @@ def connect(url: str | None = None, token: str | None = None) -> Remote:
     url = url or os.environ.get(CONTROL_VARIABLE) or (f"http://127.0.0.1:{port}" if port else None)
     if not url:
         raise ControlUnreachable(
-            f"which broker? Name its control port, or set {CONTROL_VARIABLE}: a broker that was started with "
-            "--control-port prints it as control=http://..."
+            f"which broker? Give the URL of its control port (--control), or set {CONTROL_VARIABLE}: a broker that was "
+            "started with --control-port prints it as control=http://..."
         )
     return Remote(ControlClient(url, token or os.environ.get(TOKEN_VARIABLE)))
 

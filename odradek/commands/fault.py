@@ -25,7 +25,7 @@ def add(remote: Remote, rule: tuple[str, ...], as_json: bool) -> None:
 
     \b
     odradek fault add 'EndTxn transactional_id=payments nth=2 -> lose-answer'
-    odradek fault add 'Produce topic=orders p=0.1 seed=7 -> error NOT_LEADER_OR_FOLLOWER'
+    odradek fault add 'Produce p=0.1 seed=7 -> error NOT_LEADER_OR_FOLLOWER'
     odradek fault add cut 1 2
     """
     added = remote.faults.add(" ".join(rule))

@@ -69,6 +69,7 @@ def trace(
         _follow(remote, as_json, filters)
     elif pcap is not None:
         remote.trace.pcap(pcap, **filters)
+        click.echo(f"{pcap} is written")
     elif order is None:
         _show(remote, as_json, {**filters, "limit": limit})
     if order is not None and not follow and pcap is None:

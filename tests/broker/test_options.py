@@ -59,19 +59,21 @@ def test_a_value_may_hold_an_equals_sign():
 
 
 def test_topics_to_create_are_read_and_checked():
-    argv = ["--topic", "a:4:cleanup.policy=compact,delete,segment.ms=5", "--topic", "b:1"]
-    first, second = parse(argv, {}).topics
+    argv = ["--topic", "a:4:cleanup.policy=compact,delete,segment.ms=5", "--topic", "b:1", "--topic", "c"]
+    first, second, third = parse(argv, {}).topics
     assert (first.name, first.partitions) == ("a", 4)
     assert first.configs == {"cleanup.policy": "compact,delete", "segment.ms": "5"}
     assert (second.name, second.partitions, second.configs) == ("b", 1, {})
+    assert (third.name, third.partitions, third.configs) == ("c", 1, {})
+    (by_default,) = parse(["--topic", "c", "--set", "num.partitions=3"], {}).topics
+    assert by_default.partitions == 3
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--topic", "a"], "expected NAME:PARTITIONS"),
-        (["--topic", "a:0"], "expected NAME:PARTITIONS"),
-        (["--topic", "a:x"], "expected NAME:PARTITIONS"),
+        (["--topic", "a:0"], "expected NAME[:PARTITIONS"),
+        (["--topic", "a:x"], "expected NAME[:PARTITIONS"),
         (["--topic", "a/b:1"], "'a/b' is not a name that Kafka allows"),
         (["--topic", "..:1"], "'..' is not a name that Kafka allows"),
         (["--topic", "a:1:compact"], "expected key=value, not 'compact'"),
@@ -202,8 +204,8 @@ def test_rules_of_the_start_come_by_variable():
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("ODRADEK_TOPICS", "a:x", "ODRADEK_TOPICS a:x: expected NAME:PARTITIONS"),
-        ("ODRADEK_TOPICS", "a/b", "ODRADEK_TOPICS a/b:1: 'a/b' is not a name"),
+        ("ODRADEK_TOPICS", "a:x", "ODRADEK_TOPICS a:x: expected NAME[:PARTITIONS"),
+        ("ODRADEK_TOPICS", "a/b", "ODRADEK_TOPICS a/b: 'a/b' is not a name"),
         ("ODRADEK_TOPICS", "a:1,a:2", "ODRADEK_TOPICS: the topic a is given more than once"),
         ("ODRADEK_TOPICS", "a:1:segment.bytes=1", "ODRADEK_TOPICS a:1:segment.bytes=1: "),
         ("KAFKA_CREATE_TOPICS", "a:1:3", "KAFKA_CREATE_TOPICS a:1:3: 3 replicas need 3 nodes"),

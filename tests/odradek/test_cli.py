@@ -102,7 +102,9 @@ def test_a_healthy_broker_announces_apis(answer_once: Callable[[bytes], str]):
     ("data", "reason"),
     [
         (b"", "closed the connection"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is not Kafka's"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server responds there"),
+        (b"\x15\x03\x03\0\2\2\x46", "wants TLS"),
+        (b"\x7f\xff\xff\xff", "is not Kafka's"),
         (framed(struct.pack(">ihi", 1, 35, 0)), "error code 35"),
         (framed(struct.pack(">ihi", 2, 0, 1)), "error code 0"),
         (framed(bytes(12))[:9], "closed the connection"),

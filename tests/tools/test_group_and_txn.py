@@ -35,6 +35,7 @@ def test_the_lag_of_a_group_without_members(run: Run, refused: Callable[..., tup
     assert run("group", "delete", "g1-readers") == "group g1-readers is deleted\n"
     assert refused("group", "delete", "g1-readers") == (1, "Error: group g1-readers: GROUP_ID_NOT_FOUND\n")
     assert refused("group", "lag", "g1-readers")[0] == 1
+    assert refused("group", "describe", "g1-readers") == (1, "Error: there is no group g1-readers\n")
 
 
 def test_members_are_shown_with_their_partitions(cluster_of_two: package.Broker, run: Run) -> None:

@@ -132,10 +132,16 @@ def test_bytes_that_are_no_text_are_hexadecimal(run: Run) -> None:
     assert "0x636166e9" in run("consume", "r10")
 
 
-def test_wrong_options_are_refused(refused: Callable[..., tuple[int, str]]) -> None:
+def test_wrong_options_are_refused(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
     assert "--abort needs --transactional-id" in refused("produce", "r11", "x", "--abort")[1]
     assert "a transaction needs --acks all" in refused("produce", "r11", "x", "-x", "i", "--acks", "1")[1]
     assert "there is no topic none" in refused("consume", "none")[1]
+    run("topic", "create", "r11")
+    expected = (1, "Error: r11-0: offset 7 is out of range: the log begins at 0 and ends at 0\n")
+    assert refused("consume", "r11", "-o", "7") == expected
+    assert refused("group", "reset", "r11", "r11", "--to", "7") == expected
+    assert "--to seven: expected beginning" in refused("group", "reset", "r11", "r11", "--to", "seven")[1]
+    assert run("produce", "r11", "x") == "1 record to r11\n"
 
 
 def test_acks_of_one_and_none_write_without_a_producer_id(run: Run) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import odradek as package
 from tests.tools.conftest import Run
 
 
@@ -64,5 +65,22 @@ def test_a_wrong_name_has_a_message_and_a_code(refused: Callable[..., tuple[int,
     assert refused("topic", "create", "a:b")[0] == 2
     code, message = refused("topic", "list", "-b", "127.0.0.1:1")
     assert (code, "Connection refused" in message) == (3, True)
-    assert refused("topic", "list", "-b", "localhost")[0] == 1
+    assert "names another" not in message
+    assert refused("topic", "list", "--bootstrap-server", "localhost")[0] == 2
     assert "Errno" not in refused("topic", "list", "-b", "no.such.host.invalid:9092")[1]
+
+
+def test_without_a_broker_it_says_how_to_have_one(refused: Callable[..., tuple[int, str]]) -> None:
+    code, message = refused("topic", "list", KAFKA_BOOTSTRAP_SERVERS="", KAFKA_LISTENERS="PLAINTEXT://:1")
+    assert code == 3
+    assert "localhost:1: Connection refused (`odradek serve` starts a broker; --bootstrap or" in message
+
+
+def test_a_control_port_is_no_bootstrap_server(
+    refused: Callable[..., tuple[int, str]], cluster_of_two: package.Broker
+) -> None:
+    address = cluster_of_two.control_url.removeprefix("http://")
+    assert refused("topic", "list", "-b", address) == (
+        3,
+        f"Error: {address}: an HTTP server responds there, no Kafka broker\n",
+    )

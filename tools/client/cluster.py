@@ -16,6 +16,8 @@ from tools.client.errors import KafkaError, ToolError, Unreachable, Unsupported,
 GROUP, TRANSACTION = 0, 1
 RETRY_S: Final = stretched(30.0)
 RETRY_PAUSE_S: Final = 0.1
+FIRST_PAUSE_S: Final = 0.002
+"""A transaction that is being ended (CONCURRENT_TRANSACTIONS) ends a moment later; each pause is twice the one before."""
 
 _T = TypeVar("_T")
 
@@ -149,7 +151,7 @@ class Cluster:
 
     def retrying(self, function: Callable[[], _T]) -> _T:
         """Call until it raises no retriable error, at most for ``RETRY_S``."""
-        deadline = time.monotonic() + RETRY_S
+        deadline, pause_s = time.monotonic() + RETRY_S, FIRST_PAUSE_S
         while True:
             try:
                 return function()
@@ -159,7 +161,8 @@ class Cluster:
                 if not retriable or time.monotonic() > deadline:
                     raise
             self._topics.clear()
-            time.sleep(RETRY_PAUSE_S)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_PAUSE_S)
 
     def supports(self, api: str) -> bool:
         """Whether the broker announces an API in a version that this client has."""

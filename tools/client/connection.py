@@ -8,12 +8,13 @@ from struct import Struct
 from typing import Any, Final
 
 from odradek.deadlines import stretched
+from odradek.health import not_kafka
 from protocol.codec import MalformedRequest, client_codec
 from protocol.errors import ErrorCode
 from protocol.frame import request_header, response_body_offset
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.index import APIS
-from tools.client.errors import ToolError, Unreachable, Unsupported
+from tools.client.errors import BadAddress, ToolError, Unreachable, Unsupported
 
 CLIENT_ID: Final = "odradek"
 CONNECT_TIMEOUT_S: Final = stretched(10.0)
@@ -39,7 +40,11 @@ class Connection:
             raise Unreachable(f"{_text(address)}: {_reason(error)}") from None
         self._socket.settimeout(REQUEST_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.versions = self._announced()
+        try:
+            self.versions = self._announced()
+        except BaseException:
+            self.close()
+            raise
 
     def version(self, api: str, highest: int | None = None) -> int:
         """The version in which ``api`` (``list_offsets``) is requested, not above ``highest``.
@@ -88,7 +93,7 @@ class Connection:
         try:
             (size,) = _SIZE.unpack(self._read(4))
             if not 4 <= size <= RESPONSE_BYTES_MAX:
-                raise ToolError(f"{_text(self.address)}: a response of {size} bytes is not Kafka's")
+                raise Unreachable(f"{_text(self.address)}: {not_kafka(size)}")
             frame = self._read(size)
             if _CORRELATION_ID.unpack_from(frame)[0] != self._correlation_id:
                 raise ToolError(f"{_text(self.address)}: the response has another correlation id")
@@ -121,15 +126,15 @@ class Connection:
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """``host:9092,[::1]:9093`` as addresses; ``ToolError`` for what is none."""
+    """``host:9092,[::1]:9093`` as addresses; ``BadAddress`` for what is none."""
     found = []
     for each in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = each.rpartition("://")[2].rpartition(":")
         if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ToolError(f"{each}: expected HOST:PORT")
+            raise BadAddress(f"{each}: expected HOST:PORT")
         found.append((host.strip("[]") or "localhost", int(port)))
     if not found:
-        raise ToolError("no bootstrap server is given")
+        raise BadAddress("no bootstrap server is given")
     return found
 
 

@@ -6,11 +6,24 @@ from typing import Final
 
 from protocol.errors import ErrorCode
 
-__all__ = ["KafkaError", "ToolError", "Unreachable", "Unsupported", "check", "error_name", "is_retriable"]
+__all__ = [
+    "BadAddress",
+    "KafkaError",
+    "ToolError",
+    "Unreachable",
+    "Unsupported",
+    "check",
+    "error_name",
+    "is_retriable",
+]
 
 
 class ToolError(Exception):
     """A command cannot do what it was told; the text is for the user."""
+
+
+class BadAddress(ToolError):
+    """What was given as a bootstrap server is none."""
 
 
 class Unreachable(ToolError):

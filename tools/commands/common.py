@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar
 
@@ -16,7 +16,7 @@ from odradek.errors import OdradekError
 from odradek.health import local_bootstrap
 from odradek.remote import CONTROL_VARIABLE, connect
 from tools.client.cluster import Cluster
-from tools.client.errors import ToolError, Unreachable
+from tools.client.errors import BadAddress, ToolError, Unreachable
 
 __all__ = [
     "HELP_NAMES",
@@ -55,14 +55,16 @@ def find_bootstrap(given: str | None) -> str:
 
 
 def reporting(function: _F) -> _F:
-    """Errors of the client become messages with an exit code: 1, or 3 where no broker responds."""
+    """Errors of the client become messages with an exit code: 1, 2 for a wrong address, 3 where no broker responds."""
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
+        except BadAddress as error:
+            raise click.UsageError(str(error)) from None
         except Unreachable as error:
-            raise _NoBroker(str(error)) from None
+            raise _NoBroker(f"{error}{_advice(options)}") from None
         except ToolError as error:
             raise click.ClickException(str(error)) from None
         except BrokenPipeError:
@@ -71,12 +73,20 @@ def reporting(function: _F) -> _F:
     return call  # type: ignore[return-value]
 
 
+def _advice(options: Mapping[str, object]) -> str:
+    """Where the user named no broker."""
+    if "bootstrap" not in options or options["bootstrap"] or os.environ.get(BOOTSTRAP_VARIABLE):
+        return ""
+    return f" (`odradek serve` starts a broker; --bootstrap or {BOOTSTRAP_VARIABLE} names another)"
+
+
 def on_a_cluster(function: _F) -> _F:
     """A command for any Kafka: it takes --bootstrap; its first argument is a ``Cluster``."""
 
     @click.option(
         "-b",
         "--bootstrap",
+        "--bootstrap-server",
         metavar="HOST:PORT[,...]",
         help=f"Bootstrap servers, of any Kafka.  [default: the variable {BOOTSTRAP_VARIABLE}, else those of the broker "
         f"that {CONTROL_VARIABLE} names, else localhost:9092]",

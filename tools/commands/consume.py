@@ -83,7 +83,7 @@ def consume(
     committed = fetch_offsets(cluster, group) if group else {}
     readers = {
         each: Reader(
-            cluster, *each, isolation, committed.get(each, start_offset(cluster, *each, offset, isolation))
+            cluster, *each, isolation, committed.get(each, checked_offset(cluster, *each, offset, isolation))
         )
         for each in where
     }
@@ -109,29 +109,44 @@ def wanted_partitions(cluster: Cluster, names: Iterable[str]) -> list[tuple[str,
     return found
 
 
-def start_offset(cluster: Cluster, topic: str, partition: int, where: str, isolation: int) -> int:
+def start_offset(
+    cluster: Cluster, topic: str, partition: int, where: str, isolation: int, option: str = "--offset"
+) -> int:
     """The offset of ``beginning``, ``end``, a number, a number from the end (negative), or ``@TIME``."""
     begin = list_offset(cluster, topic, partition, EARLIEST)
     end = list_offset(cluster, topic, partition, LATEST, isolation)
     if where in ("beginning", "earliest", "end", "latest"):
         return begin if where in ("beginning", "earliest") else end
     if where.startswith("@"):
-        found = list_offset(cluster, topic, partition, _time_ms(where[1:]))
+        found = list_offset(cluster, topic, partition, _time_ms(where[1:], option))
         return end if found < 0 else found
     try:
         number = int(where)
     except ValueError:
-        raise click.UsageError(f"--offset {where}: expected beginning, end, a number or @TIME") from None
+        raise click.UsageError(f"{option} {where}: expected beginning, end, a number or @TIME") from None
     return max(begin, end + number) if number < 0 else number
 
 
-def _time_ms(text: str) -> int:
+def checked_offset(
+    cluster: Cluster, topic: str, partition: int, where: str, isolation: int, option: str = "--offset"
+) -> int:
+    """``start_offset``, which must lie within the log."""
+    found = start_offset(cluster, topic, partition, where, isolation, option)
+    begin, end = (list_offset(cluster, topic, partition, each) for each in (EARLIEST, LATEST))
+    if not begin <= found <= end:
+        raise ToolError(
+            f"{topic}-{partition}: offset {found} is out of range: the log begins at {begin} and ends at {end}"
+        )
+    return found
+
+
+def _time_ms(text: str, option: str) -> int:
     if text.isdecimal():
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise click.UsageError(f"--offset @{text}: expected a time of ISO 8601, or ms since 1970") from None
+        raise click.UsageError(f"{option} @{text}: expected a time of ISO 8601, or ms since 1970") from None
     return int(moment.timestamp() * 1000)
 
 

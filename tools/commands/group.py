@@ -20,7 +20,7 @@ from tools.client.groups import (
 from tools.client.lag import lag_of
 from tools.client.offsets import READ_UNCOMMITTED
 from tools.commands.common import HELP_NAMES, CommandGroup, as_json, on_a_cluster, say, say_json, say_table
-from tools.commands.consume import start_offset, wanted_partitions
+from tools.commands.consume import checked_offset, wanted_partitions
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
@@ -50,6 +50,8 @@ def list_(cluster: Cluster, as_json: bool) -> None:
 def describe(cluster: Cluster, name: str, as_json: bool) -> None:
     """Show the members of a group, and the partitions that each has."""
     found = describe_group(cluster, name)
+    if found.group_state == "Dead":
+        raise ToolError(f"there is no group {name}")
     members: list[dict[str, Any]] = [
         {
             "member_id": each.member_id,
@@ -122,7 +124,7 @@ def reset(
 ) -> None:
     """Commit other offsets for a group without members; without topics for all that it has offsets of."""
     partitions = wanted_partitions(cluster, topics) if topics else sorted(fetch_offsets(cluster, name))
-    offsets = {each: start_offset(cluster, *each, where, READ_UNCOMMITTED) for each in partitions}
+    offsets = {each: checked_offset(cluster, *each, where, READ_UNCOMMITTED, "--to") for each in partitions}
     if not offsets:
         raise ToolError(f"group {name} has no committed offsets: name topics")
     if not dry_run:

@@ -79,11 +79,13 @@ def produce(
     lines: Iterable[str] = values or (line.rstrip("\n") for line in sys.stdin)
     records = _keyed(lines, key, key_separator, tombstones)
     shared = tuple((name, value.encode()) for name, value in pairs(headers))
+    if not values and sys.stdin.isatty():
+        click.echo("each line is a record; Ctrl-D ends", err=True)
     producer.init()
     written = send_all(producer, topic, records, partition, shared)
     producer.end(commit=not abort)
     told = "" if transactional_id is None else ", aborted" if abort else ", committed"
-    say(f"{written} records to {topic}{told}")
+    say(f"{written} record{'s' * (written != 1)} to {topic}{told}")
 
 
 def _keyed(lines: Iterable[str], key: str | None, separator: str | None, tombstones: bool) -> Iterator[Keyed]:

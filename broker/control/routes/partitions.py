@@ -226,7 +226,7 @@ async def move_coordinator(control: Control, body: MoveCoordinator) -> Partition
 async def _move(control: Control, name: str, index: int, to: int) -> PartitionView:
     cluster = control.cluster
     if to not in cluster.nodes:
-        raise HttpError(400, f"there is no node {to}: {nodes_in_words(cluster.nodes)}")
+        raise HttpError(404, f"there is no node {to}: {nodes_in_words(cluster.nodes)}")
     try:
         await cluster.metadata.move_leader(name, index, to)
     except ApiError as error:

@@ -194,7 +194,7 @@ async def test_a_leader_moves_nowhere_where_it_cannot_be(open_control: OpenContr
     expected = f"node 2 is not in sync for orders-{leading[0]}, only node 1"
     assert await caller("POST", path, {"to": 2}) == (409, {"error": expected})
     expected = "there is no node 3: this cluster has the nodes 1 and 2"
-    assert await caller("POST", path, {"to": 3}) == (400, {"error": expected})
+    assert await caller("POST", path, {"to": 3}) == (404, {"error": expected})
     status, answer = await caller("POST", "/v1/partitions/orders/9/move", {"to": 2})
     assert (status, answer["error"]) == (404, "No such partition as orders-9")
 
