@@ -87,8 +87,7 @@ def _options() -> list[click.Parameter]:
             ["--topic", "topics"],
             multiple=True,
             metavar="NAME[:PARTITIONS[:key=value,...]]",
-            help="Create a topic at start, unless it exists. Without PARTITIONS it has num.partitions. The variable "
-            "ODRADEK_TOPICS takes several.",
+            help="Create a topic at start, unless it exists; by default with num.partitions. So does ODRADEK_TOPICS.",
         ),
         click.Option(
             ["--feature", "features"],
