@@ -36,7 +36,12 @@ def show(remote: Remote, as_json: bool) -> None:
 @as_json
 @speaking
 def advance(remote: Remote, by: str, only: tuple[str, ...], as_json: bool) -> None:
-    """Advance the clock by a duration such as 7d, 36h or 1h30m; timers that fall due fire in their order."""
+    """Advance the clock by a duration such as 7d, 36h or 1h30m; timers that fall due fire in their order.
+
+    \b
+    odradek clock advance 7d
+    odradek clock advance 36h --only groups,retention
+    """
     remote.clock.advance(by, [name for each in only for name in each.split(",") if name])
     _say(remote.clock.show(), remote, as_json)
 

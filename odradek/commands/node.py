@@ -110,7 +110,11 @@ def lose_power(remote: Remote, node_id: int) -> None:
 @click.option("--tear", "how", flag_value="tear", help="Cut the file in the middle of the batch.")
 @speaking
 def damage(remote: Remote, node_id: int, partition: str, offset: int, how: str | None) -> None:
-    """Damage a batch in the files of a node that was stopped or killed."""
+    """Damage a batch in the files of a node that was stopped or killed.
+
+    \b
+    odradek node damage 2 orders/0 --offset 5 --flip
+    """
     if how is None:
         raise click.UsageError("Say how: --flip or --tear.")
     topic, index = _partition_of(partition)
@@ -187,7 +191,11 @@ def losses(remote: Remote, as_json: bool) -> None:
 @click.argument("node_id", type=int, metavar="ID")
 @speaking
 def move_leader(remote: Remote, partition: str, node_id: int) -> None:
-    """Let another node that is in sync lead a partition."""
+    """Let another node that is in sync lead a partition.
+
+    \b
+    odradek node move-leader orders/0 2
+    """
     topic, index = _partition_of(partition)
     _say_moved(remote.move_leader(topic, index, to=node_id))
 
@@ -198,7 +206,12 @@ def move_leader(remote: Remote, partition: str, node_id: int) -> None:
 @click.argument("node_id", type=int, metavar="ID")
 @speaking
 def move_coordinator(remote: Remote, node_id: int, transactional_id: str | None, group: str | None) -> None:
-    """Let another node coordinate a transactional id or a group, and all that share its partition."""
+    """Let another node coordinate a transactional id or a group, and all that share its partition.
+
+    \b
+    odradek node move-coordinator --transactional-id payments 2
+    odradek node move-coordinator --group readers 3
+    """
     _say_moved(remote.move_coordinator(transactional_id=transactional_id, group=group, to=node_id))
 
 

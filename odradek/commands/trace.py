@@ -62,6 +62,11 @@ def trace(
     """Show the requests that clients made, and the responses.
 
     --follow starts the trace if it is off, and stops it again at the end.
+
+    \b
+    odradek trace --start
+    odradek trace --api EndTxn --transactional-id payments
+    odradek trace --follow
     """
     if order is not None:
         getattr(remote.trace, order)()

@@ -85,6 +85,18 @@ def test_markers_at_the_end_are_named(run: Run) -> None:
     assert "The last 1 offset hold no record" in run("explain", "e2/0")
 
 
+def test_without_a_partition_each_of_the_topic_is_explained(
+    run: Run, refused: Callable[..., tuple[int, str]]
+) -> None:
+    run("topic", "create", "e11:2")
+    told = run("explain", "e11")
+    assert [line.split()[3] for line in told.splitlines() if "leads" in line] == ["e11-0", "e11-1"]
+    assert run("explain", "e11-1") == run("explain", "e11/1")
+    assert refused("explain", "none") == (1, "Error: there is no topic none\n")
+    assert refused("explain", "e11/2") == (1, "Error: e11 has no partition 2: the last is 1\n")
+    assert refused("consume", "e11/2") == (1, "Error: e11 has no partition 2: the last is 1\n")
+
+
 @pytest.mark.parametrize(
     ("known", "sentence"),
     [
@@ -170,7 +182,7 @@ def test_without_a_trace_it_says_how_to_have_one(run: Run, cluster_of_two: packa
 
 
 def test_one_question_at_a_time(refused: Callable[..., tuple[int, str]]) -> None:
-    assert "give a TOPIC/PARTITION, a --group or an --id" in refused("explain")[1]
-    assert refused("explain", "orders")[0] == 2
+    assert "give a TOPIC or TOPIC/PARTITION, a --group or an --id" in refused("explain")[1]
+    assert refused("explain", "orders", "--group", "readers")[0] == 2
     assert "there is no topic none" in refused("explain", "none/0")[1]
     assert refused("explain", "--id", "e-none")[0] == 1

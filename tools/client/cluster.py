@@ -125,7 +125,7 @@ class Cluster:
                     self._topics.pop(topic)
                     raise KafkaError(ErrorCode.leader_not_available, f"{topic}-{partition}")
                 return each.leader_id
-        raise ToolError(f"{topic} has no partition {partition}")
+        raise ToolError(f"{topic} has no partition {partition}: the last is {len(found.partitions) - 1}")
 
     def ask_leader(
         self, topic: str, partition: int, api: str, request: Any, highest: int | None = None

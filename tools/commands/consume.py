@@ -77,6 +77,11 @@ def consume(
 
     A line has partition and offset, the time, the key, the value, the headers; with --uncommitted the outcome of the
     record's transaction too. It ends at the end of the partitions unless it follows.
+
+    \b
+    odradek consume orders -u
+    odradek consume orders/0 -o -5 --format '%o %k %v\\n'
+    odradek consume orders -g readers -n 10
     """
     isolation = READ_UNCOMMITTED if uncommitted else READ_COMMITTED
     where = wanted_partitions(cluster, topics)

@@ -122,7 +122,12 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
 def reset(
     cluster: Cluster, name: str, topics: tuple[str, ...], where: str, dry_run: bool, as_json: bool
 ) -> None:
-    """Commit other offsets for a group without members; without topics for all that it has offsets of."""
+    """Commit other offsets for a group without members; without topics for all that it has offsets of.
+
+    \b
+    odradek group reset readers --to beginning --dry-run
+    odradek group reset readers orders/0 --to @2026-11-23T12:00:00Z
+    """
     partitions = wanted_partitions(cluster, topics) if topics else sorted(fetch_offsets(cluster, name))
     offsets = {each: checked_offset(cluster, *each, where, READ_UNCOMMITTED, "--to") for each in partitions}
     if not offsets:

@@ -62,8 +62,10 @@ def produce(
 ) -> None:
     """Write records: each VALUE is one, or without any each line of standard input.
 
-    `odradek produce orders one two`; `cat orders.txt | odradek produce orders -K :`;
-    `odradek produce orders x -x etl-1 --abort`
+    \b
+    odradek produce orders paid shipped -k 42 -H source=shop
+    cat orders.txt | odradek produce orders -K : -z zstd
+    odradek produce orders paid -x etl-1 --abort
     """
     if abort and transactional_id is None:
         raise click.UsageError("--abort needs --transactional-id")

@@ -87,7 +87,12 @@ def create(
     configs: tuple[str, ...],
     if_not_exists: bool,
 ) -> None:
-    """Create topics: `odradek topic create orders:4 payments -c cleanup.policy=compact`."""
+    """Create topics.
+
+    \b
+    odradek topic create orders:4 payments
+    odradek topic create audit:1:3 -c cleanup.policy=compact
+    """
     topics = [_creatable(name, partitions, replicas, settings(configs)) for name in names]
     created = create_topics(cluster, topics, if_not_exists=if_not_exists)
     for name in created:

@@ -128,6 +128,10 @@ def wait(
     """Wait until a transactional id is in one of these states; without any, in CompleteCommit.
 
     It asks the control port. Exit code 1 after the timeout.
+
+    \b
+    odradek txn wait etl-1
+    odradek txn wait etl-1 PrepareCommit PrepareAbort --timeout 30
     """
     try:
         found = remote.transactions.wait(transactional_id, states or ("CompleteCommit",), timeout)
@@ -157,6 +161,10 @@ def abort(
     """Abort the open transaction of ID, and fence its producer (as Kafka's Admin.fenceProducers).
 
     With --partition and --start-offset: write an ABORT marker there (as kafka-transactions.sh abort).
+
+    \b
+    odradek txn abort etl-1
+    odradek txn abort --partition orders/0 --start-offset 6
     """
     if where is not None and start_offset is not None:
         _abort_hanging(cluster, *partition_name(where), start_offset)
@@ -206,6 +214,9 @@ def hang(
     """Begin a transaction, write to TOPIC and leave: readers with read_committed stop there.
 
     The coordinator aborts it after its time-out; `odradek txn abort ID` does so now.
+
+    \b
+    odradek txn hang etl-1 orders --timeout-ms 600000
     """
     producer = Producer(cluster, transactional_id, transaction_timeout_ms=timeout_ms)
     producer.init()

@@ -23,7 +23,8 @@ def explain_partition(cluster: Cluster, topic: str, partition: int) -> list[str]
     """Sentences: the leader, where readers stop, and why."""
     found = [each for each in cluster.topic(topic).partitions if each.partition_index == partition]
     if not found:
-        raise ToolError(f"{topic} has no partition {partition}")
+        count = len(cluster.topic(topic).partitions)
+        raise ToolError(f"{topic} has no partition {partition}: the last is {count - 1}")
     sentences = list(_replicas(topic, found[0]))
     if found[0].leader_id < 0:
         return sentences

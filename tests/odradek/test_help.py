@@ -1,0 +1,46 @@
+"""The help of each command fits a terminal of 80 columns, with its examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from odradek.cli import _LATE
+from tools.__main__ import COMMANDS
+
+COLUMNS = 80
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command and subcommand, by what is typed."""
+    for name, module in {**{name: each for name, (each, _) in _LATE.items()}, **COMMANDS}.items():
+        if name != "kafka-tool":
+            yield from below(name, getattr(import_module(module), name))
+
+
+def below(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            yield from below(f"{path} {name}", each)
+
+
+ALL = dict(commands())
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_help_fits_a_terminal(path: str) -> None:
+    shown = CliRunner().invoke(ALL[path], ["--help"], prog_name=f"odradek {path}", terminal_width=COLUMNS)
+    assert shown.exit_code == 0, shown.output
+    assert [line for line in shown.output.splitlines() if len(line) > COLUMNS] == []
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_the_examples_are_of_the_command_itself(path: str) -> None:
+    paragraphs = (ALL[path].help or "").split("\n\n")
+    for example in "\n".join(each for each in paragraphs if each.startswith("\b\n")).splitlines():
+        assert example in ("", "\b") or f"odradek {path} " in example
