@@ -262,4 +262,4 @@ def _brief(value: Any) -> str:
         return f"{value.get('type', '')}({inner})"
     if isinstance(value, list):
         return "[" + ", ".join(map(_brief, value)) + "]"
-    return str(value)
+    return "null" if value is None else str(value)

@@ -78,6 +78,10 @@ def command(data_dir: Path, port: int, controller_port: int, target: Path) -> No
 
 def export(source: Path, target: Path, port: int, controller_port: int) -> tuple[int, int]:
     """Write the export; how many topics and partitions it has. What fails leaves ``target`` as empty as it was."""
+    if nodes := sorted(source.glob(f"node-*/{META_PROPERTIES}")):
+        raise ExportError(
+            f"{source} holds a cluster of nodes: give the directory of one, such as {nodes[0].parent}."
+        )
     if not (source / META_PROPERTIES).exists():
         raise ExportError(f"{source} has no {META_PROPERTIES}: it is not the directory of a broker.")
     if target == source or source in target.parents:

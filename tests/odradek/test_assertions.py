@@ -145,5 +145,5 @@ def test_a_topic_has_the_name_and_the_settings_that_were_asked_for(broker: odrad
     assert len(shown["payments"]["partitions"]) == 3
     with pytest.raises(odradek.ControlRefused, match="payments"):
         broker.create_topic("payments")
-    with pytest.raises(odradek.NotFound, match="there is no partition gone-0"):
+    with pytest.raises(odradek.NotFound, match="there is no topic gone"):
         broker.records("gone")

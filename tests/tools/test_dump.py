@@ -66,6 +66,7 @@ def test_batches_and_records_are_printed(partition: Path) -> None:
     assert "100-101  2 records  at 0," in text
     assert "producer 7 epoch 3 sequence 4-5" in text
     assert "marker=ABORT" in text
+    assert "key=null" in text
 
 
 def test_indexes_and_snapshots_are_printed(partition: Path) -> None:

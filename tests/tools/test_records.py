@@ -135,6 +135,10 @@ def test_bytes_that_are_no_text_are_hexadecimal(run: Run) -> None:
 def test_wrong_options_are_refused(run: Run, refused: Callable[..., tuple[int, str]]) -> None:
     assert "--abort needs --transactional-id" in refused("produce", "r11", "x", "--abort")[1]
     assert "a transaction needs --acks all" in refused("produce", "r11", "x", "-x", "i", "--acks", "1")[1]
+    run("topic", "create", "r11-format")
+    run("produce", "r11-format", "x")
+    code, message = refused("consume", "r11-format", "--format", "%q")
+    assert (code, "--format: there is no %q" in message) == (2, True)
     assert "there is no topic none" in refused("consume", "none")[1]
     run("topic", "create", "r11")
     expected = (1, "Error: r11-0: offset 7 is out of range: the log begins at 0 and ends at 0\n")

@@ -21,7 +21,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tools.client.cluster import TRANSACTION, Cluster
-from tools.client.errors import check
+from tools.client.errors import ToolError, check
 
 STATES: Final = (
     "Empty",
@@ -69,6 +69,10 @@ def list_transactions(
     found: list[Transaction] = []
     for node_id, response in cluster.ask_all("list_transactions", request):
         check(response.error_code, f"the transactions of node {node_id}")
+        if response.unknown_state_filters:
+            raise ToolError(
+                f"there is no state {response.unknown_state_filters[0]}: there is {', '.join(STATES)}"
+            )
         ids = [each.transactional_id for each in response.transaction_states]
         found += _described(cluster, node_id, ids)
     return sorted(found, key=lambda each: each.transactional_id)

@@ -245,7 +245,7 @@ def formatted(template: str, seen: Seen) -> str:
         if match[0][0] == "\\":
             return {"n": "\n", "t": "\t", "\\": "\\"}.get(match[2], match[0])
         if mark not in values:
-            raise ToolError(f"--format: there is no %{mark}")
+            raise click.UsageError(f"--format: there is no %{mark}")
         return str(values[mark]())
 
     return re.sub(r"%(.)|\\(.)", replaced, template)

@@ -217,7 +217,9 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
     end_offset.
     """
     topic = control.cluster.metadata.topic(params.topic)
-    if topic is None or topic.partition(params.partition) is None:
+    if topic is None:
+        raise HttpError(404, f"there is no topic {params.topic}")
+    if topic.partition(params.partition) is None:
         raise HttpError(404, f"there is no partition {params.topic}-{params.partition}")
     partition = _leader(control, params.topic, params.partition)
     if partition is None:

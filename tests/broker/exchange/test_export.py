@@ -146,6 +146,13 @@ def test_a_partition_that_cannot_be_read_is_no_silent_loss(stopped: Path, tmp_pa
     assert list(target.iterdir()) == []
 
 
+def test_of_a_cluster_one_node_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "data" / "node-1").mkdir(parents=True)
+    (tmp_path / "data" / "node-1" / META_PROPERTIES).touch()
+    assert main(["--data-dir", str(tmp_path / "data"), str(tmp_path / "copy")]) == 1
+    assert f"give the directory of one, such as {tmp_path / 'data' / 'node-1'}." in capsys.readouterr().err
+
+
 def test_an_export_does_not_go_into_its_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     open_cluster(tmp_path).abandon()
     assert main(["--data-dir", str(tmp_path), str(tmp_path / "inside")]) == 1
