@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
+
+import pytest
 
 import odradek as package
 from tests.tools.conftest import Run
+from tools.client import connection
 
 
 def test_topics_are_created_listed_described_and_deleted(run: Run) -> None:
@@ -74,6 +78,15 @@ def test_without_a_broker_it_says_how_to_have_one(refused: Callable[..., tuple[i
     code, message = refused("topic", "list", KAFKA_BOOTSTRAP_SERVERS="", KAFKA_LISTENERS="PLAINTEXT://:1")
     assert code == 3
     assert "localhost:1: Connection refused (`odradek serve` starts a broker; --bootstrap or" in message
+
+
+def test_a_listener_that_never_responds_is_not_waited_for_as_a_slow_request_is(
+    refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert refused("topic", "list", "-b", address) == (3, f"Error: {address}: no response in time\n")
 
 
 def test_a_control_port_is_no_bootstrap_server(

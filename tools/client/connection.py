@@ -38,13 +38,14 @@ class Connection:
             self._socket = socket.create_connection(address, CONNECT_TIMEOUT_S)
         except OSError as error:
             raise Unreachable(f"{_text(address)}: {_reason(error)}") from None
-        self._socket.settimeout(REQUEST_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            # The timeout of the connection holds for this too: a node that hangs or is paused accepts connections.
             self.versions = self._announced()
         except BaseException:
             self.close()
             raise
+        self._socket.settimeout(REQUEST_TIMEOUT_S)
 
     def version(self, api: str, highest: int | None = None) -> int:
         """The version in which ``api`` (``list_offsets``) is requested, not above ``highest``.
