@@ -89,6 +89,21 @@ def test_a_listener_that_never_responds_is_not_waited_for_as_a_slow_request_is(
         assert refused("topic", "list", "-b", address) == (3, f"Error: {address}: no response in time\n")
 
 
+def test_a_paused_node_is_not_asked_twice(
+    refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 0.1)
+    asked: list[tuple[str, int]] = []
+    connect = socket.create_connection
+    monkeypatch.setattr(socket, "create_connection", lambda *at: asked.append(at[0]) or connect(*at))
+    with package.Broker(nodes=2) as broker:
+        first, second = broker.bootstrap_servers.split(",")
+        broker.nodes[1].pause()
+        code, message = refused("txn", "list", "-b", second)
+        assert (code, "no response in time" in message) == (3, True)
+        assert [port for _, port in asked].count(int(first.rpartition(":")[2])) == 1
+
+
 def test_a_control_port_is_no_bootstrap_server(
     refused: Callable[..., tuple[int, str]], cluster_of_two: package.Broker
 ) -> None:

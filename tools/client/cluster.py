@@ -11,7 +11,15 @@ from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from tools.client.connection import Address, Connection, parse_bootstrap
-from tools.client.errors import KafkaError, ToolError, Unreachable, Unsupported, check, is_retriable
+from tools.client.errors import (
+    KafkaError,
+    NoResponse,
+    ToolError,
+    Unreachable,
+    Unsupported,
+    check,
+    is_retriable,
+)
 
 GROUP, TRANSACTION = 0, 1
 RETRY_S: Final = stretched(30.0)
@@ -81,6 +89,9 @@ class Cluster:
         connection = connect()
         try:
             return connection.ask(api, request, highest)
+        except NoResponse:
+            self._forget(connection)
+            raise
         except Unreachable:
             # It may have been idle so long that the broker closed it.
             self._forget(connection)
@@ -157,7 +168,10 @@ class Cluster:
                 return function()
             except (KafkaError, Unreachable) as error:
                 # Where no broker has ever responded, the address is wrong or the cluster is down: say so at once.
-                retriable = bool(self.nodes) if isinstance(error, Unreachable) else is_retriable(error.code)
+                if isinstance(error, Unreachable):
+                    retriable = bool(self.nodes) and not isinstance(error, NoResponse)
+                else:
+                    retriable = is_retriable(error.code)
                 if not retriable or time.monotonic() > deadline:
                     raise
             self._topics.clear()

@@ -14,7 +14,7 @@ from protocol.errors import ErrorCode
 from protocol.frame import request_header, response_body_offset
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.index import APIS
-from tools.client.errors import BadAddress, ToolError, Unreachable, Unsupported
+from tools.client.errors import BadAddress, NoResponse, ToolError, Unreachable, Unsupported
 
 CLIENT_ID: Final = "odradek"
 CONNECT_TIMEOUT_S: Final = stretched(10.0)
@@ -37,7 +37,7 @@ class Connection:
         try:
             self._socket = socket.create_connection(address, CONNECT_TIMEOUT_S)
         except OSError as error:
-            raise Unreachable(f"{_text(address)}: {_reason(error)}") from None
+            raise _unreachable(address, error) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             # The timeout of the connection holds for this too: a node that hangs or is paused accepts connections.
@@ -103,7 +103,7 @@ class Connection:
                 version = 0
             return client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
         except OSError as error:
-            raise Unreachable(f"{_text(self.address)}: {_reason(error)}") from None
+            raise _unreachable(self.address, error) from None
         except MalformedRequest as error:
             raise ToolError(f"{_text(self.address)}: the response is malformed: {error}") from None
 
@@ -114,7 +114,7 @@ class Connection:
         try:
             self._socket.sendall(_SIZE.pack(len(data)) + data)
         except OSError as error:
-            raise Unreachable(f"{_text(self.address)}: {_reason(error)}") from None
+            raise _unreachable(self.address, error) from None
 
     def _read(self, size: int) -> bytes:
         chunks = bytearray()
@@ -144,8 +144,8 @@ def _text(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _reason(error: OSError) -> str:
+def _unreachable(address: Address, error: OSError) -> Unreachable:
     if isinstance(error, TimeoutError):
-        return "no response in time"
+        return NoResponse(f"{_text(address)}: no response in time")
     # The codes of name resolution are not those of the system.
-    return error.strerror or str(error)
+    return Unreachable(f"{_text(address)}: {error.strerror or error}")

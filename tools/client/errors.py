@@ -9,6 +9,7 @@ from protocol.errors import ErrorCode
 __all__ = [
     "BadAddress",
     "KafkaError",
+    "NoResponse",
     "ToolError",
     "Unreachable",
     "Unsupported",
@@ -28,6 +29,10 @@ class BadAddress(ToolError):
 
 class Unreachable(ToolError):
     """No broker responds at an address."""
+
+
+class NoResponse(Unreachable):
+    """A node does not respond in time, a paused one for instance: asking again would only take as long."""
 
 
 class Unsupported(ToolError):

@@ -75,7 +75,11 @@ def reporting(function: _F) -> _F:
 
 def _advice(options: Mapping[str, object]) -> str:
     """Where the user named no broker."""
-    if "bootstrap" not in options or options["bootstrap"] or os.environ.get(BOOTSTRAP_VARIABLE):
+    if (
+        "bootstrap" not in options
+        or options["bootstrap"]
+        or any(map(os.environ.get, (BOOTSTRAP_VARIABLE, CONTROL_VARIABLE)))
+    ):
         return ""
     return f" (`odradek serve` starts a broker; --bootstrap or {BOOTSTRAP_VARIABLE} names another)"
 
