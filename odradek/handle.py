@@ -22,6 +22,11 @@ class Handle(Assertions):
     """The faults, clock, trace, transactions and nodes of a broker, by its control port."""
 
     @property
+    def cluster_id(self) -> str:
+        """The cluster id, which clients see in their metadata too."""
+        return self._control.cluster_id
+
+    @property
     def faults(self) -> Faults:
         """The fault rules."""
         return self._control.faults
