@@ -268,39 +268,40 @@ def test_a_follower_fetches_again_what_was_damaged(three, how):
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_damage_that_was_synced_shows_at_the_read(story, clean):
-    story.write("a", "b", "c")
-    story.broker.call(lambda: story.on(1).log.roll(NOW_MS))
-    story.write("d")
-    story.broker.call(lambda: story.on(1).log.roll(NOW_MS))
-    checkpoint = story.path / "data" / RECOVERY_POINTS
-    eventually(lambda: read_offsets(checkpoint).get(("orders", 0)) == 4)
-    if clean:
-        story.run(story.broker.cluster.stop_node(1))
-    else:
-        story.kill()
-    story.damage(1, "flip")
-    story.start()
-    assert story.log_end(1) == 4
-    consumer = Consumer(
-        {
-            "bootstrap.servers": story.broker.bootstrap,
-            "group.id": "readers",
-            "auto.offset.reset": "earliest",
-            "check.crcs": True,
-        }
-    )
-    consumer.assign([TopicPartition("orders", 0, 0)])
-    read: list[Message] = []
-    while not read or read[-1].error() is None:
-        read += consumer.consume(1, HANG_S)
-    consumer.close()
-    assert [each.value() for each in read[:-1]] == [b"a"]
-    error = read[-1].error()
-    assert error is not None
-    assert error.code() == KafkaError._BAD_MSG
-    story.write("e")
-    assert story.log_end(1) == 5
+def test_damage_that_was_synced_shows_at_the_read(tmp_path, clean):
+    with started(tmp_path, **{"log.flush.offset.checkpoint.interval.ms": 50}) as story:
+        story.write("a", "b", "c")
+        story.broker.call(lambda: story.on(1).log.roll(NOW_MS))
+        story.write("d")
+        story.broker.call(lambda: story.on(1).log.roll(NOW_MS))
+        checkpoint = story.path / "data" / RECOVERY_POINTS
+        eventually(lambda: read_offsets(checkpoint).get(("orders", 0)) == 4)
+        if clean:
+            story.run(story.broker.cluster.stop_node(1))
+        else:
+            story.kill()
+        story.damage(1, "flip")
+        story.start()
+        assert story.log_end(1) == 4
+        consumer = Consumer(
+            {
+                "bootstrap.servers": story.broker.bootstrap,
+                "group.id": "readers",
+                "auto.offset.reset": "earliest",
+                "check.crcs": True,
+            }
+        )
+        consumer.assign([TopicPartition("orders", 0, 0)])
+        read: list[Message] = []
+        while not read or read[-1].error() is None:
+            read += consumer.consume(1, HANG_S)
+        consumer.close()
+        assert [each.value() for each in read[:-1]] == [b"a"]
+        error = read[-1].error()
+        assert error is not None
+        assert error.code() == KafkaError._BAD_MSG
+        story.write("e")
+        assert story.log_end(1) == 5
 
 
 def test_a_log_that_was_torn_after_a_clean_stop_ends_before_the_tear(story):
