@@ -56,7 +56,7 @@ def test_records_are_those_that_consumers_get(broker: odradek.Broker, topic: str
 
 def test_many_records_are_read_in_several_calls(broker: odradek.Broker, topic: str):
     values = [f"{number:06}" for number in range(2500)]
-    producer = ConfluentProducer(broker.bootstrap_servers)
+    producer = ConfluentProducer(broker.bootstrap_servers, idempotent=False)
     producer.send(topic, values, partition=1)
     producer.close()
     assert [each.value for each in broker.records(topic)] == values

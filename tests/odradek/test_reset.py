@@ -32,7 +32,7 @@ def transactional(broker: odradek.Broker, transactional_id: str = "payments") ->
 
 
 def write(broker: odradek.Broker, *topics: str, value: str = "of before") -> None:
-    producer = ConfluentProducer(broker.bootstrap_servers)
+    producer = ConfluentProducer(broker.bootstrap_servers, idempotent=False)
     for topic in topics:
         producer.send(topic, [value])
     producer.close()

@@ -125,15 +125,17 @@ class ConfluentProducer:
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        idempotent: bool = True,
         linger_ms: int = 0,
         compression: str = "none",
         more: Mapping[str, Any] | None = None,
         call_timeout_s: float = DEADLINE_S,
     ) -> None:
+        """An ``idempotent`` one sends its first batch half a second after its start, when it has its producer id."""
         config = {
             **PATIENCE,
             "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
+            "enable.idempotence": idempotent,
             "partitioner": "murmur2_random",
             "linger.ms": linger_ms,
             "compression.type": compression,

@@ -46,7 +46,7 @@ class Story:
         return self.broker.run(coroutine)
 
     def write(self, *texts: str, topic: str = "orders") -> None:
-        producer = ConfluentProducer(self.broker.bootstrap)
+        producer = ConfluentProducer(self.broker.bootstrap, idempotent=False)
         for text in texts:  # one batch each
             producer.send(topic, [text], partition=0)
         producer.close()

@@ -105,7 +105,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
 
 @pytest.fixture(scope="module")
 def producer(broker: InProcess) -> Iterator[ConfluentProducer]:
-    producer = ConfluentProducer(broker.bootstrap)
+    producer = ConfluentProducer(broker.bootstrap, idempotent=False)
     yield producer
     producer.close()
 
