@@ -409,16 +409,22 @@ def copy_file(source: Name, target: Name, length: int | None = None) -> None:
 
 
 def write_file(path: Name, content: bytes) -> None:
-    """Write a whole file in place: quick and not atomic, for what is rebuilt when it does not fit."""
+    """Write a whole file: quick and not atomic, for what is rebuilt when it does not fit.
+
+    It is a new file: one that was there may have another name, in a snapshot.
+    """
     try:
-        _write_whole(path, content, durable=False)
+        try:
+            _write_whole(path, content, durable=False, flags=os.O_EXCL)
+        except FileExistsError:
+            system.unlink(path)
+            _write_whole(path, content, durable=False, flags=os.O_EXCL)
     except OSError as error:
         raise StorageError(path, error) from error
 
 
-def _write_whole(path: Name, content: bytes, *, durable: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    fd = SPARES.open(system.open, path, flags, 0o644)
+def _write_whole(path: Name, content: bytes, *, durable: bool, flags: int = os.O_TRUNC) -> None:
+    fd = SPARES.open(system.open, path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o644)
     try:
         view = memoryview(content)
         while view:

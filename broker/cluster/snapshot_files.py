@@ -1,8 +1,10 @@
 """The files of a snapshot: a node's log directory as it is at one instant, and how it comes back.
 
-``.log`` files below the last one take no appends any more: the snapshot has them by hard link, and a log that truncates
-such a file makes a copy first (`storage.files.AppendFile.unshare`). All other files are copied. Nothing is forced to the
-disk: a snapshot ends with the process.
+The files of a partition are hard links: segments below the last one take no appends any more, a log that truncates such
+a file makes a copy first (`storage.files.AppendFile.unshare`), and all that is no part of a segment is only ever replaced
+as a whole. The last segment of each partition is linked too, since a link is made in a fraction of the time, and `finish`
+puts copies in place of these links, up to the recorded lengths. Nothing is forced to the disk: a snapshot ends with the
+process.
 """
 
 from __future__ import annotations
@@ -26,7 +28,16 @@ from storage.directory import (
     RECOVERY_POINTS,
     LogDirectory,
 )
-from storage.files import StorageError, copy_file, make_directory, remove, write_file
+from storage.files import (
+    Name,
+    StorageError,
+    copy_file,
+    make_directory,
+    remove,
+    remove_tree,
+    rename,
+    write_file,
+)
 from storage.log import EPOCH_FILE, Log
 
 if TYPE_CHECKING:
@@ -36,6 +47,8 @@ if TYPE_CHECKING:
 SNAPSHOTS: Final = ".snapshots"
 """The directory below the broker's data directory; no name of a partition's folder."""
 _CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+_GROWING: Final = (".log", ".index", ".timeindex", ".txnindex")
+"""Endings of the files of a segment, which are appended to."""
 _PASSING: Final = (".deleted", ".cleaned", ".tmp")
 """Endings of files that a running broker is about to remove, or has not finished."""
 
@@ -49,19 +62,31 @@ class NodeFiles:
     """One node's files in a snapshot."""
 
     path: Path
-    lengths: dict[Path, int] = field(default_factory=dict)
-    """Of the ``.log`` files, by their paths in the snapshot."""
+    lengths: dict[str, int] = field(default_factory=dict)
+    """Of the files of segments, by their paths in the snapshot."""
+    epochs: dict[str, bytes] = field(default_factory=dict)
+    """Contents of the files of leader epochs that a node has not written yet, by the names of the folders."""
     unchanged: dict[str, Signature] = field(default_factory=dict)
     """How the folders of the node looked when they said the same as the snapshot: these need not be put back."""
+
+
+def prepare(source: Path, target: Path) -> None:
+    """Make the folders for the files of a node; in a thread, since on a disk that takes longer than all links.
+
+    A folder that is gone by the time of the `capture` stays empty until `finish`.
+    """
+    make_directory(target)
+    for folder in _folders(source):
+        if _is_partition(folder.name):
+            make_directory(target / folder.name)
 
 
 def capture(source: Path, target: Path, node: Node | None) -> NodeFiles:
     """Take a node's directory as it is now: call it in a turn of the loop. ``node`` is None for one that does not run.
 
-    The last ``.log`` of each partition is linked at first, since copying may take long: `finish` follows.
+    `finish` follows.
     """
     files = NodeFiles(target)
-    make_directory(target)
     opened = {} if node is None else _seal(node)
     for entry in os.scandir(source):
         if entry.is_dir(follow_symlinks=False):
@@ -72,7 +97,7 @@ def capture(source: Path, target: Path, node: Node | None) -> NodeFiles:
     for folder, log in opened.items():
         if log.exists and log.epochs.dirty:
             # Only here: the node's own file is for its next flush, which makes it durable.
-            write_file(target / folder / EPOCH_FILE, format_rows(log.epochs.entries()))
+            files.epochs[folder] = format_rows(log.epochs.entries())
             files.unchanged.pop(folder, None)
     if node is not None:
         _write_checkpoints(source, target, node)
@@ -83,12 +108,19 @@ def capture(source: Path, target: Path, node: Node | None) -> NodeFiles:
 
 def finish(files: NodeFiles) -> None:
     """Give the snapshot copies of its own of what still grows; in a thread."""
-    for folder in _folders(files.path):
-        last = _last_log(folder)
-        if last is not None and last in files.lengths:
-            copy = last.with_name(f"{last.name}.copy")
-            _copy(last, copy, files.lengths[last])
-            copy.rename(last)
+    for name, content in files.epochs.items():
+        write_file(files.path / name / EPOCH_FILE, content)
+    captured = {*files.unchanged, *files.epochs}
+    for folder in list(_folders(files.path)):
+        if folder.name not in captured:
+            remove_tree(folder)
+            continue
+        last = _last_segment(folder)
+        for suffix in _GROWING if last is not None else ():
+            path = f"{folder}/{last}{suffix}"
+            if path in files.lengths:
+                _copy(path, path + ".copy", files.lengths[path])
+                rename(Path(path + ".copy"), Path(path))
 
 
 def put_back(files: NodeFiles, directory: LogDirectory) -> None:
@@ -117,37 +149,43 @@ def put_back(files: NodeFiles, directory: LogDirectory) -> None:
 
 def _capture_folder(source: Path, target: Path, files: NodeFiles) -> None:
     make_directory(target)
+    is_metadata = source.name == LOG_DIRECTORY
+    signature = []
     for entry in os.scandir(source):
         if entry.name.endswith(_PASSING):
             continue
-        path = target / entry.name
-        if entry.name.endswith(".log") and source.name != LOG_DIRECTORY:
-            files.lengths[path] = entry.stat().st_size
-            _link(Path(entry.path), path, files.lengths[path])
-        else:
-            _copy(Path(entry.path), path)
-    files.unchanged[source.name] = _signature(source)
+        path = f"{target}/{entry.name}"
+        status = entry.stat()
+        signature.append(_of_file(entry.name, status))
+        if is_metadata:
+            _copy(entry.path, path)
+            continue
+        if entry.name.endswith(_GROWING):
+            files.lengths[path] = status.st_size
+        _link(entry.path, path, status.st_size)
+    files.unchanged[source.name] = frozenset(signature)
 
 
 def _put_folder_back(source: Path, target: Path, files: NodeFiles) -> None:
     make_directory(target)
-    last = _last_log(source)
+    last = _last_segment(source)
     for entry in os.scandir(source):
-        path = Path(entry.path)
-        length = files.lengths.get(path)
-        if length is not None and path != last and entry.stat().st_size == length:
-            _link(path, target / entry.name, length)
+        length = files.lengths.get(entry.path)
+        grows = length is not None and entry.name.partition(".")[0] == last
+        if grows or length not in (None, entry.stat().st_size):
+            _copy(entry.path, f"{target}/{entry.name}", length)
         else:
-            _copy(path, target / entry.name, length)
+            _link(entry.path, f"{target}/{entry.name}", length)
+
+
+def _of_file(name: str, status: os.stat_result) -> tuple[str, int, int, int]:
+    return name, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _signature(folder: Path) -> Signature:
     with os.scandir(folder) as entries:
         return frozenset(
-            (entry.name, status.st_ino, status.st_size, status.st_mtime_ns)
-            for entry in entries
-            if not entry.name.endswith(_PASSING)
-            for status in (entry.stat(),)
+            _of_file(entry.name, entry.stat()) for entry in entries if not entry.name.endswith(_PASSING)
         )
 
 
@@ -159,11 +197,13 @@ def _folders(path: Path) -> Iterator[Path]:
     return (Path(entry.path) for entry in os.scandir(path) if entry.is_dir())
 
 
-def _last_log(folder: Path) -> Path | None:
-    return max(folder.glob("*.log"), default=None)
+def _last_segment(folder: Path) -> str | None:
+    """The last segment's base offset, as its files are named."""
+    logs = (name for name in os.listdir(folder) if name.endswith(".log"))
+    return max(logs, default="").removesuffix(".log") or None
 
 
-def _link(source: Path, target: Path, length: int) -> None:
+def _link(source: Name, target: Name, length: int | None) -> None:
     try:
         os.link(source, target)
     except FileExistsError as error:
@@ -172,7 +212,7 @@ def _link(source: Path, target: Path, length: int) -> None:
         _copy(source, target, length)
 
 
-def _copy(source: Path, target: Path, length: int | None = None) -> None:
+def _copy(source: Name, target: Name, length: int | None = None) -> None:
     try:
         copy_file(source, target, length)
     except OSError as error:

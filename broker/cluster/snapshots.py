@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from broker.cluster.restarting import start_together
 from broker.cluster.runtime import NodeState
-from broker.cluster.snapshot_files import SNAPSHOTS, NodeFiles, capture, finish, put_back
+from broker.cluster.snapshot_files import SNAPSHOTS, NodeFiles, capture, finish, prepare, put_back
 from storage.directory import LogDirectory
-from storage.files import make_directory, remove_tree
+from storage.files import remove_tree
 
 if TYPE_CHECKING:
     from broker.clock.virtual import SavedTime
@@ -83,31 +83,40 @@ class Snapshots:
         async with cluster.reset_lock:
             if len(self._taken) >= SNAPSHOTS_MAX:
                 raise SnapshotRefused(f"there are {SNAPSHOTS_MAX} snapshots already: remove one first")
-            time = await cluster.clock.saved()
-            await cluster.settled()
-            metadata = await cluster.metadata.saved()
-            # From here on in one turn: all files are of the same instant.
-            for node_id, runtime in cluster.nodes.items():
-                if runtime.state in (NodeState.STARTING, NodeState.STOPPING):
-                    raise SnapshotRefused(f"node {node_id} is {runtime.state.value}: wait for it")
             self._last_id += 1
             root = cluster.data_dir / SNAPSHOTS / str(self._last_id)
-            make_directory(root)
-            one_node = len(cluster.nodes) == 1
-            nodes = {
-                node_id: capture(
-                    runtime.data_dir,
-                    root if one_node else root / runtime.data_dir.name,
-                    cluster.running(node_id),
-                )
-                for node_id, runtime in cluster.nodes.items()
-            }
-            running = tuple(node.node_id for node in cluster.running_nodes())
-            skews_ms = {node_id: runtime.skew_ms for node_id, runtime in cluster.nodes.items()}
-            snapshot = Snapshot(self._last_id, root, nodes, running, metadata, time, skews_ms)
-            await asyncio.gather(*(asyncio.to_thread(finish, files) for files in nodes.values()))
+            try:
+                snapshot = await self._take(self._last_id, root)
+            except BaseException:
+                await asyncio.to_thread(remove_tree, root)
+                raise
             self._taken[snapshot.id] = snapshot
             return snapshot
+
+    async def _take(self, snapshot_id: int, root: Path) -> Snapshot:
+        cluster = self._cluster
+        targets = {
+            node_id: root if len(cluster.nodes) == 1 else root / runtime.data_dir.name
+            for node_id, runtime in cluster.nodes.items()
+        }
+        for node_id, target in targets.items():
+            await asyncio.to_thread(prepare, cluster.nodes[node_id].data_dir, target)
+        time = await cluster.clock.saved()
+        await cluster.settled()
+        metadata = await cluster.metadata.saved()
+        # From here on in one turn: all files are of the same instant.
+        for node_id, runtime in cluster.nodes.items():
+            if runtime.state in (NodeState.STARTING, NodeState.STOPPING):
+                raise SnapshotRefused(f"node {node_id} is {runtime.state.value}: wait for it")
+        nodes = {
+            node_id: capture(cluster.nodes[node_id].data_dir, target, cluster.running(node_id))
+            for node_id, target in targets.items()
+        }
+        running = tuple(node.node_id for node in cluster.running_nodes())
+        skews_ms = {node_id: runtime.skew_ms for node_id, runtime in cluster.nodes.items()}
+        snapshot = Snapshot(snapshot_id, root, nodes, running, metadata, time, skews_ms)
+        await asyncio.gather(*(asyncio.to_thread(finish, files) for files in nodes.values()))
+        return snapshot
 
     async def restore(self, snapshot_id: int, forget: Callable[[], object] = lambda: None) -> None:
         """Return once the nodes that ran serve clients again, on their ports. ``StartError`` if a node cannot start.

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import odradek
+from tests.support import raw
 from tests.support.clients import ConfluentProducer
 from tests.support.deadlines import HANG_S
 
@@ -21,7 +22,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[odradek.Broker]:
 
 
 def write(broker: odradek.Broker, *values: str) -> None:
-    producer = ConfluentProducer(broker.bootstrap_servers)
+    producer = ConfluentProducer(broker.bootstrap_servers, idempotent=False)
     producer.send("orders", list(values))
     producer.close()
 
@@ -64,6 +65,23 @@ def test_a_client_of_before_is_cut_and_its_transaction_gone(broker: odradek.Brok
         assert broker.transactions.list() == []
         assert broker.records("orders", "read_uncommitted") == []
         producer.close()
+
+
+def test_a_request_that_a_rule_holds_is_gone(broker: odradek.Broker):
+    broker.reset()
+    host, _, port = broker.bootstrap_servers.split(",")[0].rpartition(":")
+    wire = raw.Wire(host, int(port), timeout=HANG_S)
+    rule = broker.faults.add("InitProducerId -> hold")
+    request = {"transactional_id": "held", "transaction_timeout": 1000}
+    wire.send_frame(raw.encode_request("init_producer_id", 0, request, 1))
+    rule.wait()
+    with broker.snapshot() as snapshot:
+        snapshot.restore()
+        with pytest.raises(raw.Closed):
+            wire.receive_frame()
+        assert broker.faults.list() == []
+        assert broker.transactions.list() == []
+    wire.close()
 
 
 def test_forks_begin_with_the_state_and_go_ways_of_their_own(broker: odradek.Broker):

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from broker.cluster import Cluster, StartError
+from broker.cluster import Cluster, StartError, snapshots
+from broker.cluster.snapshot_files import SNAPSHOTS, capture, finish, prepare
 from broker.cluster.snapshots import NoSuchSnapshot, Snapshot, Snapshots
 from broker.control.routes.topics import RecordsForm, read_records
 from broker.metadata import NewTopic
 from broker.metadata.values import TOPIC_RESOURCE
 from broker.options import parse
+from storage.files import StorageError
 from tests.support.clients import ConfluentProducer, eventually
 from tests.support.in_process import InProcess
 
@@ -40,14 +42,13 @@ class Story:
     def restore(self, snapshot: Snapshot) -> None:
         self.run(self.snapshots.restore(snapshot.id))
 
-    def producer(self, transactional_id: str | None = None) -> ConfluentProducer:
+    def producer(self, transactional_id: str) -> ConfluentProducer:
         producer = ConfluentProducer(self.broker.bootstrap, transactional_id=transactional_id)
-        if transactional_id is not None:
-            producer.init()
+        producer.init()
         return producer
 
     def write(self, *texts: str, topic: str = "orders", partition: int = 0) -> None:
-        producer = self.producer()
+        producer = ConfluentProducer(self.broker.bootstrap, idempotent=False)
         producer.send(topic, list(texts), partition=partition)
         producer.close()
 
@@ -271,6 +272,58 @@ def test_a_node_that_was_dead_stays_dead(tmp_path: Path):
         }
         broker.run(broker.cluster.start_node(2))
         story.write("a")
+        assert story.values() == ["a"]
+
+
+def test_a_paused_node_runs_after_the_restore(tmp_path: Path):
+    with InProcess(tmp_path, "--nodes", "3", "--topic", "orders:3") as broker:
+        story = Story(broker)
+        story.write("a")
+        broker.call(lambda: broker.cluster.pause_node(2))
+        snapshot = story.take()
+        broker.call(lambda: broker.cluster.resume_node(2))
+        for partition in range(3):
+            story.write("after", partition=partition)
+        broker.call(lambda: broker.cluster.pause_node(3))
+        story.restore(snapshot)
+        assert [node.is_paused for node in broker.cluster.nodes.values()] == [False, False, False]
+        assert [story.values(partition=partition) for partition in range(3)] == [["a"], [], []]
+        for partition in range(3):
+            story.write("b", partition=partition)
+        assert [story.values(partition=partition) for partition in range(3)] == [["a", "b"], ["b"], ["b"]]
+
+
+def test_a_topic_that_is_deleted_before_the_instant_is_not_in_it(tmp_path: Path):
+    with InProcess(tmp_path, "--topic", "orders:1", "--topic", "doomed:1") as broker:
+        story = Story(broker)
+        for topic in ("orders", "doomed"):
+            story.write("a", topic=topic)
+        source, target = broker.cluster.data_dir, tmp_path / "snapshot"
+        prepare(source, target)
+        assert (target / "doomed-0").is_dir()
+        story.run(story.metadata().delete_topics([story.metadata().topic("doomed").topic_id]))
+        story.write("b", topic="of-late")
+        files = broker.call(lambda: capture(source, target, broker.cluster.running(1)))
+        finish(files)
+        assert {path.name for path in target.iterdir() if path.is_dir() and path.name[0] != "_"} == {
+            "orders-0",
+            "of-late-0",
+        }
+
+
+def test_one_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise StorageError("orders-0", "No space left on device")
+
+    with InProcess(tmp_path, "--topic", "orders:1") as broker:
+        story = Story(broker)
+        story.write("a")
+        with monkeypatch.context() as patched:
+            patched.setattr(snapshots, "capture", full)
+            with pytest.raises(StorageError, match="No space left"):
+                story.take()
+        assert list((broker.cluster.data_dir / SNAPSHOTS).iterdir()) == []
+        story.restore(story.take())
         assert story.values() == ["a"]
 
 
