@@ -6,7 +6,7 @@ the tests of the room: the layer that must kill the mutant where the simulation 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -27,6 +27,8 @@ class Mutant:
     rule: str
     tests: tuple[str, ...]
     patches: tuple[Patch, ...]
+    simulated: bool = True
+    """Whether the simulation does what is broken."""
 
 
 PRODUCERS: Final = "storage/producers.py"
@@ -38,6 +40,7 @@ PARTITION: Final = "broker/replicas/partition/partition.py"
 READING: Final = "broker/replicas/partition/reading.py"
 TXN_STATE: Final = "broker/transactions/state.py"
 COORDINATOR: Final = "broker/transactions/coordinator.py"
+SNAPSHOT_FILES: Final = "broker/cluster/snapshot_files.py"
 ENDING: Final = "broker/transactions/ending.py"
 MARKERS: Final = "broker/transactions/markers.py"
 OFFSETS: Final = "broker/groups/offsets.py"
@@ -574,4 +577,69 @@ FILES: Final = (
     ),
 )
 
-MUTANTS: Final = (*IDEMPOTENCE, *READING_COMMITTED, *REPLICATION, *TRANSACTIONS, *GROUPS, *FILES)
+_SNAPSHOTS: Final = ("tests/broker/cluster/test_snapshots.py",)
+_RESET: Final = ("tests/broker/cluster/test_reset.py", "tests/odradek/test_reset.py")
+
+SNAPSHOTS: Final = tuple(
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "snapshot-shares-what-grows",
+            "a snapshot has a copy of its own of the last segment",
+            _SNAPSHOTS,
+            SNAPSHOT_FILES,
+            "            if path in files.lengths:",
+            "            if False:",
+        ),
+        _one(
+            "snapshot-forgets-unwritten-epochs",
+            "a snapshot has the leader epochs that the node has in memory only",
+            _SNAPSHOTS,
+            SNAPSHOT_FILES,
+            "            files.epochs[folder] = format_rows(log.epochs.entries())\n",
+            "",
+        ),
+        _one(
+            "restore-keeps-changed-folders",
+            "a restore leaves only those folders as they are in which no file has changed",
+            _SNAPSHOTS,
+            SNAPSHOT_FILES,
+            "    return name, status.st_ino, status.st_size, status.st_mtime_ns",
+            "    return name, status.st_ino, 0, 0",
+        ),
+        _one(
+            "restore-repeats-leader-epochs",
+            "a leader epoch is never used twice, after a restore neither",
+            _SNAPSHOTS,
+            "broker/metadata/cluster_control.py",
+            "records_for_restoring(self._image, saved, epochs)",
+            "records_for_restoring(self._image, saved, {})",
+        ),
+        _one(
+            "restore-keeps-the-time",
+            "a restore brings the moved time back",
+            _SNAPSHOTS,
+            "broker/cluster/snapshots.py",
+            "            await cluster.clock.restore(snapshot.time)\n",
+            "",
+        ),
+        _one(
+            "reset-keeps-checkpoints",
+            "a topic of the same name begins without the checkpoints of the one before the reset",
+            _RESET,
+            "broker/cluster/reset.py",
+            "            remove(data_dir / name)",
+            "            pass",
+        ),
+    )
+)
+
+MUTANTS: Final = (
+    *IDEMPOTENCE,
+    *READING_COMMITTED,
+    *REPLICATION,
+    *TRANSACTIONS,
+    *GROUPS,
+    *FILES,
+    *SNAPSHOTS,
+)

@@ -6,9 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from broker.cluster.reset import reset
 from broker.metadata import NewTopic
+from storage.checkpoints import read_offsets
+from storage.directory import LOG_STARTS
+from tests.support.clients import ConfluentProducer, eventually
 from tests.support.in_process import InProcess
 
 
@@ -29,3 +34,23 @@ def test_a_topic_whose_creation_was_under_way_is_gone_too(tmp_path: Path, others
             return set(metadata.topics)
 
         assert broker.run(create_and_reset()) == {"orders"}
+
+
+def test_a_topic_of_the_same_name_begins_at_offset_0(tmp_path: Path):
+    settings = {"odradek.background.flush.interval.ms": 20}
+    with InProcess(tmp_path, "--topic", "orders:1", settings=settings) as broker:
+        producer = ConfluentProducer(broker.bootstrap, idempotent=False)
+        producer.send("orders", ["a", "b", "c"])
+        producer.close()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_records([TopicPartition("orders", 0, 2)])[TopicPartition("orders", 0)].result()
+        checkpoint = broker.cluster.data_dir / LOG_STARTS
+        eventually(lambda: read_offsets(checkpoint).get(("orders", 0)) == 2)
+        broker.run(reset(broker.cluster))
+
+        def log_of_orders() -> tuple[int, int]:
+            partition = broker.cluster.running_nodes()[0].replicas.get("orders", 0)
+            assert partition is not None
+            return partition.log.log_start_offset, partition.log_end_offset
+
+        assert broker.call(log_of_orders) == (0, 0)
