@@ -30,9 +30,9 @@ def measure(run: Run) -> Iterator[Figure]:
     for nodes, topics, batches, limit in (
         (1, 2, 0, 50),
         (1, 100, 0, 50),
-        (3, 2, 0, None),
-        (3, 100, 0, None),
-        (1, 2, LOG_BATCHES, None),
+        (3, 2, 0, 50),
+        (3, 100, 0, 50),
+        (1, 2, LOG_BATCHES, 50),
     ):
         taken, restored = one(nodes, topics, batches, run.scaled(20, 5))
         yield Figure(
