@@ -7,9 +7,11 @@
 
 A snapshot is taken in one turn of the loop, in which no append is under way. Folders are made before it and what grows is
 copied after it, so that clients wait for the links only: 8 ms for 100 partitions with both internal topics, 22 ms for
-three replicas of each. A restore kills all nodes first, as a reset does. Then the metadata gets the topics, settings and features of the snapshot by new records,
-and the nodes that ran start on its files. The metadata log goes on, so that topic ids, producer ids and epochs are never
-issued twice.
+three replicas of each.
+
+A restore kills all nodes first, as a reset does. Then the metadata gets the topics, settings and features of the snapshot
+by new records, and the nodes that ran start on its files. The metadata log goes on, so that topic ids, producer ids and
+epochs are never issued twice.
 """
 
 from __future__ import annotations
