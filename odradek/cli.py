@@ -136,7 +136,8 @@ _tool("kafka-tool", "Run one of Kafka's own tools by its name and options.", hid
 @click.option(
     "--timeout", default=3.0, show_default=True, metavar="SECONDS", help="How long to wait for the response."
 )
-def health(bootstrap: str | None, timeout: float) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def health(bootstrap: str | None, timeout: float, as_json: bool) -> None:
     """Send ApiVersions to a broker; exit code 0 if it responds, else 1."""
     from odradek.health import HealthError, ask_api_versions, local_bootstrap
 
@@ -145,7 +146,12 @@ def health(bootstrap: str | None, timeout: float) -> None:
         apis = ask_api_versions(bootstrap, timeout)
     except HealthError as error:
         raise click.ClickException(f"{bootstrap}: {error}") from None
-    click.echo(f"{bootstrap} is healthy: it announces {apis} APIs")
+    if as_json:
+        from odradek.printable import printable_json
+
+        click.echo(printable_json({"bootstrap_servers": bootstrap, "apis": apis}))
+    else:
+        click.echo(f"{bootstrap} is healthy: it announces {apis} APIs")
 
 
 @main.command(context_settings=_PASS_THROUGH, add_help_option=False)

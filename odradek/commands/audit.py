@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.commands.common import HELP_NAMES, needing, say
+from odradek.commands.common import HELP_NAMES, as_json, needing, say, say_json
 from odradek.errors import OdradekError
 from odradek.printable import printable, printable_lines
 
@@ -53,8 +54,14 @@ class _Unusable(click.ClickException):
     is_flag=True,
     help="Also decode every record, and compare every entry of the index files with its segment.",
 )
+@as_json
 def audit(
-    data_dir: str, out: Path, unique: tuple[str, ...], producer_id_expiration_ms: int, deep: bool
+    data_dir: str,
+    out: Path,
+    unique: tuple[str, ...],
+    producer_id_expiration_ms: int,
+    deep: bool,
+    as_json: bool,
 ) -> None:
     """Audit the files in DATA_DIR for violations of exactly-once.
 
@@ -78,7 +85,10 @@ def audit(
                 )
     except OdradekError as error:
         raise _Unusable(printable_lines(str(error))) from None
-    _say(report, out)
+    if as_json:
+        say_json(_view(report, out))
+    else:
+        _say(report, out)
     click.get_current_context().exit(report.exit_code)
 
 
@@ -100,6 +110,17 @@ def _audit(data_dir: str, out: Path, say: Shown, **options: Any) -> Report:
     session = environment.session("odradek audit")
     with watched(session, say):
         return run.audit(session, data_dir, out, say=say, **options)
+
+
+def _view(report: Report, out: Path) -> dict[str, Any]:
+    return {
+        "verdict": report.verdict,
+        "live": report.live,
+        "violations": report.violations,
+        "warnings": report.warnings,
+        "findings": [asdict(each) for each in report.findings],
+        "report": str(out / "report.html"),
+    }
 
 
 def _say(report: Report, out: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from odradek.chaos import KINDS, Chaos, verify
-from odradek.commands.common import HELP_NAMES, Remote, say, speaking
+from odradek.commands.common import HELP_NAMES, Remote, as_json, say, say_done, say_json, speaking
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -34,9 +34,16 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in click's
 )
 @click.option("--for", "lasts_s", type=Duration(), help="End after this time.  [default: at Ctrl-C]")
 @click.option("--steps", type=click.IntRange(min=1), help="End after so many steps.")
+@as_json
 @speaking
 def chaos(
-    remote: Remote, kinds: str, seed: int, every: float, lasts_s: float | None, steps: int | None
+    remote: Remote,
+    kinds: str,
+    seed: int,
+    every: float,
+    lasts_s: float | None,
+    steps: int | None,
+    as_json: bool,
 ) -> None:
     """Kill nodes, cut links, lose responses and more at random, while your own job runs against the broker.
 
@@ -57,23 +64,26 @@ def chaos(
     try:
         while (steps is None or taken < steps) and (lasts_s is None or time.monotonic() - began < lasts_s):
             for line in run.step(time.monotonic()):
-                _say(began, line)
+                _say(began, line, as_json)
             taken += 1
             time.sleep(every)
     except KeyboardInterrupt:
         click.echo(err=True)
     finally:
         for line in run.end():
-            _say(began, line)
+            _say(began, line, as_json)
     findings = verify(remote)
-    for finding in findings:
-        say(f"WRONG: {finding}")
-    say(
-        f"seed {seed}: {taken} steps, {'nothing is left behind' if not findings else f'{len(findings)} findings'}"
-    )
+    wrong = [f"WRONG: {finding}" for finding in findings]
+    verdict = f"{len(findings)} findings" if findings else "nothing is left behind"
+    text = "\n".join([*wrong, f"seed {seed}: {taken} steps, {verdict}"])
+    say_done(as_json, {"seed": seed, "steps": taken, "findings": list(findings)}, text)
     if findings:
         raise SystemExit(1)
 
 
-def _say(began: float, line: str) -> None:
-    say(f"{time.monotonic() - began:7.1f} s  {line}")
+def _say(began: float, line: str, as_json: bool) -> None:
+    at_s = time.monotonic() - began
+    if as_json:
+        say_json({"at_s": round(at_s, 1), "did": line})
+    else:
+        say(f"{at_s:7.1f} s  {line}")

@@ -93,11 +93,19 @@ def leave_quietly() -> NoReturn:
     raise SystemExit(0)
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def say_json(value: object) -> None:
     click.echo(printable_json(value))
+
+
+def say_done(as_json: bool, value: object, text: str) -> None:
+    """What a command has done: ``value`` as JSON, or in words, if there is anything to say."""
+    if as_json:
+        say_json(value)
+    elif text:
+        say(text)
 
 
 def say(text: str) -> None:
@@ -152,6 +160,7 @@ __all__ = [
     "leave_quietly",
     "places",
     "say",
+    "say_done",
     "say_json",
     "say_table",
     "speaking",

@@ -12,6 +12,7 @@ from odradek.commands.common import (
     as_json,
     duration_text,
     places,
+    say_done,
     say_json,
     say_table,
     speaking,
@@ -50,56 +51,73 @@ def list_(remote: Remote, as_json: bool) -> None:
 
 @node.command()
 @click.argument("node_id", type=int, metavar="ID")
+@as_json
 @speaking
-def kill(remote: Remote, node_id: int) -> None:
+def kill(remote: Remote, node_id: int, as_json: bool) -> None:
     """Kill a node as kill -9 does: it resets its connections and writes nothing more."""
     remote.nodes[node_id].kill()
-    click.echo(f"node {node_id} is killed: odradek node start {node_id} starts it again")
+    _say_done(
+        remote, node_id, as_json, f"node {node_id} is killed: odradek node start {node_id} starts it again"
+    )
 
 
 @node.command()
 @click.argument("node_id", type=int, metavar="ID")
+@as_json
 @speaking
-def stop(remote: Remote, node_id: int) -> None:
+def stop(remote: Remote, node_id: int, as_json: bool) -> None:
     """Stop a node by a controlled shutdown: other nodes take over its leaderships first."""
     remote.nodes[node_id].stop()
-    click.echo(f"node {node_id} is stopped: odradek node start {node_id} starts it again")
+    _say_done(
+        remote, node_id, as_json, f"node {node_id} is stopped: odradek node start {node_id} starts it again"
+    )
 
 
 @node.command()
 @click.argument("node_id", type=int, metavar="ID")
+@as_json
 @speaking
-def start(remote: Remote, node_id: int) -> None:
+def start(remote: Remote, node_id: int, as_json: bool) -> None:
     """Start a node that was stopped or killed: it recovers its logs."""
     remote.nodes[node_id].start()
-    click.echo(f"node {node_id} is running")
+    _say_done(remote, node_id, as_json, f"node {node_id} is running")
 
 
 @node.command()
 @click.argument("node_id", type=int, metavar="ID")
+@as_json
 @speaking
-def pause(remote: Remote, node_id: int) -> None:
+def pause(remote: Remote, node_id: int, as_json: bool) -> None:
     """Pause a node as SIGSTOP does: it reads and answers nothing, connections stay open."""
     remote.nodes[node_id].pause()
-    click.echo(f"node {node_id} is paused: odradek node resume {node_id} lets it go on")
+    _say_done(
+        remote, node_id, as_json, f"node {node_id} is paused: odradek node resume {node_id} lets it go on"
+    )
 
 
 @node.command()
 @click.argument("node_id", type=int, metavar="ID")
+@as_json
 @speaking
-def resume(remote: Remote, node_id: int) -> None:
+def resume(remote: Remote, node_id: int, as_json: bool) -> None:
     """Resume a paused node: it handles what its clients sent meanwhile."""
     remote.nodes[node_id].resume()
-    click.echo(f"node {node_id} is running")
+    _say_done(remote, node_id, as_json, f"node {node_id} is running")
 
 
 @node.command("lose-power")
 @click.argument("node_id", type=int, metavar="ID")
+@as_json
 @speaking
-def lose_power(remote: Remote, node_id: int) -> None:
+def lose_power(remote: Remote, node_id: int, as_json: bool) -> None:
     """Let a node lose its power: it dies, and its logs end where they were last synced to the disk."""
     remote.nodes[node_id].lose_power()
-    click.echo(f"node {node_id} lost its power: odradek node start {node_id} starts it again")
+    _say_done(
+        remote,
+        node_id,
+        as_json,
+        f"node {node_id} lost its power: odradek node start {node_id} starts it again",
+    )
 
 
 @node.command()
@@ -108,8 +126,9 @@ def lose_power(remote: Remote, node_id: int) -> None:
 @click.option("--offset", type=click.IntRange(min=0), required=True, help="An offset that the batch holds.")
 @click.option("--flip", "how", flag_value="flip", help="Change a byte of the batch: its CRC is wrong then.")
 @click.option("--tear", "how", flag_value="tear", help="Cut the file in the middle of the batch.")
+@as_json
 @speaking
-def damage(remote: Remote, node_id: int, partition: str, offset: int, how: str | None) -> None:
+def damage(remote: Remote, node_id: int, partition: str, offset: int, how: str | None, as_json: bool) -> None:
     """Damage a batch in the files of a node that was stopped or killed.
 
     \b
@@ -120,17 +139,21 @@ def damage(remote: Remote, node_id: int, partition: str, offset: int, how: str |
     topic, index = _partition_of(partition)
     done = remote.nodes[node_id].damage(topic, index, offset=offset, how=how)
     offsets = f"{done['first_offset']}..{done['last_offset']}"
-    click.echo(f"{done['file']}: damaged the batch with offsets {offsets} at position {done['position']}")
+    text = f"{done['file']}: damaged the batch with offsets {offsets} at position {done['position']}"
+    say_done(as_json, done, text)
 
 
 @node.command(cls=TakesNegative)
 @click.argument("node_id", type=int, metavar="ID")
 @click.argument("by", metavar="DURATION")
+@as_json
 @speaking
-def skew(remote: Remote, node_id: int, by: str) -> None:
+def skew(remote: Remote, node_id: int, by: str, as_json: bool) -> None:
     """Set the clock of a node ahead of the others by a duration such as 5m; -30s sets it behind, 0 takes the skew away."""
     remote.nodes[node_id].skew(by)
-    click.echo(f"the clock of node {node_id} is {_skew(remote.nodes[node_id].skew_ms) or 'not skewed'}")
+    view = remote.nodes[node_id].show()
+    text = f"the clock of node {node_id} is {_skew(view['skew_ms']) or 'not skewed'}"
+    say_done(as_json, view, text)
 
 
 @node.command()
@@ -189,30 +212,35 @@ def losses(remote: Remote, as_json: bool) -> None:
 @node.command("move-leader")
 @click.argument("partition", metavar="TOPIC/PARTITION")
 @click.argument("node_id", type=int, metavar="ID")
+@as_json
 @speaking
-def move_leader(remote: Remote, partition: str, node_id: int) -> None:
+def move_leader(remote: Remote, partition: str, node_id: int, as_json: bool) -> None:
     """Let another node that is in sync lead a partition.
 
     \b
     odradek node move-leader orders/0 2
     """
     topic, index = _partition_of(partition)
-    _say_moved(remote.move_leader(topic, index, to=node_id))
+    _say_moved(remote.move_leader(topic, index, to=node_id), as_json)
 
 
 @node.command("move-coordinator")
 @click.option("--transactional-id", metavar="ID", help="The coordinator of this transactional id.")
 @click.option("--group", help="The coordinator of this group.")
 @click.argument("node_id", type=int, metavar="ID")
+@as_json
 @speaking
-def move_coordinator(remote: Remote, node_id: int, transactional_id: str | None, group: str | None) -> None:
+def move_coordinator(
+    remote: Remote, node_id: int, transactional_id: str | None, group: str | None, as_json: bool
+) -> None:
     """Let another node coordinate a transactional id or a group, and all that share its partition.
 
     \b
     odradek node move-coordinator --transactional-id payments 2
     odradek node move-coordinator --group readers 3
     """
-    _say_moved(remote.move_coordinator(transactional_id=transactional_id, group=group, to=node_id))
+    moved = remote.move_coordinator(transactional_id=transactional_id, group=group, to=node_id)
+    _say_moved(moved, as_json)
 
 
 def _partition_of(text: str) -> tuple[str, int]:
@@ -222,10 +250,16 @@ def _partition_of(text: str) -> tuple[str, int]:
     return topic, int(index)
 
 
-def _say_moved(moved: Partition) -> None:
-    click.echo(
-        f"node {moved.leader} leads {moved.topic}-{moved.partition} in leader epoch {moved.leader_epoch}"
-    )
+def _say_done(remote: Remote, node_id: int, as_json: bool, text: str) -> None:
+    if as_json:
+        say_json(remote.nodes[node_id].show())
+    else:
+        click.echo(text)
+
+
+def _say_moved(moved: Partition, as_json: bool) -> None:
+    text = f"node {moved.leader} leads {moved.topic}-{moved.partition} in leader epoch {moved.leader_epoch}"
+    say_done(as_json, asdict(moved), text)
 
 
 def _skew(skew_ms: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from odradek.commands.common import HELP_NAMES, Remote, as_json, say_json, say_table, speaking
+from odradek.commands.common import HELP_NAMES, Remote, as_json, say_done, say_json, say_table, speaking
 from odradek.commands.groups import CommandGroup
 
 
@@ -21,10 +21,8 @@ def snapshot() -> None:
 def take(remote: Remote, as_json: bool) -> None:
     """Take a snapshot of all nodes at one instant; clients notice nothing."""
     found = remote.client.post("/v1/snapshots")
-    if as_json:
-        say_json(found)
-    else:
-        click.echo(f"snapshot {found['id']} is taken: odradek snapshot restore {found['id']} brings it back")
+    text = f"snapshot {found['id']} is taken: odradek snapshot restore {found['id']} brings it back"
+    say_done(as_json, found, text)
 
 
 @snapshot.command("list")
@@ -44,17 +42,19 @@ def list_(remote: Remote, as_json: bool) -> None:
 
 @snapshot.command()
 @click.argument("snapshot_id", type=int, metavar="ID")
+@as_json
 @speaking
-def restore(remote: Remote, snapshot_id: int) -> None:
+def restore(remote: Remote, snapshot_id: int, as_json: bool) -> None:
     """Bring the broker back to a snapshot: what came after it is gone, and all connections are reset."""
-    remote.client.post(f"/v1/snapshots/{snapshot_id}/restore")
-    click.echo(f"the broker is as in snapshot {snapshot_id}")
+    found = remote.client.post(f"/v1/snapshots/{snapshot_id}/restore")
+    say_done(as_json, found, f"the broker is as in snapshot {snapshot_id}")
 
 
 @snapshot.command()
 @click.argument("snapshot_id", type=int, metavar="ID")
+@as_json
 @speaking
-def remove(remote: Remote, snapshot_id: int) -> None:
+def remove(remote: Remote, snapshot_id: int, as_json: bool) -> None:
     """Remove a snapshot and its files."""
     remote.client.delete(f"/v1/snapshots/{snapshot_id}")
-    click.echo(f"snapshot {snapshot_id} is removed")
+    say_done(as_json, {"removed": snapshot_id}, f"snapshot {snapshot_id} is removed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -42,6 +43,13 @@ def test_the_same_seed_takes_the_same_steps_and_leaves_nothing_behind(broker: pa
     assert "seed 7: 12 steps, nothing is left behind" in first.output
     assert list(broker.faults) == []
     assert {each["state"] for each in broker.nodes.show()} == {"running"}
+
+
+def test_steps_and_verdict_as_json(broker: package.Broker) -> None:
+    result = run(broker, "delay", "--every", "1ms", "--steps", "1", "--json")
+    *steps, verdict = [json.loads(line) for line in result.output.splitlines()]
+    assert all(each["did"] and each["at_s"] >= 0 for each in steps)
+    assert verdict == {"seed": 1, "steps": 1, "findings": []}
 
 
 def test_each_kind_is_done_and_taken_back(broker: package.Broker) -> None:

@@ -322,9 +322,9 @@ def test_nodes_are_listed_killed_stopped_and_started(broker: package.Broker) -> 
     assert json.loads(said(broker, "node", "list", "--json"))[1]["state"] == "killed"
     done = run(broker, "node", "stop", "2")
     assert (done.returncode, done.stderr) == (1, "Error: node 2 is killed, not running\n")
-    said(broker, "node", "start", "2")
-    said(broker, "node", "stop", "2")
-    said(broker, "node", "start", "2")
+    for words, state in (("start", "running"), ("stop", "stopped"), ("start", "running")):
+        view = json.loads(said(broker, "node", words, "2", "--json"))
+        assert (view["node_id"], view["state"]) == (2, state)
     assert run(broker, "node", "kill", "9").returncode == 4
 
 
@@ -352,9 +352,9 @@ def test_a_snapshot_is_taken_listed_restored_and_removed(broker: package.Broker)
     broker.create_topic("after-the-snapshot")
     assert str(taken) in said(broker, "snapshot", "list")
     assert [each["id"] for each in json.loads(said(broker, "snapshot", "list", "--json"))] == [taken]
-    said(broker, "snapshot", "restore", str(taken))
+    assert json.loads(said(broker, "snapshot", "restore", str(taken), "--json"))["id"] == taken
     topics = {each.topic for each in broker.partitions()}
     assert "after-the-snapshot" not in topics
     assert "orders" in topics
-    said(broker, "snapshot", "remove", str(taken))
+    assert json.loads(said(broker, "snapshot", "remove", str(taken), "--json")) == {"removed": taken}
     assert run(broker, "snapshot", "restore", str(taken)).returncode == 4

@@ -39,6 +39,20 @@ def test_help_fits_a_terminal(path: str) -> None:
     assert [line for line in shown.output.splitlines() if len(line) > COLUMNS] == []
 
 
+WITHOUT_JSON = {
+    "completion install",
+    "completion show",  # code for the shell
+    "spark demo",  # a job
+    "spark jars",  # a value for spark-submit
+}
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if not isinstance(ALL[path], click.Group)])
+def test_what_a_command_says_can_be_had_as_json(path: str) -> None:
+    options = {option for each in ALL[path].params for option in each.opts}
+    assert ("--json" in options) is (path not in WITHOUT_JSON)
+
+
 @pytest.mark.parametrize("path", ALL)
 def test_the_examples_are_of_the_command_itself(path: str) -> None:
     paragraphs = (ALL[path].help or "").split("\n\n")

@@ -39,6 +39,10 @@ def test_a_topic_is_made_once_unless_it_may_exist(run: Run, refused: Callable[..
     code, message = refused("topic", "create", "t4")
     assert (code, "TOPIC_ALREADY_EXISTS" in message) == (1, True)
     assert run("topic", "create", "t4", "--if-not-exists") == ""
+    assert json.loads(run("topic", "create", "t4", "t7", "--if-not-exists", "--json")) == {"created": ["t7"]}
+    assert json.loads(run("topic", "delete", "t7", "no-such-topic", "--if-exists", "--json")) == {
+        "deleted": ["t7"]
+    }
     assert refused("topic", "delete", "no-such-topic")[0] == 1
     assert run("topic", "delete", "no-such-topic", "--if-exists") == ""
 
@@ -46,11 +50,14 @@ def test_a_topic_is_made_once_unless_it_may_exist(run: Run, refused: Callable[..
 def test_the_offsets_of_a_partition_show_the_open_transaction(run: Run) -> None:
     run("topic", "create", "t5")
     run("produce", "t5", "a", "b")
-    run("txn", "hang", "t5-open", "t5", "c")
+    hung = json.loads(run("txn", "hang", "t5-open", "t5", "c", "--json"))
+    assert (hung["transactional_id"], hung["topic"], hung["partition"]) == ("t5-open", "t5", 0)
     (described,) = json.loads(run("topic", "describe", "t5", "--json"))
     (at,) = described["partitions"]
     assert (at["log_start_offset"], at["last_stable_offset"], at["end_offset"]) == (0, 2, 3)
-    run("txn", "abort", "t5-open")
+    aborted = json.loads(run("txn", "abort", "t5-open", "--json"))
+    assert aborted["was_open"]
+    assert (aborted["producer_id"], aborted["producer_epoch"]) > (hung["producer_id"], hung["producer_epoch"])
 
 
 def test_settings_are_shown_and_what_the_broker_lacks_is_said(

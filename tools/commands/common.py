@@ -10,7 +10,16 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from odradek.commands.common import HELP_NAMES, UNREACHABLE, as_json, leave_quietly, say, say_json, say_table
+from odradek.commands.common import (
+    HELP_NAMES,
+    UNREACHABLE,
+    as_json,
+    leave_quietly,
+    say,
+    say_done,
+    say_json,
+    say_table,
+)
 from odradek.commands.groups import CommandGroup
 from odradek.errors import OdradekError
 from odradek.health import local_bootstrap
@@ -28,6 +37,7 @@ __all__ = [
     "partition_name",
     "reporting",
     "say",
+    "say_done",
     "say_json",
     "say_table",
     "settings",

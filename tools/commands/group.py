@@ -19,7 +19,16 @@ from tools.client.groups import (
 )
 from tools.client.lag import lag_of
 from tools.client.offsets import READ_UNCOMMITTED
-from tools.commands.common import HELP_NAMES, CommandGroup, as_json, on_a_cluster, say, say_json, say_table
+from tools.commands.common import (
+    HELP_NAMES,
+    CommandGroup,
+    as_json,
+    on_a_cluster,
+    say,
+    say_done,
+    say_json,
+    say_table,
+)
 from tools.commands.consume import checked_offset, wanted_partitions
 
 
@@ -146,9 +155,11 @@ def reset(
 
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@as_json
 @on_a_cluster
-def delete(cluster: Cluster, names: tuple[str, ...]) -> None:
+def delete(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     """Delete groups without members, with their offsets."""
     for name in names:
         delete_group(cluster, name)
-        say(f"group {name} is deleted")
+    text = "\n".join(f"group {name} is deleted" for name in names)
+    say_done(as_json, {"deleted": list(names)}, text)

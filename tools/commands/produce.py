@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from tools.client.cluster import RETRY_PAUSE_S, Cluster
 from tools.client.errors import ToolError, check
 from tools.client.producing import Producer, now_ms, partition_of
-from tools.commands.common import HELP_NAMES, on_a_cluster, pairs, say
+from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, pairs, say_done
 
 BATCH_RECORDS: Final = 500
 CREATION_POLLS: Final = 20
@@ -45,6 +45,7 @@ Keyed = tuple[bytes | None, bytes | None]
 )
 @click.option("--abort", is_flag=True, help="Abort the transaction instead.")
 @click.option("-Z", "--tombstones", is_flag=True, help="An empty value is null.")
+@as_json
 @on_a_cluster
 def produce(
     cluster: Cluster,
@@ -59,6 +60,7 @@ def produce(
     transactional_id: str | None,
     abort: bool,
     tombstones: bool,
+    as_json: bool,
 ) -> None:
     """Write records: each VALUE is one, or without any each line of standard input.
 
@@ -86,8 +88,9 @@ def produce(
     producer.init()
     written = send_all(producer, topic, records, partition, shared)
     producer.end(commit=not abort)
-    told = "" if transactional_id is None else ", aborted" if abort else ", committed"
-    say(f"{written} record{'s' * (written != 1)} to {topic}{told}")
+    outcome = None if transactional_id is None else "aborted" if abort else "committed"
+    text = f"{written} record{'s' * (written != 1)} to {topic}{f', {outcome}' if outcome else ''}"
+    say_done(as_json, {"topic": topic, "records": written, "outcome": outcome}, text)
 
 
 def _keyed(lines: Iterable[str], key: str | None, separator: str | None, tombstones: bool) -> Iterator[Keyed]:

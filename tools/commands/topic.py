@@ -20,6 +20,7 @@ from tools.commands.common import (
     as_json,
     on_a_cluster,
     say,
+    say_done,
     say_json,
     say_table,
     settings,
@@ -78,6 +79,7 @@ def _replication_factor(topic: MetadataResponseTopic) -> int:
     "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic."
 )
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is no error.")
+@as_json
 @on_a_cluster
 def create(
     cluster: Cluster,
@@ -86,6 +88,7 @@ def create(
     replicas: int,
     configs: tuple[str, ...],
     if_not_exists: bool,
+    as_json: bool,
 ) -> None:
     """Create topics.
 
@@ -95,8 +98,7 @@ def create(
     """
     topics = [_creatable(name, partitions, replicas, settings(configs)) for name in names]
     created = create_topics(cluster, topics, if_not_exists=if_not_exists)
-    for name in created:
-        say(f"topic {name} is created")
+    say_done(as_json, {"created": created}, "\n".join(f"topic {name} is created" for name in created))
 
 
 def create_topics(cluster: Cluster, topics: list[CreatableTopic], *, if_not_exists: bool) -> list[str]:
@@ -190,11 +192,12 @@ def _described(cluster: Cluster, name: str) -> dict[str, Any]:
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@as_json
 @on_a_cluster
-def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> None:
+def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool, as_json: bool) -> None:
     """Delete topics with all their records."""
-    for name in delete_topics(cluster, names, if_exists=if_exists):
-        say(f"topic {name} is deleted")
+    deleted = delete_topics(cluster, names, if_exists=if_exists)
+    say_done(as_json, {"deleted": deleted}, "\n".join(f"topic {name} is deleted" for name in deleted))
 
 
 def delete_topics(cluster: Cluster, names: tuple[str, ...], *, if_exists: bool) -> list[str]:

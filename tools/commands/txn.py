@@ -26,6 +26,7 @@ from tools.commands.common import (
     on_a_cluster,
     partition_name,
     say,
+    say_done,
     say_json,
     say_table,
 )
@@ -154,9 +155,14 @@ def wait(
 @click.option(
     "--start-offset", type=int, help="The first offset of that transaction; `odradek explain` prints it."
 )
+@as_json
 @on_a_cluster
 def abort(
-    cluster: Cluster, transactional_id: str | None, where: str | None, start_offset: int | None
+    cluster: Cluster,
+    transactional_id: str | None,
+    where: str | None,
+    start_offset: int | None,
+    as_json: bool,
 ) -> None:
     """Abort the open transaction of ID, and fence its producer (as Kafka's Admin.fenceProducers).
 
@@ -167,30 +173,42 @@ def abort(
     odradek txn abort --partition orders/0 --start-offset 6
     """
     if where is not None and start_offset is not None:
-        _abort_hanging(cluster, *partition_name(where), start_offset)
+        view, text = _abort_hanging(cluster, *partition_name(where), start_offset)
     elif transactional_id is not None and where is None and start_offset is None:
         # InitProducerId would create an id that does not exist.
         found = describe_transaction(cluster, transactional_id)
         producer = Producer(cluster, transactional_id)
         producer.init()
         done = "aborted" if found.is_open else "no transaction was open"
-        say(
-            f"{transactional_id}: {done}; producer {producer.producer_id} has epoch {producer.producer_epoch} now"
-        )
+        view = {"transactional_id": transactional_id, "was_open": found.is_open, **_producer(producer)}
+        text = f"{transactional_id}: {done}; producer {producer.producer_id} has epoch {producer.producer_epoch} now"
     else:
         raise click.UsageError("give an ID, or --partition with --start-offset")
+    say_done(as_json, view, text)
 
 
-def _abort_hanging(cluster: Cluster, topic: str, partition: int, start_offset: int) -> None:
+def _producer(producer: Producer) -> dict[str, Any]:
+    return {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+
+
+def _abort_hanging(
+    cluster: Cluster, topic: str, partition: int, start_offset: int
+) -> tuple[dict[str, Any], str]:
+    """What was done, for programs and for people."""
     for each in describe_producers(cluster, topic, partition):
         if each.current_txn_start_offset == start_offset:
             write_abort_marker(
                 cluster, [(topic, partition)], each.producer_id, each.producer_epoch, each.coordinator_epoch
             )
-            say(
-                f"{topic}-{partition}: the transaction of producer {each.producer_id} at offset {start_offset} is aborted"
-            )
-            return
+            view = {
+                "topic": topic,
+                "partition": partition,
+                "start_offset": start_offset,
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+            }
+            at = f"the transaction of producer {each.producer_id} at offset {start_offset}"
+            return view, f"{topic}-{partition}: {at} is aborted"
     raise ToolError(f"{topic}-{partition}: no open transaction begins at offset {start_offset}")
 
 
@@ -202,6 +220,7 @@ def _abort_hanging(cluster: Cluster, topic: str, partition: int, start_offset: i
 @click.option(
     "--timeout-ms", default=60_000, show_default=True, help="transaction.timeout.ms of the transaction."
 )
+@as_json
 @on_a_cluster
 def hang(
     cluster: Cluster,
@@ -210,6 +229,7 @@ def hang(
     values: tuple[str, ...],
     partition: int,
     timeout_ms: int,
+    as_json: bool,
 ) -> None:
     """Begin a transaction, write to TOPIC and leave: readers with read_committed stop there.
 
@@ -222,6 +242,11 @@ def hang(
     producer.init()
     records = [(None, value.encode()) for value in values or ("left open",)]
     send_all(producer, topic, records, partition)
-    say(
-        f"{transactional_id} is open in {topic}-{partition}: producer {producer.producer_id} epoch {producer.producer_epoch}"
-    )
+    view = {
+        "transactional_id": transactional_id,
+        "topic": topic,
+        "partition": partition,
+        **_producer(producer),
+    }
+    who = f"producer {producer.producer_id} epoch {producer.producer_epoch}"
+    say_done(as_json, view, f"{transactional_id} is open in {topic}-{partition}: {who}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import io
+import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +21,7 @@ from odradek.cli import main
 from odradek.spark import environment
 from odradek.spark.audit.directories import LogDirectory, has_all_coordinators, is_locked, look_at
 from odradek.spark.audit.progress import LINE_EVERY_S, shown, tasks
+from odradek.spark.audit.report import VIOLATION, Finding, Report
 from odradek.spark.audit.run import BadKey, audit
 from tests.support.segment_tables import segment
 
@@ -49,6 +52,24 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "session", missing)
     code, said = run(str(tmp_path / "data"), "--out", str(tmp_path / "out"))
     assert (code, said) == (2, "starting Spark\nError: Spark needs Java 17 or newer: install one\n")
+
+
+def test_findings_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = dict.fromkeys(field.name for field in fields(Finding))
+    found = {
+        **places,
+        "kind": "torn-batch",
+        "severity": VIOLATION,
+        "topic": "orders",
+        "detail": "its CRC differs",
+    }
+    report = Report(str(tmp_path), False, {("torn-batch", VIOLATION): 3}, [Finding(**found)], {})
+    monkeypatch.setattr("odradek.commands.audit._audit", lambda *_, **__: report)
+    code, said = run(str(tmp_path), "--out", str(tmp_path / "out"), "--json")
+    shown = json.loads(said)
+    assert (code, shown["violations"], shown["warnings"]) == (1, 3, 0)
+    assert [(each["kind"], each["topic"]) for each in shown["findings"]] == [("torn-batch", "orders")]
+    assert shown["report"] == str(tmp_path / "out" / "report.html")
 
 
 def test_a_key_that_is_none(tmp_path: Path) -> None:
