@@ -58,17 +58,17 @@ def test_findings_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     places = dict.fromkeys(field.name for field in fields(Finding))
     found = {
         **places,
-        "kind": "torn-batch",
+        "kind": "damage",
         "severity": VIOLATION,
         "topic": "orders",
         "detail": "its CRC differs",
     }
-    report = Report(str(tmp_path), False, {("torn-batch", VIOLATION): 3}, [Finding(**found)], {})
+    report = Report(str(tmp_path), False, {("damage", VIOLATION): 3}, [Finding(**found)], {})
     monkeypatch.setattr("odradek.commands.audit._audit", lambda *_, **__: report)
     code, said = run(str(tmp_path), "--out", str(tmp_path / "out"), "--json")
     shown = json.loads(said)
     assert (code, shown["violations"], shown["warnings"]) == (1, 3, 0)
-    assert [(each["kind"], each["topic"]) for each in shown["findings"]] == [("torn-batch", "orders")]
+    assert [(each["kind"], each["topic"]) for each in shown["findings"]] == [("damage", "orders")]
     assert shown["report"] == str(tmp_path / "out" / "report.html")
 
 
