@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 
 import pytest
 
 from protocol.hashing import partition_of_key
 from tests.tools.conftest import Run, objects
+from tools.commands.produce import lines_as_they_come
 
 
 def values(text: str) -> list[str]:
@@ -154,3 +156,13 @@ def test_acks_of_one_and_none_write_without_a_producer_id(run: Run) -> None:
     run("produce", "r12", "none", "--acks", "0")
     found = objects(run("consume", "r12", "--json"))
     assert [each["producer_id"] for each in found][:1] == [-1]
+
+
+def test_lines_are_those_of_each_read() -> None:
+    class Slow(io.BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            return super().read1(4)
+
+    slow = Slow(b"a\nb\r\nlong line\n\nend")
+    assert list(lines_as_they_come(slow)) == [["a"], ["b"], ["long line", ""], ["end"]]
+    assert list(lines_as_they_come(io.BytesIO(b""))) == []

@@ -6,10 +6,12 @@ import os
 import pty
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
 import odradek as package
+from tests.support.clients import eventually
 from tests.support.deadlines import HANG_S
 from tools.__main__ import COMMANDS
 
@@ -35,6 +37,27 @@ def test_records_go_through_pipes_and_errors_through_exit_codes(cluster_of_two: 
     assert typed("consume", "p1", *where, "--format", r"%v\n").stdout == "one\ntwo\n"
     assert typed("topic", "describe", "nope", *where).returncode == 1
     assert typed("topic", "list", "-b", "localhost:1").returncode == 3
+
+
+def test_a_line_is_written_before_the_next_one_comes(cluster_of_two: package.Broker) -> None:
+    where = ("-b", cluster_of_two.bootstrap_servers)
+    command = [sys.executable, "-c", START, "produce", "p3", "-p", "0", *where]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        for written in (["one"], ["one", "two"]):
+            process.stdin.write(f"{written[-1]}\n")
+            process.stdin.flush()
+            eventually(partial(holds, cluster_of_two, "p3", written))
+        said, _ = process.communicate("three", timeout=HANG_S)
+    assert (process.returncode, said) == (0, "3 records to p3\n")
+    assert holds(cluster_of_two, "p3", ["one", "two", "three"])
+
+
+def holds(broker: package.Broker, topic: str, values: list[str]) -> bool:
+    try:
+        return [each.value for each in broker.records(topic)] == values
+    except package.NotFound:
+        return False
 
 
 def test_a_short_measurement_prints_four_rates(cluster_of_two: package.Broker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import IO, Final
 
 import click
 
@@ -18,6 +18,7 @@ from tools.client.producing import Producer, now_ms, partition_of
 from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, pairs, say_done
 
 BATCH_RECORDS: Final = 500
+CHUNK_BYTES: Final = 256 * 1024
 CREATION_POLLS: Final = 20
 _BEING_CREATED: Final = (0, ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
 
@@ -80,17 +81,32 @@ def produce(
         acks=-1 if acks == "all" else int(acks),
         compression=CODEC_NAMES.index(compression),
     )
-    lines: Iterable[str] = values or (line.rstrip("\n") for line in sys.stdin)
-    records = _keyed(lines, key, key_separator, tombstones)
+    groups: Iterable[Iterable[str]] = (values,) if values else lines_as_they_come(sys.stdin.buffer)
+    records = (_keyed(lines, key, key_separator, tombstones) for lines in groups)
     shared = tuple((name, value.encode()) for name, value in pairs(headers))
     if not values and sys.stdin.isatty():
         click.echo("each line is a record; Ctrl-D ends", err=True)
     producer.init()
-    written = send_all(producer, topic, records, partition, shared)
+    written = send_groups(producer, topic, records, partition, shared)
     producer.end(commit=not abort)
     outcome = None if transactional_id is None else "aborted" if abort else "committed"
     text = f"{written} record{'s' * (written != 1)} to {topic}{f', {outcome}' if outcome else ''}"
     say_done(as_json, {"topic": topic, "records": written, "outcome": outcome}, text)
+
+
+def lines_as_they_come(stream: IO[bytes]) -> Iterator[list[str]]:
+    """The lines of one read after the other: what is typed, or comes slowly through a pipe, is written at once."""
+    rest = b""
+    while chunk := stream.read1(CHUNK_BYTES):  # type: ignore[attr-defined]  # of all buffered streams
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield [_line(line) for line in lines]
+    if rest:
+        yield [_line(rest)]
+
+
+def _line(line: bytes) -> str:
+    return line.removesuffix(b"\r").decode("utf-8", "surrogateescape")
 
 
 def _keyed(lines: Iterable[str], key: str | None, separator: str | None, tombstones: bool) -> Iterator[Keyed]:
@@ -105,26 +121,33 @@ def _keyed(lines: Iterable[str], key: str | None, separator: str | None, tombsto
         yield found, value
 
 
-def send_all(
+def send_all(producer: Producer, topic: str, records: Iterable[Keyed], partition: int | None) -> int:
+    """Write records in batches, each key to its partition; the number of records."""
+    return send_groups(producer, topic, [records], partition)
+
+
+def send_groups(
     producer: Producer,
     topic: str,
-    records: Iterable[Keyed],
+    groups: Iterable[Iterable[Keyed]],
     partition: int | None,
     headers: tuple[Header, ...] = (),
 ) -> int:
-    """Write records in batches, each key to its partition; the number of records."""
+    """Write records in batches, each key to its partition, and each group before the next; the number of records."""
     _create_by_asking(producer.cluster, topic)
     count = len(producer.cluster.topic(topic).partitions)
     waiting: dict[int, list[RecordLike]] = {}
     written = 0
-    for turn, (key, value) in enumerate(records):
-        index = partition_of(key, count, turn) if partition is None else partition
-        waiting.setdefault(index, []).append((now_ms(), key, value, headers))
-        written += 1
-        if len(waiting[index]) == BATCH_RECORDS:
-            producer.send(topic, index, waiting.pop(index))
-    for index, rest in waiting.items():
-        producer.send(topic, index, rest)
+    for records in groups:
+        for key, value in records:
+            index = partition_of(key, count, written) if partition is None else partition
+            waiting.setdefault(index, []).append((now_ms(), key, value, headers))
+            written += 1
+            if len(waiting[index]) == BATCH_RECORDS:
+                producer.send(topic, index, waiting.pop(index))
+        for index, rest in waiting.items():
+            producer.send(topic, index, rest)
+        waiting.clear()
     return written
 
 
