@@ -20,6 +20,7 @@ from tests.support.clients import (
     committed_offset,
     eventually,
     statuses,
+    transaction_log,
     values,
 )
 from tests.support.in_process import InProcess
@@ -194,7 +195,9 @@ def commit_while_the_coordinator_dies(
     cluster.reached(death)
     eventually(lambda: coordinator(cluster, "payments") not in (home, -1), "another coordinator")
     eventually(lambda: is_complete(cluster), "completed")
-    assert statuses(bootstrap(cluster), "payments").count(PREPARE_COMMIT) == 1
+    history = [each for each in transaction_log(bootstrap(cluster), "payments") if each is not None]
+    decisions = [each for each in history if each.status == PREPARE_COMMIT]
+    assert len(decisions) == 1, [(each.offset, each.leader_epoch, each.status) for each in history]
     assert values(bootstrap(cluster), "orders") == ["a"] * PARTITIONS
     assert committed_offset(bootstrap(cluster), "readers", "input") == 7
 

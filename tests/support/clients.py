@@ -610,6 +610,8 @@ class TransactionState:
     """One record of the transaction log."""
 
     log_partition: int
+    offset: int
+    leader_epoch: int | None
     producer_id: int
     producer_epoch: int
     timeout_ms: int
@@ -626,7 +628,7 @@ def transaction_log(bootstrap: str, transactional_id: str) -> list[TransactionSt
         version, length = struct.unpack_from(">hh", message.key())
         if version == 0 and message.key()[4 : 4 + length].decode() == transactional_id:
             value = message.value()
-            history.append(None if value is None else _transaction_state(message.partition(), value))
+            history.append(None if value is None else _transaction_state(message, value))
     return history
 
 
@@ -634,7 +636,7 @@ def statuses(bootstrap: str, transactional_id: str) -> list[int]:
     return [each.status for each in transaction_log(bootstrap, transactional_id) if each is not None]
 
 
-def _transaction_state(log_partition: int, value: bytes) -> TransactionState:
+def _transaction_state(message: Any, value: bytes) -> TransactionState:
     """Version 1 of the value: compact strings and arrays, and tagged fields that are not needed here."""
     version, producer_id, epoch, timeout_ms, status = struct.unpack_from(">hqhib", value)
     assert version == 1, version
@@ -664,7 +666,16 @@ def _transaction_state(log_partition: int, value: bytes) -> TransactionState:
     last_update_ms, start_ms = struct.unpack_from(">qq", value, at)
     found = None if topics < 0 else frozenset(partitions)
     return TransactionState(
-        log_partition, producer_id, epoch, timeout_ms, status, found, last_update_ms, start_ms
+        message.partition(),
+        message.offset(),
+        message.leader_epoch(),
+        producer_id,
+        epoch,
+        timeout_ms,
+        status,
+        found,
+        last_update_ms,
+        start_ms,
     )
 
 
