@@ -44,7 +44,7 @@ from broker.metadata.framing import CorruptMetadata
 from broker.metadata.metadata_log_copy import copy_metadata
 from broker.metadata.values import BrokerRegistration
 from broker.net.calls import CallInterceptors
-from broker.net.server import Bind, BindError
+from broker.net.ports import Bind, BindError, Ports
 from broker.node import Node
 from broker.replicas.manager import ReplicaManager
 from broker.resources.descriptors import SLOTS, allowed_descriptors, shares
@@ -106,7 +106,7 @@ class Cluster:
         self.reset_lock = asyncio.Lock()
         self.first_features: Mapping[str, int] = {}
         """The finalized feature levels after the start."""
-        self._bind = bind
+        self._ports = Ports(bind)
         self._slices = Slices()
         self._began = time.perf_counter()
         self._configs = {config.node_id: config for config in settings.nodes}
@@ -203,7 +203,7 @@ class Cluster:
             listeners=() if before is None else before.listeners,
             synced={} if before is None else before.synced,
             skew_ms=0 if before is None else before.skew_ms,
-            bind=self._bind,
+            ports=self._ports,
             on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,
         )
 
@@ -478,7 +478,7 @@ class Cluster:
             if isinstance(complete, BaseException):
                 raise complete
             self._release(runtime, clean=complete)
-        self._remove_temporary()
+        self._let_go()
 
     def _abandon(self) -> None:
         """A start that failed: let go as a crash would, so that the next one looks at everything again."""
@@ -487,8 +487,9 @@ class Cluster:
             self._opened.abandon()
         for runtime in self.nodes.values():
             runtime.abandon()
-        self._remove_temporary()
+        self._let_go()
 
-    def _remove_temporary(self) -> None:
+    def _let_go(self) -> None:
+        self._ports.close()
         if self.settings.config.log_dir is None and self._directories:
             shutil.rmtree(self.data_dir, ignore_errors=True)

@@ -29,8 +29,9 @@ from broker.metadata import ClusterMetadata, Endpoint
 from broker.metadata.values import NO_LEADER
 from broker.net.calls import CallInterceptors
 from broker.net.connections import ConnectionQuotas, Connections
+from broker.net.ports import Ports
 from broker.net.routes import Routes
-from broker.net.server import Bind, Server
+from broker.net.server import Server
 from broker.node import Listener, Node
 from broker.node.fetch_sessions import FetchSessionCache
 from broker.peers import Peers
@@ -84,8 +85,8 @@ class NodeRuntime:
         calls: CallInterceptors,
         slices: Slices,
         peer_replicas: Callable[[int], ReplicaManager | None],
+        ports: Ports,
         listeners: Sequence[Listener] = (),
-        bind: Bind | None = None,
         on_failed_replica: Callable[[int, str, int], None] | None = None,
         synced: Mapping[str, int] = MappingProxyType({}),
         skew_ms: int = 0,
@@ -112,7 +113,7 @@ class NodeRuntime:
         """Bytes of the last files of logs that the node's earlier life had synced; of a dead node, that it had itself."""
         self._lost_power: list[Partition] = []
         """Those whose unsynced batches go once no thread works on their logs."""
-        self._server = Server(config.socket_listen_backlog_size, bind)
+        self._server = Server(config.socket_listen_backlog_size, ports)
         self.lifecycle_lock = asyncio.Lock()
         """Held by a start and by a stop: a kill comes in between, and the next start waits for their ends."""
 

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,8 +21,9 @@ from broker.injection.points import FaultInjection
 from broker.loop.life import NodeLife
 from broker.net import acceptor
 from broker.net.connections import ConnectionQuotas, Connections
+from broker.net.ports import BindError, Ports
 from broker.net.routes import Routes
-from broker.net.server import BindError, Server
+from broker.net.server import Server
 from broker.node import Listener, Node
 from broker.node.context import RequestContext
 from broker.requests.api import Api, Handler
@@ -100,7 +101,8 @@ async def serving(
         NODE, Routes(apis), limits or ConnectionQuotas(), SystemClock(), asyncio.get_running_loop()
     )
     connections.watch_idleness()
-    server = Server(backlog=50)
+    ports = Ports()
+    server = Server(50, ports)
     server.bind([HERE], [])
     await server.accept(connections)
     served = Served(server, connections)
@@ -108,6 +110,7 @@ async def serving(
         yield served
     finally:
         server.stop_accepting()
+        ports.close()
         await connections.close()
         assert len(connections) == 0
         for client in served.clients:
@@ -138,8 +141,14 @@ def pong(message: object, context: RequestContext) -> HeartbeatResponse:
 # ---- listeners
 
 
-def test_a_port_0_becomes_a_port_that_is_advertised_too() -> None:
-    server = Server(backlog=50)
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    with contextlib.closing(Ports()) as ports:
+        yield ports
+
+
+def test_a_port_0_becomes_a_port_that_is_advertised_too(ports: Ports) -> None:
+    server = Server(50, ports)
     try:
         inside, outside = server.bind(
             [Endpoint("INSIDE", "127.0.0.1", 0), Endpoint("OUTSIDE", "127.0.0.1", 0)],
@@ -153,9 +162,9 @@ def test_a_port_0_becomes_a_port_that_is_advertised_too() -> None:
     assert outside == Listener("OUTSIDE", "127.0.0.1", outside.port, "kafka.example.org", 9094)
 
 
-def test_no_client_is_let_in_before_the_broker_is_ready(run: Run) -> None:
+def test_no_client_is_let_in_before_the_broker_is_ready(run: Run, ports: Ports) -> None:
     async def scenario() -> None:
-        server = Server(backlog=50)
+        server = Server(50, ports)
         (listener,) = server.bind([HERE], [])
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", listener.port)
@@ -165,12 +174,12 @@ def test_no_client_is_let_in_before_the_broker_is_ready(run: Run) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0", "", "::"])
-def test_localhost_is_reached_by_both_of_its_addresses(run: Run, host: str) -> None:
+def test_localhost_is_reached_by_both_of_its_addresses(run: Run, ports: Ports, host: str) -> None:
     async def scenario() -> None:
         connections = Connections(
             NODE, Routes({}), ConnectionQuotas(), SystemClock(), asyncio.get_running_loop()
         )
-        server = Server(backlog=50)
+        server = Server(50, ports)
         (listener,) = server.bind([Endpoint("PLAINTEXT", host, 0)], [])
         await server.accept(connections)
         reached = 0
@@ -194,14 +203,14 @@ def test_a_taken_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(BindError, match=f"listener OUTSIDE: port {port} of 127.0.0.1 is in use"):
-            Server(backlog=50).bind([Endpoint("OUTSIDE", "127.0.0.1", port)], [])
+            Server(50, Ports()).bind([Endpoint("OUTSIDE", "127.0.0.1", port)], [])
 
 
 def test_an_unknown_host_is_named() -> None:
     with pytest.raises(
         BindError, match=r"listener PLAINTEXT: no address is known for the host 'no\.such\.invalid'"
     ):
-        Server(backlog=50).bind([Endpoint("PLAINTEXT", "no.such.invalid", 0)], [])
+        Server(50, Ports()).bind([Endpoint("PLAINTEXT", "no.such.invalid", 0)], [])
 
 
 def test_answers_are_not_held_back_to_be_sent_together(run: Run) -> None:
@@ -432,7 +441,8 @@ def test_a_stop_lets_responses_leave_and_waits_for_no_client(run: Run) -> None:
 def test_a_port_is_had_again_while_clients_of_the_last_run_have_not_hung_up(port: int | None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         named = free.getsockname()[1]
-    server = Server(backlog=5)
+    ports = Ports()
+    server = Server(5, ports)
     (listener,) = server.bind([Endpoint("PLAINTEXT", "127.0.0.1", named if port is None else port)], [])
     ((bound, _),) = server._sockets
     bound.listen()
@@ -440,6 +450,8 @@ def test_a_port_is_had_again_while_clients_of_the_last_run_have_not_hung_up(port
         accepted, _ = bound.accept()
         accepted.close()
         server.stop_accepting()
-        successor = Server(backlog=5)
+        ports.close()
+        successor = Server(5, ports)
         successor.bind([Endpoint("PLAINTEXT", "127.0.0.1", listener.port)], [])
         successor.stop_accepting()
+        ports.close()
