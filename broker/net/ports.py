@@ -28,7 +28,7 @@ class BindError(Exception):
 class Ports:
     """All nodes of a process share one.
 
-    The system gives a free port to whoever asks for any. While a node was dead, another broker on the machine could get
+    The system gives a free port to any process that binds port 0. While a node was dead, another broker could get
     its port: clients of this cluster would come to that one, and the node could not start again.
     """
 

@@ -1,4 +1,4 @@
-"""A dead node's ports: nobody is reached there, and nobody else gets them."""
+"""The ports of a dead node: connections are refused, and no other process gets them."""
 
 from __future__ import annotations
 
