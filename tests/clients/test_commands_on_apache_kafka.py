@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import kafka_oracle
+from tests.support.clients import eventually
 from tests.tools.conftest import invoke, objects
 
 pytestmark = pytest.mark.foreign
@@ -66,8 +67,14 @@ def test_transactions_have_their_outcomes_and_are_explained(run: Run) -> None:
     ]
     told = run("explain", "orders/0")
     assert "of stuck, epoch 0, has an open transaction that begins there" in told
-    listed = {each["transactional_id"]: each["state"] for each in json.loads(run("txn", "list", "--json"))}
-    assert (listed["stuck"], listed["etl"]) == ("Ongoing", "CompleteCommit")
+
+    def states() -> tuple[str, str]:
+        listed = {
+            each["transactional_id"]: each["state"] for each in json.loads(run("txn", "list", "--json"))
+        }
+        return listed["stuck"], listed["etl"]
+
+    eventually(lambda: states() == ("Ongoing", "CompleteCommit"))
     run("txn", "abort", "stuck")
     assert "Readers with read_committed read to the end" in run("explain", "orders/0")
     assert "PrepareCommit" in run("explain", "--id", "etl")
@@ -91,15 +98,19 @@ def test_its_files_are_dumped(run: Run, apache: tuple[str, Path]) -> None:
     run("topic", "create", "dumped")
     run("produce", "dumped", "value", "-x", "dumper")
     (folder,) = apache[1].rglob("dumped-0")
-    rows = objects(run("dump", "-r", str(folder), "--json"))
-    assert [each.get("value") or each.get("marker") for each in rows if "offset" in each] == [
-        "value",
-        "COMMIT",
-    ]
-    states = [
-        each["state"]
-        for partition in sorted(folder.parent.glob("__transaction_state-*"))
-        for each in objects(run("dump", "-r", str(partition), "--json"))
-        if each.get("state") and each["key"]["transactional_id"] == "dumper"
-    ]
-    assert states == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
+
+    def dumped() -> list[str]:
+        rows = objects(run("dump", "-r", str(folder), "--json"))
+        return [each.get("value") or each.get("marker") for each in rows if "offset" in each]
+
+    def states() -> list[str]:
+        return [
+            each["state"]
+            for partition in sorted(folder.parent.glob("__transaction_state-*"))
+            for each in objects(run("dump", "-r", str(partition), "--json"))
+            if each.get("state") and each["key"]["transactional_id"] == "dumper"
+        ]
+
+    # Kafka answers EndTxn before it writes the markers.
+    eventually(lambda: dumped() == ["value", "COMMIT"])
+    eventually(lambda: states() == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"])
