@@ -98,6 +98,6 @@ def _created(topic: CreatedTopic, context: RequestContext) -> CreatableTopicResu
                 config_source=one.source,
                 is_sensitive=one.sensitive,
             )
-            for one in context.node.metadata.settings.of_new_topic(topic.configs)
+            for one in context.node.settings.of_new_topic(topic.configs)
         ]
     return result

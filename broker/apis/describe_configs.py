@@ -14,6 +14,8 @@ from broker.metadata.configs import LOGGER_SOURCE, Setting
 from broker.metadata.topics import invalid_topic_name
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.requests.api import api
+from broker.requests.config_changes import LOGGER_RESOURCE
+from broker.requests.logger_changes import ROOT, shown_level
 from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
@@ -28,8 +30,6 @@ from storage.steps import Steps
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
-
-LOGGER_RESOURCE: Final = 8
 
 _Describe = Callable[[str, "RequestContext"], Iterator[Setting]]
 
@@ -109,11 +109,11 @@ def _of_topic(name: str, context: RequestContext) -> Iterator[Setting]:
     topic = context.node.metadata.topic(name)
     if topic is None:
         raise ApiError(ErrorCode.unknown_topic_or_partition)
-    return context.node.metadata.settings.of_topic(topic.configs)
+    return context.node.settings.of_topic(topic.configs)
 
 
 def _of_broker(name: str, context: RequestContext) -> Iterator[Setting]:
-    settings = context.node.metadata.settings
+    settings = context.node.settings
     if not name:
         return settings.of_all_brokers()
     if _broker_id(name) != context.node.node_id:
@@ -129,19 +129,19 @@ def _of_loggers(name: str, context: RequestContext) -> Iterator[Setting]:
     if _broker_id(name) != context.node.node_id:
         expected = f"{context.node.node_id} but received {name}"
         raise ApiError(ErrorCode.invalid_request, f"Unexpected broker id, expected {expected}")
-    return iter((Setting("root", context.node.config.log_level.upper(), LOGGER_SOURCE),))
+    return iter((Setting(ROOT, shown_level(), LOGGER_SOURCE),))
 
 
 def _of_client_metrics(name: str, context: RequestContext) -> Iterator[Setting]:
     if not name:
         raise ApiError(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
-    return context.node.metadata.settings.of_client_metrics(name)
+    return context.node.settings.of_client_metrics(name)
 
 
 def _of_group(name: str, context: RequestContext) -> Iterator[Setting]:
     if not name:
         raise ApiError(ErrorCode.invalid_request, "Group name must not be empty")
-    return context.node.metadata.settings.of_group(name)
+    return context.node.settings.of_group(name)
 
 
 def _broker_id(name: str) -> int:

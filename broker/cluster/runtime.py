@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import Clock
 from broker.clock.of_node import NodeClock
 from broker.cluster.failed_replicas import FailedReplicaListener
+from broker.config.dynamic import follow
 from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.metadata import ClusterMetadata, Endpoint
+from broker.metadata.configs import Settings
 from broker.metadata.values import NO_LEADER
 from broker.net.calls import CallInterceptors
 from broker.net.connections import ConnectionQuotas, Connections
@@ -33,6 +35,7 @@ from broker.net.ports import Ports
 from broker.net.routes import Routes
 from broker.net.server import Server
 from broker.node import Listener, Node
+from broker.node.dynamic_configs import DynamicConfigPublisher
 from broker.node.fetch_sessions import FetchSessionCache
 from broker.peers import Peers
 from broker.replicas.append_queues import AppendQueues, limits_of
@@ -95,7 +98,9 @@ class NodeRuntime:
 
         So is ``skew_ms``: it is the clock of a machine, which outlives the process.
         """
-        self.config = config
+        self.config = replace(config)
+        """As it holds now: what is set at run time changes it, for all who have it."""
+        self._static = config
         self.node_id = config.node_id
         self.data_dir = data_dir
         self.state = NodeState.STARTING
@@ -153,7 +158,12 @@ class NodeRuntime:
     def start_log_manager(self, metadata: ClusterMetadata) -> None:
         """Open what a crash may have left, with the metadata to say what exists."""
         assert self._directory is not None
-        self.node = self._build_node(self._directory, metadata)
+        settings = Settings(metadata.image, self._static)
+        follow(self.config, settings.current)
+        # Before the replicas and the coordinators, which then find the settings changed.
+        self._publisher = DynamicConfigPublisher(self.config, settings, self._on_configured)
+        metadata.subscribe(self._publisher)
+        self.node = self._build_node(self._directory, metadata, settings)
         self.node.replicas.recover()
         note_synced((each.log for each in self._opened()), self.synced)
         self.life.check()
@@ -177,7 +187,7 @@ class NodeRuntime:
         self.life.check()
         self.state = NodeState.RUNNING
 
-    def _build_node(self, directory: LogDirectory, metadata: ClusterMetadata) -> Node:
+    def _build_node(self, directory: LogDirectory, metadata: ClusterMetadata, settings: Settings) -> Node:
         config, clock, random = self.config, self._clock, self._random
         replicas = ReplicaManager(
             config.node_id,
@@ -206,6 +216,7 @@ class NodeRuntime:
             config=config,
             clock=clock,
             metadata=metadata,
+            settings=settings,
             replicas=replicas,
             transactions=transactions,
             groups=groups,
@@ -220,6 +231,13 @@ class NodeRuntime:
             life=self.life,
             peers=peers,
         )
+
+    def _on_configured(self) -> None:
+        """Settings were changed at run time: most are read when they are needed, and these are not."""
+        if hasattr(self, "node"):
+            self.node.replicas.reconfigure()
+        if hasattr(self, "connections"):
+            self.connections.quotas = ConnectionQuotas.of(self.config)
 
     def _takes_appends(self) -> bool:
         return self.state in (NodeState.STARTING, NodeState.RUNNING)
@@ -266,7 +284,7 @@ class NodeRuntime:
 
     def _forget_metadata(self) -> None:
         """What changes from now on is no affair of this node any more."""
-        for listener in (self.node.replicas, self.node.groups, self.node.transactions):
+        for listener in (self._publisher, self.node.replicas, self.node.groups, self.node.transactions):
             self.node.metadata.unsubscribe(listener)
 
     def release(self, *, clean: bool) -> None:

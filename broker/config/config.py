@@ -206,8 +206,7 @@ class BrokerConfig:
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
         """All places that this broker setting could take its value from, the deciding one first."""
-        group = next((group for group in _SYNONYMS if name in group and name != _SCHEDULER), (name,))
-        keys = broker_configs()
+        group, keys = synonyms_of(name), broker_configs()
         found = [
             *(
                 ConfigSynonym(each, self.static[each], STATIC_BROKER_CONFIG)
@@ -230,6 +229,11 @@ class BrokerConfig:
         synonyms = self.synonyms(key.synonyms[0]) if key.synonyms else ()
         source = synonyms[0].source if synonyms else DEFAULT_CONFIG
         return to_text(getattr(self.log_defaults, key.attribute)), source, synonyms
+
+
+def synonyms_of(name: str) -> tuple[str, ...]:
+    """The settings of which the first that is set decides this one, itself among them."""
+    return next((group for group in _SYNONYMS if name in group and name != _SCHEDULER), (name,))
 
 
 def load_config(
@@ -258,12 +262,12 @@ def load_config(
     warnings += _missed(settings, values)
     listeners, advertised = _listeners(settings, values)
     config = BrokerConfig(
-        **{attribute: values[name] for attribute, name in _attributes().items()},
+        **{attribute: values[name] for attribute, name in attributes().items()},
         listeners=listeners,
         advertised_listeners=advertised,
         inter_broker_listener_name=_inter_broker_listener_name(values, listeners),
         log_dir=_log_dir(settings, values, warnings),
-        log_defaults=_log_defaults(values),
+        log_defaults=log_defaults_of(values),
         cluster_id=values["odradek.cluster.id"] or None,
         values=values,
         static=static,
@@ -335,7 +339,7 @@ _COMPUTED = frozenset(
 
 
 @cache
-def _attributes() -> Mapping[str, str]:
+def attributes() -> Mapping[str, str]:
     """Attributes of BrokerConfig that are one setting's value each, with the names of these settings."""
     own = {name.removeprefix("odradek.").replace(".", "_"): name for name in OWN_CONFIGS}
     names = [each.name for each in fields(BrokerConfig) if each.name not in _COMPUTED]
@@ -462,7 +466,7 @@ def _log_dir(
     return Path(directories[0])
 
 
-def _log_defaults(values: Mapping[str, Value]) -> LogConfig:
+def log_defaults_of(values: Mapping[str, Value]) -> LogConfig:
     """The settings of a topic that sets none itself (`KafkaConfig.extractLogConfigMap`)."""
     defaults: dict[str, Any] = {}
     for key in TOPIC_CONFIGS.values():

@@ -48,7 +48,7 @@ _PLUGIN_PREFIXES = ("config.providers.", "metrics.context.", "rlmm.config.", "rs
 class BrokerConfigKey(ConfigKey):
     update_mode: str = "read-only"  # or "per-broker", "cluster-wide": how Kafka lets it change at run time
     required: bool = False  # Kafka has no default for it
-    documentation: str = ""  # ours only; Kafka's are explained by Kafka
+    documentation: str = ""  # of ours; `documentation_of` has that of Kafka's
 
 
 def _own(
@@ -198,6 +198,17 @@ def kafka_configs() -> Mapping[str, BrokerConfigKey]:
     """Kafka's table, by name. None in `default` is Kafka's null."""
     rows = json.loads(Path(__file__).with_name("kafka_properties.json").read_text("utf-8"))
     return {row["name"]: _kafka_key(row, row["name"] in EFFECTIVE) for row in rows}
+
+
+@cache
+def _documentation() -> Mapping[str, str]:
+    text = Path(__file__).with_name("kafka_documentation.json").read_text("utf-8")
+    return dict(json.loads(text))
+
+
+def documentation_of(name: str) -> str:
+    """What a broker setting of Kafka's does, in a sentence of our own; empty for an unknown one. Read at the first use."""
+    return _documentation().get(name, "")
 
 
 @cache

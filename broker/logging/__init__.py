@@ -5,7 +5,17 @@ from broker.logging.configuration import (
     configure,
     get_logger,
     get_unfiltered_logger,
+    level,
     print_on_a_terminal,
+    set_level,
 )
 
-__all__ = ["close", "configure", "get_logger", "get_unfiltered_logger", "print_on_a_terminal"]
+__all__ = [
+    "close",
+    "configure",
+    "get_logger",
+    "get_unfiltered_logger",
+    "level",
+    "print_on_a_terminal",
+    "set_level",
+]

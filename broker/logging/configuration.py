@@ -33,6 +33,8 @@ VALUE_CHARACTERS_MAX: Final = 4_096
 TRACEBACK_CHARACTERS_MAX: Final = 65_536
 
 _writer: LogWriter | None = None
+_loggers: Final[list[Any]] = []
+"""All that there are, one for each module."""
 _on_a_terminal = False
 
 
@@ -82,7 +84,24 @@ def close() -> None:
 
 
 def get_logger() -> FilteringBoundLogger:
-    return cast(FilteringBoundLogger, structlog.get_logger())
+    logger = structlog.get_logger()
+    _loggers.append(logger)
+    return cast(FilteringBoundLogger, logger)
+
+
+def set_level(level: str) -> None:
+    """Show lines of this level and above from now on: debug, info, warning or error."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]))
+    for logger in _loggers:
+        vars(logger).pop("bind", None)  # what it keeps from its first use (cache_logger_on_first_use)
+
+
+def level() -> str:
+    """The lowest level that is shown."""
+    shown = structlog.get_config()["wrapper_class"]
+    return next(
+        name for name, number in LEVELS.items() if shown is structlog.make_filtering_bound_logger(number)
+    )
 
 
 def get_unfiltered_logger() -> FilteringBoundLogger:

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import structlog
-
+from broker.logging import get_logger
 from broker.metadata.creation import AUTO_CREATED_AT_ONCE, ApiError, NewTopic, TopicDefaults, check_total
 from broker.metadata.internal_topics import internal_topic
 from broker.metadata.results import CreatedTopic
@@ -17,7 +16,7 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class TopicCreator(Protocol):

@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-import structlog
-
+from broker.logging import get_logger
 from broker.metadata import changes as records_of_changes
 from broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from broker.metadata.cluster_control import ClusterControlManager
+from broker.metadata.config_control import ConfigurationControlManager
 from broker.metadata.configs import Settings
 from broker.metadata.creation import (
     RECORDS_PER_REQUEST_MAX,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.config import BrokerConfig
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class ClusterMetadata:
@@ -77,6 +77,7 @@ class ClusterMetadata:
         self._listeners: list[MetadataListener] = []
         self._writer = MetadataWriter(clock)
         self._producer_ids = ProducerIdControlManager(image, self._writer.commit)
+        self.config_control = ConfigurationControlManager(image, self._writer)
         self.cluster_control = ClusterControlManager(image, self.settings, self._writer, self._producer_ids)
         self.auto_topic_creation = AutoTopicCreationManager(self, config, lambda: self._topic_defaults)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import structlog
-
+from broker.logging import get_logger
 from broker.metadata import changes as records_of_changes
 from broker.metadata.changes import record_for_fencing, record_for_registration, record_for_shutdown
 from broker.metadata.configs import Settings
@@ -18,7 +17,7 @@ from broker.metadata.startup import registration
 from broker.metadata.values import BrokerRegistration
 from broker.metadata.writer import MetadataWriter
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class ClusterControlManager:

@@ -7,10 +7,12 @@ with, then the default.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.config.definitions import BrokerConfigKey, kafka_configs
+from broker.config.definitions import BrokerConfigKey, documentation_of, kafka_configs
+from broker.config.dynamic import Layers, with_dynamic
+from broker.config.group_configs import group_configs
+from broker.config.metrics_configs import METRICS_CONFIGS
 from broker.metadata.image import Image
 from broker.metadata.values import GROUP_RESOURCE, METRICS_RESOURCE, Topic
 from storage.config import ALL_TOPIC_CONFIGS, TOPIC_CONFIGS, LogConfig, TopicConfigKey
@@ -73,21 +75,30 @@ class Setting(NamedTuple):
 class Settings:
     """All settings of one broker's view: its configuration, and what the metadata says over it."""
 
-    def __init__(self, image: Image, config: BrokerConfig) -> None:
+    def __init__(self, image: Image, static: BrokerConfig) -> None:
         self._image = image
-        self._config = config
+        self.static = static
+        """What the broker was started with."""
+        self._known: tuple[Layers, BrokerConfig] = (Layers({}, {}), static)
+
+    @property
+    def layers(self) -> Layers:
+        """What was set at run time."""
+        return Layers(self._image.cluster_configs, self._image.broker_configs(self.static.node_id))
+
+    @property
+    def current(self) -> BrokerConfig:
+        """The broker's settings as they hold now."""
+        layers = self.layers
+        if layers != self._known[0]:
+            # Copies: the image changes its own.
+            kept = Layers(dict(layers.cluster), dict(layers.own))
+            self._known = kept, with_dynamic(self.static, kept)
+        return self._known[1]
 
     def log_defaults(self) -> LogConfig:
         """What a topic follows that has no value of its own."""
-        dynamic = {**self._image.cluster_configs, **self._image.broker_configs(self._config.node_id)}
-        if not dynamic:
-            return self._config.log_defaults
-        changed: dict[str, Any] = {
-            key.attribute: key.parse(dynamic[key.synonyms[0]])
-            for key in TOPIC_CONFIGS.values()
-            if key.synonyms and key.synonyms[0] in dynamic
-        }
-        return replace(self._config.log_defaults, **changed)
+        return self.current.log_defaults
 
     def allows_unclean_election(self, topic: Topic) -> bool:
         """``unclean.leader.election.enable`` of a topic."""
@@ -120,56 +131,60 @@ class Settings:
                 yield Setting(name, to_text(getattr(defaults, key.attribute)), self._source_of_default(key))
 
     def of_broker(self) -> Iterator[Setting]:
-        """Every setting of this broker that Kafka knows."""
-        dynamic = {**self._image.cluster_configs, **self._image.broker_configs(self._config.node_id)}
-        for name, key in sorted(kafka_configs().items()):
-            if key.internal:
-                continue
-            value = dynamic.get(name, key.text(self._config.values[name]))
-            yield _broker_setting(key, value, self._synonyms(name))
+        """Every setting of this broker that Kafka knows, and what else was set at run time."""
+        current, layers = self.current, self.layers
+        known = kafka_configs()
+        for name in sorted({*known, *layers.cluster, *layers.own}):
+            key = known.get(name)
+            if key is None:
+                yield _unknown_setting(name, self._synonyms(name))
+            elif not key.internal:
+                yield _broker_setting(key, key.text(current.values[name]), self._synonyms(name))
 
     def of_all_brokers(self) -> Iterator[Setting]:
         """What was set at run time for all brokers."""
         known = kafka_configs()
         for name, value in sorted(self._image.cluster_configs.items()):
+            synonyms = (Synonym(name, value, DYNAMIC_DEFAULT_SOURCE),)
             if name in known:
-                synonyms = (Synonym(name, value, DYNAMIC_DEFAULT_SOURCE),)
                 yield _broker_setting(known[name], value, synonyms)
+            else:
+                yield _unknown_setting(name, synonyms)
 
     def of_group(self, group: str) -> Iterator[Setting]:
         own = self._image.configs.get((GROUP_RESOURCE, group), {})
-        for name, (config_type, default, documentation) in sorted(_GROUP_CONFIGS.items()):
-            broker_name = f"group.{name}"
-            synonyms = (
-                (Synonym(name, default, DEFAULT_SOURCE),)
-                if default is not None
-                else self._synonyms(broker_name)
-            )
-            value = default if default is not None else to_text(self._config.get(broker_name))
+        for name, key in sorted(group_configs().items()):
+            if key.synonym is None:
+                synonyms: tuple[Synonym, ...] = (Synonym(name, key.text(key.default), DEFAULT_SOURCE),)
+                value = key.text(key.default)
+            else:
+                synonyms = self._synonyms(key.synonym)
+                value = to_text(self.current.get(key.synonym))
             if name in own:
                 value = own[name]
                 synonyms = (Synonym(name, value, GROUP_SOURCE), *synonyms)
             source = synonyms[0].source if synonyms else DEFAULT_SOURCE
-            yield Setting(name, value, source, synonyms, _TYPE_IDS[config_type], documentation=documentation)
+            type_id = _TYPE_IDS[key.config_type]
+            yield Setting(name, value, source, synonyms, type_id, documentation=key.documentation)
 
     def of_client_metrics(self, subscription: str) -> Iterator[Setting]:
         own = self._image.configs.get((METRICS_RESOURCE, subscription), {})
-        for name, (config_type, default, documentation) in sorted(_METRICS_CONFIGS.items()):
+        for name, key in sorted(METRICS_CONFIGS.items()):
             synonyms = (Synonym(name, own[name], METRICS_SOURCE),) if name in own else ()
             yield Setting(
                 name,
-                own.get(name, default),
+                own.get(name, key.text(key.default)),
                 METRICS_SOURCE if name in own else DEFAULT_SOURCE,
                 synonyms,
-                _TYPE_IDS[config_type],
-                documentation=documentation,
+                _TYPE_IDS[key.config_type],
+                documentation=key.documentation,
             )
 
     def _source_of_default(self, key: TopicConfigKey) -> int:
         layers = (
-            (self._image.broker_configs(self._config.node_id), DYNAMIC_BROKER_SOURCE),
-            (self._image.cluster_configs, DYNAMIC_DEFAULT_SOURCE),
-            (self._config.static, STATIC_SOURCE),
+            (self.layers.own, DYNAMIC_BROKER_SOURCE),
+            (self.layers.cluster, DYNAMIC_DEFAULT_SOURCE),
+            (self.static.static, STATIC_SOURCE),
         )
         for values, source in layers:
             if any(synonym in values for synonym in key.synonyms):
@@ -183,10 +198,10 @@ class Settings:
         no synonym of the one in milliseconds.
         """
         places = [
-            *_from(self._image.broker_configs(self._config.node_id), name, DYNAMIC_BROKER_SOURCE),
-            *_from(self._image.cluster_configs, name, DYNAMIC_DEFAULT_SOURCE),
+            *_from(self.layers.own, name, DYNAMIC_BROKER_SOURCE),
+            *_from(self.layers.cluster, name, DYNAMIC_DEFAULT_SOURCE),
         ]
-        for one in self._config.synonyms(name):
+        for one in self.static.synonyms(name):
             source = _SOURCES[one.source]
             if one.name == name or places:
                 places.append(Synonym(one.name, one.value, source))
@@ -214,6 +229,13 @@ def _setting(key: TopicConfigKey, value: str | None, synonyms: tuple[Synonym, ..
     )
 
 
+def _unknown_setting(name: str, synonyms: tuple[Synonym, ...]) -> Setting:
+    """One that Kafka does not know, of a plug-in perhaps: it may be a secret."""
+    hidden = tuple(one._replace(value=None) for one in synonyms)
+    source = hidden[0].source if hidden else DEFAULT_SOURCE
+    return Setting(name, None, source, hidden, read_only=True, sensitive=True)
+
+
 def _broker_setting(key: BrokerConfigKey, value: str | None, synonyms: tuple[Synonym, ...]) -> Setting:
     if key.sensitive:
         value = None
@@ -226,40 +248,5 @@ def _broker_setting(key: BrokerConfigKey, value: str | None, synonyms: tuple[Syn
         _TYPE_IDS[key.config_type],
         key.update_mode == "read-only",
         key.sensitive,
-        key.documentation,
+        documentation_of(key.name),
     )
-
-
-_INT: Final = ConfigType.INT
-_Known = tuple[ConfigType, str | None, str]
-
-# What a group may set for itself (`GroupConfig`): the default, or None where group.<name> of the broker is it.
-_GROUP_CONFIGS: Final[Mapping[str, _Known]] = {
-    "consumer.assignment.interval.ms": (_INT, None, "Time between two assignments of a consumer group."),
-    "consumer.heartbeat.interval.ms": (_INT, None, "How often members of a consumer group report."),
-    "consumer.session.timeout.ms": (_INT, None, "Silence after which a member of a consumer group is gone."),
-    "share.assignment.interval.ms": (_INT, None, "Time between two assignments of a share group."),
-    "share.auto.offset.reset": (ConfigType.STRING, "latest", "Where a share group begins in a partition."),
-    "share.delivery.count.limit": (_INT, None, "How often a record is delivered to a share group at most."),
-    "share.heartbeat.interval.ms": (_INT, None, "How often members of a share group report."),
-    "share.isolation.level": (
-        ConfigType.STRING,
-        "read_uncommitted",
-        "Whether a share group sees records of aborted transactions.",
-    ),
-    "share.partition.max.record.locks": (_INT, None, "Records of one partition that may be locked at once."),
-    "share.record.lock.duration.ms": (_INT, None, "How long a record stays locked for one consumer."),
-    "share.renew.acknowledge.enable": (ConfigType.BOOLEAN, "true", "Whether a lock may be renewed."),
-    "share.session.timeout.ms": (_INT, None, "Silence after which a member of a share group is gone."),
-    "streams.assignment.interval.ms": (_INT, None, "Time between two assignments of a streams group."),
-    "streams.heartbeat.interval.ms": (_INT, None, "How often members of a streams group report."),
-    "streams.initial.rebalance.delay.ms": (_INT, None, "How long a new streams group waits for members."),
-    "streams.num.standby.replicas": (_INT, None, "Standby replicas of each task."),
-    "streams.session.timeout.ms": (_INT, None, "Silence after which a member of a streams group is gone."),
-}
-
-_METRICS_CONFIGS: Final[Mapping[str, tuple[ConfigType, str, str]]] = {
-    "interval.ms": (_INT, "300000", "Time between two pushes of a client's metrics."),
-    "match": (ConfigType.LIST, "", "Which clients the subscription is for."),
-    "metrics": (ConfigType.LIST, "", "Prefixes of the metrics that are wanted."),
-}

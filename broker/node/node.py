@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.groups.coordinator import GroupCoordinator
     from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.configs import Settings
     from broker.node.fetch_sessions import FetchSessionCache
     from broker.peers import Peers
     from broker.replicas.manager import ReplicaManager
@@ -41,6 +42,8 @@ class Node:
     config: BrokerConfig
     clock: Clock
     metadata: ClusterMetadata
+    settings: Settings
+    """What ``config`` comes from: the start, and what was set at run time."""
     replicas: ReplicaManager
     transactions: TransactionCoordinator
     groups: GroupCoordinator

@@ -51,17 +51,21 @@ class LogManager:
         self._clock = clock
         self._rng = rng
         self._in_background = in_background
-        self._latest: tuple[dict[str, str], LogConfig] = ({}, config.log_defaults)
-        """Settings of a topic, and what they come to: a topic's partitions are mostly opened one after the other."""
+        self._latest: tuple[dict[str, str], LogConfig, LogConfig] = (
+            {},
+            config.log_defaults,
+            config.log_defaults,
+        )
+        """Settings of a topic, the broker's, and what they come to. Partitions of a topic are mostly opened one by one."""
 
     def log_config(self, topic: Topic) -> LogConfig:
         """The topic's own settings above the broker's."""
-        if topic.configs != self._latest[0]:
-            self._latest = (
-                dict(topic.configs),
-                LogConfig.from_properties(topic.configs, self._config.log_defaults),
-            )
-        return self._latest[1]
+        if not topic.configs:
+            return self._config.log_defaults
+        if (topic.configs, self._config.log_defaults) != self._latest[:2]:
+            own, defaults = dict(topic.configs), self._config.log_defaults
+            self._latest = own, defaults, LogConfig.from_properties(own, defaults)
+        return self._latest[2]
 
     def open(self, topic: Topic, index: int, high_watermark: int | None) -> OpenedLog:
         """Open a partition's log, with a recovery where the last stop was not clean.

@@ -266,8 +266,15 @@ class ReplicaManager(MetadataListener):
 
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
         topic = self._metadata.topic(resource_name) if resource_type == TOPIC_RESOURCE else None
-        if topic is None:
-            return
+        if topic is not None:
+            self._configure(topic)
+
+    def reconfigure(self) -> None:
+        """The broker's settings have changed, which topics follow that have none of their own."""
+        for topic in self._metadata.topics.values():
+            self._configure(topic)
+
+    def _configure(self, topic: Topic) -> None:
         config = self._logs.log_config(topic)
         for state in topic.partitions:
             partition = self._partitions.get((topic.name, state.index))

@@ -31,6 +31,8 @@ from broker.config import BrokerConfig, broker_config
 from broker.groups.commits import OffsetToCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
+from broker.metadata.configs import Settings as NodeSettings
+from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.values import BrokerRegistration, Endpoint, PartitionState, Topic
 from broker.node import Listener, Node
@@ -200,6 +202,7 @@ class World:
             config=self.config,
             clock=self.clock,
             metadata=metadata,
+            settings=NodeSettings(Image(), self.config),
             replicas=replicas,
             transactions=transactions,
             groups=groups,

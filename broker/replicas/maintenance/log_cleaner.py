@@ -51,17 +51,13 @@ class LogCleaner(PartitionListener["Partition"]):
         self._directory = directory
         self._clock = clock
         self._in_background = in_background
-        self._backoff_ms = config.log_cleaner_backoff_ms
-        self._map_capacity = capacity(
-            config.log_cleaner_dedupe_buffer_size, config.log_cleaner_io_buffer_load_factor
-        )
-        self._bytes_per_second = config.log_cleaner_io_max_bytes_per_second
+        self._config = config
         self._checkpoint = self._read_checkpoint()
         self._candidates: dict[Partition, int] = {}
         """When to look at a log that may have something to compact."""
         self._uncleanable: set[Partition] = set()
         """Those whose last pass failed: the next one might fail too."""
-        self._throttler = CleanerThrottler(self._bytes_per_second)
+        self._throttler = CleanerThrottler(self._config.log_cleaner_io_max_bytes_per_second)
         self._at_work: Partition | None = None
         self._oldest: Segment | None = None
         """Of the segments that the pass still needs."""
@@ -84,7 +80,11 @@ class LogCleaner(PartitionListener["Partition"]):
         """From now on there may be passes: at once, and in each round in which a log's time has come."""
         self._look()
         self._rounds = Periodic(
-            self._clock, self._backoff_ms, self._look, Domain.RETENTION, self._next_look_ms
+            self._clock,
+            self._config.log_cleaner_backoff_ms,
+            self._look,
+            Domain.RETENTION,
+            self._next_look_ms,
         )
 
     # -- what happens to partitions -----------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class LogCleaner(PartitionListener["Partition"]):
     async def _compact(self, partition: Partition, part: LogToClean) -> bool:
         """One pass over one log; whether it came to its end."""
         began_ms = self._clock.now_ms(Domain.RETENTION)
-        self._throttler = CleanerThrottler(self._bytes_per_second)
+        self._throttler = CleanerThrottler(self._config.log_cleaner_io_max_bytes_per_second)
         self._at_work, self._work_is_gone = partition, False
         self._oldest = partition.log.segments[0]
         try:
@@ -274,7 +274,9 @@ class LogCleaner(PartitionListener["Partition"]):
                 log.config.delete_retention_ms,
                 {entry.producer_id: LastRecord(entry.last_offset, entry.epoch) for entry in entries},
             ),
-            self._map_capacity,
+            capacity(
+                self._config.log_cleaner_dedupe_buffer_size, self._config.log_cleaner_io_buffer_load_factor
+            ),
         )
 
     async def _install(self, partition: Partition, sources: list[Segment], cleaned: Cleaned) -> bool:

@@ -1,0 +1,170 @@
+"""Settings of brokers that change while a broker runs (KIP-226): which may, and what a broker's settings come to then.
+
+    layers = Layers(cluster={"log.retention.ms": "1000"}, own={"log.cleaner.backoff.ms": "50"})
+    check(layers.own, per_broker=True)
+    config = with_dynamic(static, layers)
+
+Pure. As Kafka's ``DynamicBrokerConfig``; the texts of refusals are Kafka's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from broker.config.config import BrokerConfig, attributes, log_defaults_of, synonyms_of
+from broker.config.definitions import BrokerConfigKey, kafka_configs
+from storage.config_def import ConfigError
+
+PER_BROKER: Final = "per-broker"
+READ_ONLY: Final = "read-only"
+
+# `SslConfigs.RECONFIGURABLE_CONFIGS`: only for one listener, as listener.name.<name>.<setting>.
+SECURITY: Final = frozenset(
+    f"ssl.{name}"
+    for name in (
+        "keystore.type",
+        "keystore.location",
+        "keystore.password",
+        "key.password",
+        "keystore.certificate.chain",
+        "keystore.key",
+        "truststore.type",
+        "truststore.location",
+        "truststore.password",
+        "truststore.certificates",
+    )
+)
+# Of listeners, and yet for all brokers (`CLUSTER_LEVEL_LISTENER_CONFIGS`).
+_OF_ALL_LISTENERS: Final = frozenset(
+    {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+)
+# `DynamicThreadPool`: from half of what it is to double.
+_THREADS: Final = frozenset(
+    {"num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads"}
+)
+_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+
+
+class Layers(NamedTuple):
+    """What was set while brokers ran: for all of them, and for one."""
+
+    cluster: Mapping[str, str]
+    own: Mapping[str, str]
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether a setting of this name may change while the broker runs; True also for names that Kafka does not know."""
+    key = kafka_configs().get(name)
+    return key is None or key.update_mode != READ_ONLY
+
+
+def check(wanted: Mapping[str, str], *, per_broker: bool) -> None:
+    """`ConfigError` if settings of a broker, or of all brokers, cannot be changed to these."""
+    _refuse("Cannot update these configs dynamically", (name for name in wanted if not is_dynamic(name)))
+    _refuse(
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        (name for name in wanted if name in SECURITY),
+    )
+    for name, value in wanted.items():
+        key = _key(name)
+        if key is not None:
+            key.parse(value)
+    if not per_broker:
+        _refuse(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            (name for name in wanted if _is_per_broker(name)),
+        )
+
+
+def _refuse(message: str, names: Iterable[str]) -> None:
+    found = sorted(names)
+    if found:
+        raise ConfigError(f"{message}: [{', '.join(found)}]")
+
+
+def _key(name: str) -> BrokerConfigKey | None:
+    match = _LISTENER.fullmatch(name)
+    key = kafka_configs().get(match[1] if match else name)
+    return key if key is not None and key.update_mode != READ_ONLY else None
+
+
+def _is_per_broker(name: str) -> bool:
+    match = _LISTENER.fullmatch(name)
+    if match is not None:
+        return match[1] not in _OF_ALL_LISTENERS
+    key = kafka_configs().get(name)
+    return key is not None and key.update_mode == PER_BROKER
+
+
+def with_dynamic(static: BrokerConfig, layers: Layers) -> BrokerConfig:
+    """The settings with which a broker was started, under those that were set while it ran.
+
+    A value that cannot be is passed over, as Kafka does with what an earlier release let in.
+    """
+    overrides = _resolved(layers)
+    if not overrides:
+        return static
+    keys = kafka_configs()
+    values = dict(static.values)
+    for name, raw in overrides.items():
+        key = keys.get(name)
+        if key is not None:
+            values[name] = key.default if raw is None else key.parse(raw)
+    changed: dict[str, Any] = {attribute: values[name] for attribute, name in attributes().items()}
+    return replace(static, **changed, log_defaults=log_defaults_of(values), values=values)
+
+
+def follow(config: BrokerConfig, other: BrokerConfig) -> None:
+    """Let a node's settings become others, for all that hold the object; frozen it is for them (``updateCurrentConfig``)."""
+    for field in fields(BrokerConfig):
+        object.__setattr__(config, field.name, getattr(other, field.name))
+
+
+def _resolved(layers: Layers) -> dict[str, str | None]:
+    """What differs from the start; None for a synonym that a setting of a later layer has put out."""
+    overrides: dict[str, str | None] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            if is_dynamic(name) and is_valid(name, value):
+                overrides |= dict.fromkeys(synonyms_of(name))
+                overrides[name] = value
+    return overrides
+
+
+@cache
+def is_valid(name: str, value: str) -> bool:
+    key = _key(name)
+    try:
+        if key is not None:
+            key.parse(value)
+    except ConfigError:
+        return False
+    return True
+
+
+def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
+    """What needs both to be judged. `ConfigError` in Kafka's words."""
+    for name in sorted(_THREADS):
+        old, new = before.values[name], after.values[name]
+        if new != old:
+            _check_threads(name, old, new)
+
+
+def _check_threads(name: str, old: int, new: int) -> None:
+    failed = f"Dynamic thread count update validation failed for {name}={new}"
+    if new <= 0:
+        raise _wrapped(f"{failed}, value should be at least 1")
+    if new < old // 2:
+        raise _wrapped(f"{failed}, value should be at least half the current value {old}")
+    if new > old * 2:
+        raise _wrapped(f"{failed}, value should not be greater than double the current value {old}")
+
+
+def _wrapped(reason: str) -> ConfigError:
+    """Kafka hands (text, cause) to a constructor that takes (name, value)."""
+    cause = f"org.apache.kafka.common.config.ConfigException: {reason}"
+    return ConfigError(f"Invalid value {cause} for configuration Invalid dynamic configuration")

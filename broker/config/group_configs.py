@@ -1,0 +1,168 @@
+"""The settings of single groups (``GroupConfig``): what each has, and what Kafka checks of all of them together.
+
+Pure. The texts of refusals are Kafka's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from broker.config.definitions import kafka_configs
+from storage.config_def import ConfigError, ConfigKey, ConfigType, OneOf, Range, Validator, Value
+
+if TYPE_CHECKING:
+    from broker.config.config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfigKey(ConfigKey):
+    documentation: str = ""
+    synonym: str | None = None
+    """The broker's setting that holds for groups which set none of their own."""
+
+
+# ISO 8601, as ``Duration.parse`` takes it, without a sign.
+_DURATION: Final = re.compile(
+    r"by_duration:P(?=.)(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d{0,9})?S)?)?", re.IGNORECASE
+)
+
+
+def _offset_reset(name: str, value: Value) -> None:
+    if value not in ("earliest", "latest") and not _DURATION.fullmatch(value):
+        choices = "either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'"
+        raise ConfigError.of(
+            name, value, f"Invalid value `{value}` for configuration {name}. The value must be {choices}."
+        )
+
+
+def _int(name: str, minimum: int, text: str) -> GroupConfigKey:
+    """The default is that of the broker's setting, whatever the broker was started with, as in Kafka."""
+    synonym = f"group.{name}"
+    default = kafka_configs()[synonym].default
+    return GroupConfigKey(name, ConfigType.INT, default, Range(minimum), documentation=text, synonym=synonym)
+
+
+def _other(
+    name: str, config_type: ConfigType, default: Value, check: Validator | None, text: str
+) -> GroupConfigKey:
+    return GroupConfigKey(name, config_type, default, check, documentation=text)
+
+
+def group_configs() -> Mapping[str, GroupConfigKey]:
+    """By name."""
+    if not _KEYS:
+        _KEYS.update((key.name, key) for key in _keys())
+    return _KEYS
+
+
+_KEYS: Final[dict[str, GroupConfigKey]] = {}
+
+
+def _keys() -> tuple[GroupConfigKey, ...]:
+    string, boolean = ConfigType.STRING, ConfigType.BOOLEAN
+    levels = OneOf(("read_committed", "read_uncommitted"))
+    return (
+        _int(
+            "consumer.assignment.interval.ms",
+            0,
+            "The shortest time between two assignments of a consumer group.",
+        ),
+        _int("consumer.heartbeat.interval.ms", 1, "How often members of a consumer group send a heartbeat."),
+        _int(
+            "consumer.session.timeout.ms",
+            1,
+            "After so long without a heartbeat a member leaves a consumer group.",
+        ),
+        _int(
+            "share.assignment.interval.ms", 0, "The shortest time between two assignments of a share group."
+        ),
+        _other(
+            "share.auto.offset.reset",
+            string,
+            "latest",
+            _offset_reset,
+            "Where a share group begins in a partition.",
+        ),
+        _int("share.delivery.count.limit", 2, "How often a record is delivered to a share group at most."),
+        _int("share.heartbeat.interval.ms", 1, "How often members of a share group send a heartbeat."),
+        _other(
+            "share.isolation.level",
+            string,
+            "read_uncommitted",
+            levels,
+            "Whether a share group gets records of aborted and open transactions.",
+        ),
+        _int(
+            "share.partition.max.record.locks", 100, "How many records of a partition may be locked at once."
+        ),
+        _int("share.record.lock.duration.ms", 1000, "How long a record stays locked for one consumer."),
+        _other("share.renew.acknowledge.enable", boolean, True, None, "Whether a consumer may renew a lock."),
+        _int(
+            "share.session.timeout.ms", 1, "After so long without a heartbeat a member leaves a share group."
+        ),
+        _int(
+            "streams.assignment.interval.ms",
+            0,
+            "The shortest time between two assignments of a streams group.",
+        ),
+        _int("streams.heartbeat.interval.ms", 1, "How often members of a streams group send a heartbeat."),
+        _int(
+            "streams.initial.rebalance.delay.ms", 0, "How long a new streams group waits for further members."
+        ),
+        _int("streams.num.standby.replicas", 0, "The number of standby replicas of each task."),
+        _int(
+            "streams.session.timeout.ms",
+            1,
+            "After so long without a heartbeat a member leaves a streams group.",
+        ),
+    )
+
+
+# The broker's bounds, in the order in which Kafka looks at them (`GroupConfig.validateValues`).
+_BOUNDED: Final = (
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "consumer.assignment.interval.ms",
+    "share.heartbeat.interval.ms",
+    "share.session.timeout.ms",
+    "share.record.lock.duration.ms",
+    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "share.assignment.interval.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.session.timeout.ms",
+    "streams.num.standby.replicas",
+    "streams.assignment.interval.ms",
+)
+_IF_GIVEN: Final = "assignment.interval.ms"
+_MAX_STANDBY: Final = "group.streams.max.standby.replicas"
+
+
+def check_group_configs(given: Mapping[str, str], config: BrokerConfig) -> None:
+    """`ConfigError` if a group cannot have these settings."""
+    keys = group_configs()
+    for name in given:
+        if name not in keys:
+            raise ConfigError(f"Unknown group config name: {name}")
+    values = {name: key.parse(given[name]) if name in given else key.default for name, key in keys.items()}
+    for name in _BOUNDED:
+        if name in given or not name.endswith(_IF_GIVEN):
+            _check_bounds(name, values[name], config)
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if values[session] <= values[heartbeat]:
+            raise ConfigError(f"{session} must be greater than {heartbeat}")
+
+
+def _check_bounds(name: str, value: int, config: BrokerConfig) -> None:
+    kind, _, rest = name.partition(".")
+    lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+    if name == "streams.num.standby.replicas":
+        highest = _MAX_STANDBY
+    if lowest in config.values and value < config.get(lowest):
+        raise ConfigError(f"{name} must be greater than or equal to {lowest}")
+    if value > config.get(highest):
+        raise ConfigError(f"{name} must be less than or equal to {highest}")

@@ -1,0 +1,84 @@
+"""The settings of a client metrics subscription (KIP-714, ``ClientMetricsConfigs``).
+
+Pure. The texts of refusals are Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from storage.config_def import ConfigError, ConfigKey, ConfigType, ListOf
+
+INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
+PARAMETERS: Final = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+"""What a pattern may be about."""
+
+
+class BadRequest(ValueError):
+    """What Kafka answers with INVALID_REQUEST here."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsConfigKey(ConfigKey):
+    documentation: str = ""
+
+
+METRICS_CONFIGS: Final[Mapping[str, MetricsConfigKey]] = {
+    key.name: key
+    for key in (
+        MetricsConfigKey(
+            "interval.ms", ConfigType.INT, 300_000, documentation="How often clients push their metrics."
+        ),
+        MetricsConfigKey(
+            "match",
+            ConfigType.LIST,
+            (),
+            ListOf(),
+            documentation="Which clients the subscription is for, as parameter=pattern; empty: all.",
+        ),
+        MetricsConfigKey(
+            "metrics",
+            ConfigType.LIST,
+            (),
+            ListOf(),
+            documentation="The prefixes of the names of the metrics that are wanted; * for all.",
+        ),
+    )
+}
+
+
+def check_metrics_configs(
+    subscription: str, given: Mapping[str, str], is_pattern: Callable[[str], bool]
+) -> None:
+    """`BadRequest` or `ConfigError` if a subscription cannot have these settings."""
+    if not subscription:
+        raise BadRequest("Subscription name can't be empty")
+    for name in given:
+        if name not in METRICS_CONFIGS:
+            raise BadRequest(f"Unknown client metrics configuration: {name}")
+    values = {name: METRICS_CONFIGS[name].parse(raw) for name, raw in given.items()}
+    interval_ms = values.get("interval.ms", INTERVAL_MS_MIN)
+    if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
+        raise BadRequest(
+            f"Invalid value {interval_ms} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+        )
+    _check_patterns(values.get("match", ()), is_pattern)
+
+
+def _check_patterns(patterns: Iterable[str], is_pattern: Callable[[str], bool]) -> None:
+    for each in patterns:
+        # Java's split leaves out empty parts at the end: "client_id=" has one.
+        parts = each.rstrip("=").split("=")
+        if len(parts) != 2 or parts[0].strip() not in PARAMETERS or not is_pattern(parts[1].strip()):
+            raise ConfigError(f"Illegal client matching pattern: {each}")

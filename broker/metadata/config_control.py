@@ -1,0 +1,50 @@
+"""The part of the controller that changes settings of topics, brokers, groups and client metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker.metadata.altering import Changes, Resource
+from broker.metadata.changes import records_for_config_change
+from broker.metadata.creation import ApiError
+from broker.metadata.image import Image
+from broker.metadata.values import TOPIC_RESOURCE
+from broker.metadata.writer import MetadataWriter
+from protocol.records.cluster_metadata import MetadataRecord
+
+Decide = Callable[[Image], Changes]
+"""What changes, as the image stands; ``ApiError`` if it cannot."""
+
+
+class ConfigurationControlManager:
+    def __init__(self, image: Image, writer: MetadataWriter) -> None:
+        self._image = image
+        self._writer = writer
+
+    async def alter(
+        self, wanted: Sequence[tuple[Resource, Decide]], *, validate_only: bool = False
+    ) -> list[ApiError | None]:
+        """Change each of these resources, or say why not; all that can be changed is in one commit.
+
+        ``ApiError`` if it is too much for one. No resource may come twice.
+        """
+        names = [_settled_name(resource) for resource, _ in wanted]
+        await self._writer.settled(names)
+        results: list[ApiError | None] = []
+        records: list[MetadataRecord] = []
+        for resource, decide in wanted:
+            try:
+                changes = decide(self._image)
+            except ApiError as refusal:
+                results.append(refusal)
+            else:
+                records += records_for_config_change(resource.kind, resource.name, changes)
+                results.append(None)
+        if records and not validate_only:
+            await self._writer.commit(records, names)
+        return results
+
+
+def _settled_name(resource: Resource) -> str:
+    """By which the next change of it waits for this one; no name of a topic, unless it is one."""
+    return resource.name if resource.kind == TOPIC_RESOURCE else f"/{resource.kind}/{resource.name}"

@@ -1,0 +1,37 @@
+"""Follows what is set at run time, as Kafka's ``DynamicConfigPublisher``: a node's settings change for all who have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.config.dynamic import follow
+from broker.logging import get_logger
+from broker.metadata.configs import Settings
+from broker.metadata.listeners import MetadataListener
+from broker.metadata.values import BROKER_RESOURCE, CLUSTER_DEFAULT
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+
+log = get_logger()
+
+
+class DynamicConfigPublisher(MetadataListener):
+    """``configured`` is called after a change, for what has copies of settings."""
+
+    def __init__(self, config: BrokerConfig, settings: Settings, configured: Callable[[], object]) -> None:
+        self._config = config
+        self._settings = settings
+        self._configured = configured
+
+    def on_config_changed(self, resource_type: int, resource_name: str) -> None:
+        node_id = self._settings.static.node_id
+        if resource_type != BROKER_RESOURCE or resource_name not in (CLUSTER_DEFAULT, str(node_id)):
+            return
+        before = self._config.values
+        follow(self._config, self._settings.current)
+        changed = [name for name, value in self._config.values.items() if before[name] != value]
+        if changed:
+            log.info("settings changed", node_id=node_id, settings=sorted(changed))
+            self._configured()

@@ -1,0 +1,179 @@
+"""What IncrementalAlterConfigs and AlterConfigs share: what the broker checks, and what the controller does then.
+
+As Kafka's ``ConfigAdminManager``: the broker that has the request checks its form, and the settings of brokers, since those
+are its own; what is left goes to the controller.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.config.definitions import kafka_configs
+from broker.config.dynamic import check, check_change, is_dynamic, is_valid, with_dynamic
+from broker.metadata import ApiError
+from broker.metadata.altering import Changes, Operation, Resource, own_configs, with_members
+from broker.metadata.image import Image
+from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
+from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.patterns import InvalidPattern, full_match
+from protocol.errors import ErrorCode
+from storage.config_def import ConfigError, ConfigType, to_text
+
+if TYPE_CHECKING:
+    from broker.node.context import RequestContext
+
+LOGGER_RESOURCE: Final = 8
+KINDS: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, METRICS_RESOURCE, GROUP_RESOURCE)
+
+_RIGHTS: Final = {
+    TOPIC_RESOURCE: ("TOPIC", ErrorCode.topic_authorization_failed, "Topic authorization failed."),
+    GROUP_RESOURCE: ("GROUP", ErrorCode.group_authorization_failed, "Group authorization failed."),
+}
+_OF_CLUSTER: Final = ("CLUSTER", ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+
+
+class Entry(NamedTuple):
+    name: str
+    operation: int
+    value: str | None
+
+
+class Wanted(NamedTuple):
+    """One resource of a request."""
+
+    resource: Resource
+    entries: Sequence[Entry]
+
+
+Decision = Callable[[Image], Changes]
+CheckKind = Callable[[Wanted], None]
+
+
+async def alter(
+    wanted: Sequence[Wanted],
+    context: RequestContext,
+    decision: Callable[[Wanted], Decision],
+    handled: Callable[[Wanted], bool],
+    *,
+    validate_only: bool,
+) -> list[ApiError | None]:
+    """What comes of each resource, in the order of the request; None where all went well.
+
+    ``handled`` does what the controller has no part in, and says so; ``decision`` is what the controller decides.
+    """
+    results: list[ApiError | None] = list(_twice(wanted))
+    left: list[int] = []
+    for at, each in enumerate(wanted):
+        if results[at] is None:
+            try:
+                _check_form(each)
+                if not handled(each):
+                    _check_rights(each.resource, context)
+                    left.append(at)
+            except ApiError as refusal:
+                results[at] = refusal
+    control = context.node.metadata.config_control
+    decided = await control.alter(
+        [(wanted[at].resource, decision(wanted[at])) for at in left], validate_only=validate_only
+    )
+    for at, result in zip(left, decided, strict=True):
+        results[at] = result
+    return results
+
+
+def _twice(wanted: Sequence[Wanted]) -> Iterable[ApiError | None]:
+    times = Counter(each.resource for each in wanted)
+    refusal = ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+    return (refusal if times[each.resource] > 1 else None for each in wanted)
+
+
+def _check_form(each: Wanted) -> None:
+    names = [entry.name for entry in each.entries]
+    if len(set(names)) != len(names):
+        raise ApiError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    without = [
+        entry.name for entry in each.entries if entry.value is None and entry.operation != Operation.DELETE
+    ]
+    if without:
+        raise ApiError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(without)}")
+
+
+def _check_rights(resource: Resource, context: RequestContext) -> None:
+    kind, error, message = _RIGHTS.get(resource.kind, _OF_CLUSTER)
+    name = resource.name if resource.kind in _RIGHTS else CLUSTER_NAME
+    if not context.authorize("ALTER_CONFIGS", kind, name):
+        raise ApiError(error, message)
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a client metrics subscription may match clients by it."""
+    try:
+        full_match(text)
+    except InvalidPattern:
+        return False
+    return True
+
+
+# -- the settings of brokers ------------------------------------------------------------------------------------
+
+
+def check_broker(each: Wanted, context: RequestContext, *, replaces: bool) -> None:
+    """``ApiError`` if this broker, or all brokers, cannot take these settings over while they run."""
+    name = each.resource.name
+    if name:
+        _check_own_id(name, context.node.node_id)
+    wanted = dict(_entries(each)) if replaces else _with_operations(each, context)
+    node = context.node
+    static, layers = node.settings.static, node.settings.layers
+    after = layers._replace(own=wanted) if name else layers._replace(cluster=wanted)
+    try:
+        check(wanted, per_broker=bool(name))
+        check_change(node.config, with_dynamic(static, after))
+    except ConfigError as error:
+        # KAFKA-13609: not INVALID_CONFIG, in Kafka neither.
+        raise ApiError(ErrorCode.invalid_request, str(error)) from None
+
+
+def _entries(each: Wanted) -> Iterable[tuple[str, str]]:
+    return ((entry.name, entry.value) for entry in each.entries if entry.value is not None)
+
+
+def _check_own_id(name: str, node_id: int) -> None:
+    if not name.removeprefix("-").removeprefix("+").isdecimal():
+        raise ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise ApiError(
+            ErrorCode.invalid_request, f"Unexpected broker id, expected {node_id}, but received {name}"
+        )
+
+
+def _with_operations(each: Wanted, context: RequestContext) -> Mapping[str, str]:
+    """What the broker's settings come to; values of an earlier release that cannot be are left out."""
+    current = own_configs(context.node.metadata.image, each.resource)
+    wanted = {name: value for name, value in current.items() if is_dynamic(name) and is_valid(name, value)}
+    for entry in each.entries:
+        if entry.operation not in Operation._value2member_map_:
+            raise ApiError(ErrorCode.invalid_request, f"Unknown operations type {entry.operation}")
+        operation = Operation(entry.operation)
+        if operation is Operation.DELETE:
+            wanted.pop(entry.name, None)
+        elif operation is Operation.SET:
+            wanted[entry.name] = entry.value or ""
+        else:
+            wanted[entry.name] = _with_members(operation, entry, wanted.get(entry.name))
+    return wanted
+
+
+def _with_members(operation: Operation, entry: Entry, current: str | None) -> str:
+    key = kafka_configs().get(entry.name)
+    if key is None:
+        raise ApiError(ErrorCode.invalid_config, f"Unknown config name: {entry.name}")
+    if key.config_type is not ConfigType.LIST:
+        verb = operation.name.lower()
+        raise ApiError(
+            ErrorCode.invalid_config, f"Config value {verb} is not allowed for config key: {entry.name}"
+        )
+    default = to_text(key.default) if current is None else current
+    return with_members(default, operation, entry.value or "")

@@ -1,0 +1,80 @@
+"""The levels of loggers, which IncrementalAlterConfigs sets (KIP-412): of this process, and until it ends.
+
+As Kafka's ``RuntimeLoggerManager``. There is one logger, the root: the broker's log has one level for all of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.logging import level, set_level
+from broker.metadata import ApiError
+from broker.metadata.altering import Operation
+from broker.requests.metadata_views import CLUSTER_NAME
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.node.context import RequestContext
+    from broker.requests.config_changes import Entry, Wanted
+
+ROOT: Final = "root"
+# Log4j's levels, and ours that show at least as much.
+LEVELS: Final = {
+    "DEBUG": "debug",
+    "ERROR": "error",
+    "FATAL": "error",
+    "INFO": "info",
+    "TRACE": "debug",
+    "WARN": "warning",
+}
+
+
+def change_loggers(each: Wanted, context: RequestContext, *, validate_only: bool) -> None:
+    """Set levels, all of them or none. ``ApiError``."""
+    if not context.authorize("ALTER_CONFIGS", "CLUSTER", CLUSTER_NAME):
+        raise ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+    _check_node_id(each.resource.name, context.node.node_id)
+    for entry in each.entries:
+        _check(entry)
+    if not validate_only:
+        for entry in each.entries:
+            set_level(LEVELS[entry.value or ""])
+
+
+def shown_level() -> str:
+    """The lowest level that the log shows, in Log4j's words."""
+    return {"warning": "WARN"}.get(level(), level().upper())
+
+
+def _check_node_id(name: str, node_id: int) -> None:
+    if not name.removeprefix("-").removeprefix("+").isdecimal():
+        raise ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise ApiError(
+            ErrorCode.invalid_request, f"Unexpected node id. Expected {node_id}, but received {int(name)}"
+        )
+
+
+def _check(entry: Entry) -> None:
+    if entry.operation in (Operation.APPEND, Operation.SUBTRACT):
+        verb = Operation(entry.operation).name
+        raise ApiError(
+            ErrorCode.invalid_request, f"{verb} operation is not allowed for the BROKER_LOGGER resource"
+        )
+    if entry.operation not in (Operation.SET, Operation.DELETE):
+        raise ApiError(
+            ErrorCode.invalid_request,
+            f"Unknown operation type {entry.operation} is not allowed for the BROKER_LOGGER resource",
+        )
+    if entry.name != ROOT:
+        raise ApiError(ErrorCode.invalid_config, f"Logger {entry.name} does not exist!")
+    if entry.operation == Operation.DELETE:
+        raise ApiError(
+            ErrorCode.invalid_request, f"Removing the log level of the {ROOT} logger is not allowed"
+        )
+    if entry.value not in LEVELS:
+        valid = f"Valid log levels are {', '.join(LEVELS)}"
+        raise ApiError(
+            ErrorCode.invalid_config,
+            f"Cannot set the log level of {entry.name} to {entry.value} as it is not a supported log level. {valid}",
+        )
