@@ -97,11 +97,10 @@ def set_level(level: str) -> None:
 
 
 def level() -> str:
-    """The lowest level that is shown."""
+    """The lowest level that is shown; debug where the log was not set up."""
     shown = structlog.get_config()["wrapper_class"]
-    return next(
-        name for name, number in LEVELS.items() if shown is structlog.make_filtering_bound_logger(number)
-    )
+    known = {structlog.make_filtering_bound_logger(number): name for name, number in LEVELS.items()}
+    return known.get(shown, "debug")
 
 
 def get_unfiltered_logger() -> FilteringBoundLogger:

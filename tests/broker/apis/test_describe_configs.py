@@ -201,7 +201,7 @@ async def test_secrets_are_shown_to_no_client(tmp_path):
 
 
 async def test_the_logger(cluster):
-    found = settings(cluster, LOGGER, "1", odradek_log_level="debug")
+    found = settings(cluster, LOGGER, "1")
     assert {name: (one.value, one.config_source) for name, one in found.items()} == {"root": ("DEBUG", 6)}
     assert (found["root"].documentation, found["root"].config_type) == ("", 0)
 

@@ -21,6 +21,7 @@ from broker.metadata import (
     PartitionState,
     Topic,
 )
+from broker.metadata.configs import Settings
 from broker.node import Listener
 from broker.node.context import RequestContext
 from storage.files import AppendFile
@@ -105,10 +106,13 @@ def context_of(
 ) -> RequestContext:
     """What a handler gets. ``denied`` are (operation, resource type, name) that the principal may not do."""
     overrides = {name.replace("_", "."): value for name, value in settings.items()}
+    # Without any it is the node in whose directory the metadata lies.
+    settings_of_node = Settings(cluster.image, broker_config(overrides)) if overrides else cluster.settings
     node = SimpleNamespace(
         node_id=cluster.identity.node_id,
         metadata=cluster,
-        config=broker_config(overrides),
+        settings=settings_of_node,
+        config=settings_of_node.current,
         replicas=SimpleNamespace(is_offline=lambda topic, index: False, is_offline_on=lambda *_: False),
         slices=Slices(),
         groups=SimpleNamespace(lookups=UnusedLookups()),

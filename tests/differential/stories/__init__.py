@@ -1,6 +1,7 @@
 """All stories, by area. Importing this registers them."""
 
 from tests.differential.stories import add_partitions as add_partitions
+from tests.differential.stories import alter_configs as alter_configs
 from tests.differential.stories import api_versions as api_versions
 from tests.differential.stories import connection as connection
 from tests.differential.stories import coordinators as coordinators

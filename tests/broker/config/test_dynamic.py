@@ -1,0 +1,112 @@
+"""Settings that change while a broker runs: which may, and what a broker's settings come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config import broker_config
+from broker.config.definitions import documentation_of, kafka_configs
+from broker.config.dynamic import Layers, check, check_change, follow, with_dynamic
+from storage.config_def import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("wanted", "per_broker", "refusal"),
+    [
+        ({"node.id": "2"}, True, "Cannot update these configs dynamically: [node.id]"),
+        (
+            {"ssl.keystore.type": "PEM"},
+            True,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "[ssl.keystore.type]",
+        ),
+        (
+            {"listeners": "PLAINTEXT://:1"},
+            False,
+            "Cannot update these configs at default cluster level, broker id must be specified: [listeners]",
+        ),
+        (
+            {"listener.name.x.ssl.keystore.type": "PEM"},
+            False,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[listener.name.x.ssl.keystore.type]",
+        ),
+        (
+            {"log.retention.ms": "x"},
+            True,
+            "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
+        ),
+    ],
+)
+def test_what_cannot_be_set_is_refused_in_kafka_s_words(
+    wanted: dict[str, str], per_broker: bool, refusal: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check(wanted, per_broker=per_broker)
+    assert str(refused.value) == refusal
+
+
+@pytest.mark.parametrize(
+    ("wanted", "per_broker"),
+    [
+        ({"listeners": "PLAINTEXT://:1"}, True),
+        ({"listener.name.x.ssl.keystore.type": "PEM"}, True),
+        ({"listener.name.x.max.connections": "5"}, False),
+        ({"max.connections": "5", "log.retention.ms": "1"}, False),
+        ({"of.a.plugin": "1"}, False),
+    ],
+)
+def test_what_can_be_set_is_taken(wanted: dict[str, str], per_broker: bool) -> None:
+    check(wanted, per_broker=per_broker)
+
+
+def test_a_broker_s_own_value_wins_over_that_of_all_brokers_and_both_over_the_start() -> None:
+    static = broker_config({"log.retention.ms": "1", "message.max.bytes": "2000"})
+    both = Layers({"log.retention.ms": "2", "max.connections": "7"}, {"log.retention.ms": "3"})
+    config = with_dynamic(static, both)
+    assert (config.log_defaults.retention_ms, config.max_connections) == (3, 7)
+    assert config.log_defaults.max_message_bytes == 2000
+    assert with_dynamic(static, Layers(both.cluster, {})).get("log.retention.ms") == 2
+    assert with_dynamic(static, Layers({}, {})) is static
+
+
+def test_a_later_layer_puts_out_the_synonyms_of_an_earlier_one() -> None:
+    static = broker_config({"log.roll.hours": "5"})
+    config = with_dynamic(static, Layers({"log.roll.ms": "1000"}, {}))
+    assert config.log_defaults.segment_ms == 1000
+    assert config.get("log.roll.hours") == kafka_configs()["log.roll.hours"].default
+
+
+def test_what_an_earlier_release_let_in_is_passed_over() -> None:
+    static = broker_config()
+    config = with_dynamic(static, Layers({"log.retention.ms": "x", "node.id": "9"}, {"of.a.plugin": "1"}))
+    assert config == static
+
+
+@pytest.mark.parametrize(
+    ("threads", "reason"),
+    [
+        ("0", "value should be at least 1"),
+        ("3", "value should be at least half the current value 8"),
+        ("17", "value should not be greater than double the current value 8"),
+    ],
+)
+def test_threads_change_by_half_or_double_at_most(threads: str, reason: str) -> None:
+    static = broker_config()
+    changed = with_dynamic(static, Layers({"num.io.threads": threads}, {}))
+    if threads != "0":  # which its own check refuses first
+        with pytest.raises(ConfigError, match=reason):
+            check_change(static, changed)
+    check_change(static, with_dynamic(static, Layers({"num.io.threads": "16"}, {})))
+
+
+def test_all_who_have_a_configuration_see_it_change() -> None:
+    config = broker_config()
+    follow(config, with_dynamic(config, Layers({"max.connections": "7"}, {})))
+    assert (config.max_connections, config.get("max.connections")) == (7, 7)
+
+
+def test_every_setting_has_a_sentence() -> None:
+    sentences = {name: documentation_of(name) for name in kafka_configs()}
+    assert [name for name, text in sentences.items() if not text.endswith(".")] == []
+    assert documentation_of("no.such.setting") == ""
