@@ -1,0 +1,133 @@
+"""Settings that are changed at run time, as clients change them: durable, seen by all nodes, and in effect at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.logging import level, set_level
+from tests.support import raw
+from tests.support.in_process import InProcess
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE = 0, 1
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[InProcess]:
+    with InProcess(tmp_path, "--nodes", "2", "--topic", "orders:2", "--topic", "own:1") as broker:
+        yield broker
+
+
+def ask(cluster: InProcess, node_id: int, api: str, version: int, **body: Any) -> Any:
+    wire = raw.Wire("127.0.0.1", cluster.cluster.nodes[node_id].listeners[0].port)
+    try:
+        wire.send_frame(raw.encode_request(api, version, body, 1))
+        return raw.decode_response(api, version, wire.receive_frame())[1]
+    finally:
+        wire.close()
+
+
+def change(cluster: InProcess, kind: int, name: str, *, at: int = 1, **settings: str | None) -> None:
+    configs = [
+        {"name": key.replace("_", "."), "config_operation": DELETE if value is None else SET, "value": value}
+        for key, value in settings.items()
+    ]
+    row = {"resource_type": kind, "resource_name": name, "configs": configs}
+    answer = ask(cluster, at, "incremental_alter_configs", 1, resources=[row], validate_only=False)
+    (found,) = answer["responses"]
+    assert (found["error_code"], found["error_message"]) == (0, None)
+
+
+def retention_ms(cluster: InProcess, topic: str, index: int = 0) -> dict[int, int]:
+    """As the open logs have it, by node."""
+
+    def look() -> dict[int, int]:
+        found = {}
+        for node in cluster.cluster.running_nodes():
+            partition = node.replicas.get(topic, index)
+            assert partition is not None
+            found[node.node_id] = partition.log.config.retention_ms
+        return found
+
+    return cluster.call(look)
+
+
+def test_topics_without_a_value_of_their_own_follow_the_brokers_at_once(cluster: InProcess) -> None:
+    change(cluster, TOPIC, "own", retention_ms="7")
+    assert retention_ms(cluster, "orders") == {1: 604_800_000, 2: 604_800_000}
+    change(cluster, BROKER, "", log_retention_ms="5000")
+    assert retention_ms(cluster, "orders", 1) == {1: 5000, 2: 5000}
+    change(cluster, BROKER, "2", at=2, log_retention_ms="6000")
+    assert retention_ms(cluster, "orders") == {1: 5000, 2: 6000}
+    assert retention_ms(cluster, "own") == {1: 7, 2: 7}
+    change(cluster, BROKER, "", log_retention_ms=None)
+    assert retention_ms(cluster, "orders") == {1: 604_800_000, 2: 6000}
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_they_outlive_a_node(cluster: InProcess, clean: bool) -> None:
+    change(cluster, BROKER, "2", at=2, log_retention_ms="6000")
+    change(cluster, BROKER, "", max_connections="77")
+    if clean:
+        cluster.run(cluster.cluster.stop_node(2))
+    else:
+        cluster.call(lambda: cluster.cluster.kill_node(2))
+    change(cluster, BROKER, "", log_retention_ms="5000")
+    cluster.run(cluster.cluster.start_node(2))
+    assert retention_ms(cluster, "orders") == {1: 5000, 2: 6000}
+    runtime = cluster.cluster.nodes[2]
+    assert (runtime.config.max_connections, runtime.connections.quotas.connections_max) == (77, 77)
+
+
+def test_a_limit_of_connections_holds_for_the_next_one(cluster: InProcess) -> None:
+    def limit(node_id: int) -> int:
+        return cluster.call(lambda: cluster.cluster.nodes[node_id].connections.quotas.connections_max)
+
+    change(cluster, BROKER, "1", max_connections="77")
+    assert limit(1) == 77
+    assert limit(2) > 77
+
+
+def test_the_largest_batch_is_that_of_the_brokers(cluster: InProcess) -> None:
+    change(cluster, BROKER, "", message_max_bytes="100")
+
+    def limits() -> set[int]:
+        return {
+            node.replicas.get("orders", 0).log.config.max_message_bytes
+            for node in cluster.cluster.running_nodes()
+        }
+
+    assert cluster.call(limits) == {100}
+
+
+def test_each_node_says_what_holds_for_it(cluster: InProcess) -> None:
+    change(cluster, BROKER, "2", at=2, log_cleaner_threads="2")
+    found = {}
+    for node_id in (1, 2):
+        row = {
+            "resource_type": BROKER,
+            "resource_name": str(node_id),
+            "configuration_keys": ["node.id", "log.cleaner.threads"],
+        }
+        (result,) = ask(cluster, node_id, "describe_configs", 4, resources=[row])["results"]
+        found[node_id] = {one["name"]: (one["value"], one["config_source"]) for one in result["configs"]}
+    assert found == {
+        1: {"node.id": ("1", 4), "log.cleaner.threads": ("1", 5)},
+        2: {"node.id": ("2", 4), "log.cleaner.threads": ("2", 2)},
+    }
+
+
+def test_the_log_shows_more_and_less(cluster: InProcess) -> None:
+    before = level()
+    try:
+        change(cluster, LOGGER, "1", root="ERROR")
+        assert level() == "error"
+        row = {"resource_type": LOGGER, "resource_name": "1", "configuration_keys": None}
+        (result,) = ask(cluster, 1, "describe_configs", 4, resources=[row])["results"]
+        assert [(one["name"], one["value"]) for one in result["configs"]] == [("root", "ERROR")]
+    finally:
+        set_level(before)
