@@ -3,7 +3,15 @@
 import sys
 from collections.abc import Iterable, Iterator
 
-from broker.config.definitions import EMULATOR_DEFAULTS, OWN_CONFIGS, BrokerConfigKey, kafka_configs
+from broker.config.definitions import (
+    EMULATOR_DEFAULTS,
+    OWN_CONFIGS,
+    BrokerConfigKey,
+    documentation_of,
+    kafka_configs,
+)
+from broker.config.group_configs import group_configs
+from broker.config.metrics_configs import METRICS_CONFIGS
 from storage.config import TOPIC_CONFIGS, TopicConfigKey
 from storage.config_def import ConfigKey, to_text
 
@@ -39,6 +47,14 @@ that you set; only those of internal topics come down to the number of nodes.
 """
 
 
+_AT_RUN_TIME = """\
+*at run time*: whether IncrementalAlterConfigs and `kafka-configs --alter` may change it. "all brokers": also for all of them
+at once, without a name; "one broker": for a named one only. The change is in the metadata log, takes effect at once where
+the setting has an effect, and outlives a restart. The broker refuses to change the others, in Kafka's words.
+"""
+_WHEN = {"read-only": "refused", "cluster-wide": "all brokers", "per-broker": "one broker"}
+
+
 def document() -> str:
     """The whole page."""
     return "\n".join(_lines())
@@ -66,6 +82,7 @@ def _lines() -> Iterator[str]:
     yield _SEVERAL_NODES
     yield from _topic_lines(TOPIC_CONFIGS.values())
     yield from _broker_lines([key for key in keys.values() if not key.internal])
+    yield from _group_lines()
 
 
 def _topic_lines(keys: Iterable[TopicConfigKey]) -> Iterator[str]:
@@ -82,16 +99,33 @@ def _topic_lines(keys: Iterable[TopicConfigKey]) -> Iterator[str]:
 
 def _broker_lines(keys: Iterable[BrokerConfigKey]) -> Iterator[str]:
     keys = list(keys)
-    yield "\n## Settings of the broker that have an effect\n"
-    yield "| name | default | allowed |"
+    yield "\n## Settings of the broker\n"
+    yield _AT_RUN_TIME
+    yield "| name | default | allowed | here | at run time | meaning |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for key in keys:
+        yield _row(
+            key.name,
+            _value(key.default),
+            _allowed(key),
+            "effective" if key.effective else "accepted without effect",
+            _WHEN[key.update_mode],
+            documentation_of(key.name),
+        )
+
+
+def _group_lines() -> Iterator[str]:
+    yield "\n## Settings of a group\n"
+    yield "Set by IncrementalAlterConfigs. For what a group does not set itself the broker's setting `group.<name>` holds.\n"
+    yield "| name | allowed | meaning |"
     yield "| --- | --- | --- |"
-    for key in keys:
-        if key.effective:
-            yield _row(key.name, _value(key.default), _allowed(key))
-    yield "\n## Settings of the broker that are accepted without effect\n"
-    for key in keys:
-        if not key.effective:
-            yield f"- `{key.name}`"
+    for key in group_configs().values():
+        yield _row(key.name, _allowed(key), key.documentation)
+    yield "\n## Settings of a client metrics subscription\n"
+    yield "| name | default | allowed | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for metric in METRICS_CONFIGS.values():
+        yield _row(metric.name, _value(metric.default), _allowed(metric), metric.documentation)
     yield ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from broker.logging import close, configure, get_logger, get_unfiltered_logger
+from broker.logging import close, configure, get_logger, get_unfiltered_logger, level, set_level
 from broker.logging.configuration import VALUE_CHARACTERS_MAX
 
 
@@ -88,6 +88,20 @@ def test_loggers_made_before_the_set_up_follow_it():
     configure("json", stream=stream)
     early.info("late")
     assert json.loads(lines(stream)[0])["event"] == "late"
+
+
+def test_the_level_changes_while_the_broker_runs():
+    stream = io.StringIO()
+    logger = get_logger()
+    configure("json", "info", stream)
+    logger.info("one")
+    set_level("error")
+    logger.info("two")
+    logger.error("three")
+    set_level("debug")
+    logger.debug("four")
+    assert level() == "debug"
+    assert [json.loads(line)["event"] for line in lines(stream)] == ["one", "three", "four"]
 
 
 def test_some_lines_are_said_at_any_level():
