@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.metadata import ApiError
-from broker.metadata.altering import Changes, Operation, Resource, altered
+from broker.metadata.altering import ConfigChanges, Operation, Resource, altered
 from broker.metadata.image import Image
 from broker.metadata.values import BROKER_RESOURCE
 from broker.requests.api import api
@@ -66,7 +66,7 @@ async def incremental_alter_configs(
     )
 
 
-def _decide(image: Image, each: Wanted, context: RequestContext) -> Changes:
+def _decide(image: Image, each: Wanted, context: RequestContext) -> ConfigChanges:
     operations = {entry.name: (Operation(entry.operation), entry.value) for entry in each.entries}
     return altered(image, context.node.config, each.resource, operations, is_pattern)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 VALUE_CHARACTERS_MAX: Final = 32_767
 
 IsPattern = Callable[[str], bool]
-Changes = dict[str, str | None]
+ConfigChanges = dict[str, str | None]
 """Settings with their new values; None unsets one."""
 
 
@@ -60,10 +60,10 @@ def altered(
     resource: Resource,
     operations: Mapping[str, tuple[Operation, str | None]],
     is_pattern: IsPattern,
-) -> Changes:
+) -> ConfigChanges:
     """One operation for each of these settings (IncrementalAlterConfigs). ``ApiError`` if it cannot be."""
     current = own_configs(image, resource)
-    wanted: Changes = {
+    wanted: ConfigChanges = {
         name: _result(resource, name, operation, value, current.get(name))
         for name, (operation, value) in operations.items()
     }
@@ -74,7 +74,7 @@ def altered(
 
 def replaced(
     image: Image, config: BrokerConfig, resource: Resource, wanted: Mapping[str, str], is_pattern: IsPattern
-) -> Changes:
+) -> ConfigChanges:
     """These settings and no others (AlterConfigs). ``ApiError`` if it cannot be."""
     current = own_configs(image, resource)
     changes = _differing(resource, wanted, current)
@@ -83,7 +83,9 @@ def replaced(
     return changes
 
 
-def _differing(resource: Resource, wanted: Mapping[str, str | None], current: Mapping[str, str]) -> Changes:
+def _differing(
+    resource: Resource, wanted: Mapping[str, str | None], current: Mapping[str, str]
+) -> ConfigChanges:
     """What is set anew. Of brokers also what stays: a record of it lets them read files again (KAFKA-14136)."""
     return {
         name: value
@@ -139,7 +141,7 @@ def key_of(resource: Resource, name: str) -> ConfigKey | None:
 
 
 def _check(
-    image: Image, config: BrokerConfig, resource: Resource, changes: Changes, is_pattern: IsPattern
+    image: Image, config: BrokerConfig, resource: Resource, changes: ConfigChanges, is_pattern: IsPattern
 ) -> None:
     for value in changes.values():
         if value is not None and len(value) > VALUE_CHARACTERS_MAX:

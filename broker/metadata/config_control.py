@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.metadata.altering import Changes, Resource
+from broker.metadata.altering import ConfigChanges, Resource
 from broker.metadata.changes import records_for_config_change
 from broker.metadata.creation import ApiError
 from broker.metadata.image import Image
@@ -12,7 +12,7 @@ from broker.metadata.values import TOPIC_RESOURCE
 from broker.metadata.writer import MetadataWriter
 from protocol.records.cluster_metadata import MetadataRecord
 
-Decide = Callable[[Image], Changes]
+Decide = Callable[[Image], ConfigChanges]
 """What changes, as the image stands; ``ApiError`` if it cannot."""
 
 

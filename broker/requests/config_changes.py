@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.config.definitions import kafka_configs
 from broker.config.dynamic import check, check_change, is_dynamic, is_valid, with_dynamic
 from broker.metadata import ApiError
-from broker.metadata.altering import Changes, Operation, Resource, own_configs, with_members
+from broker.metadata.altering import ConfigChanges, Operation, Resource, own_configs, with_members
 from broker.metadata.image import Image
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.requests.metadata_views import CLUSTER_NAME
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
     entries: Sequence[Entry]
 
 
-Decision = Callable[[Image], Changes]
+Decision = Callable[[Image], ConfigChanges]
 CheckKind = Callable[[Wanted], None]
 
 
