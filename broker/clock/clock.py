@@ -153,6 +153,13 @@ class Periodic:
         self._timer = self._arm()
         return done
 
+    def every(self, interval_ms: float) -> None:
+        """Another interval, which begins now."""
+        if interval_ms != self.interval_ms:
+            self.cancel()
+            self.interval_ms = interval_ms
+            self._timer = self._arm()
+
     def cancel(self) -> None:
         self._timer.cancel()
 

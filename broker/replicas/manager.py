@@ -273,6 +273,7 @@ class ReplicaManager(MetadataListener):
         """The broker's settings have changed, which topics follow that have none of their own."""
         for topic in self._metadata.topics.values():
             self._configure(topic)
+        self._listeners.reconfigured()
 
     def _configure(self, topic: Topic) -> None:
         config = self._logs.log_config(topic)

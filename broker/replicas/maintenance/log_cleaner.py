@@ -98,6 +98,10 @@ class LogCleaner(PartitionListener["Partition"]):
     def configured(self, partition: Partition) -> None:
         self._consider(partition)
 
+    def reconfigured(self) -> None:
+        if self._rounds is not None:
+            self._rounds.every(self._config.log_cleaner_backoff_ms)
+
     def log_start_moved(self, partition: Partition) -> None:
         self._consider(partition)
 

@@ -104,19 +104,26 @@ class Retention(PartitionListener["Partition"]):
         self._unopened: list[PartitionKey] = []
         self._turn_timer: Timer | None = None
         self._timers: set[Timer] = set()
+        self._rounds: Periodic | None = None
+        """Of compacted logs, which the cleaner's thread looks at in Kafka."""
 
     def start(self) -> None:
         """The first check comes after ``log.initial.task.delay.ms``, as in Kafka."""
         self._later(self._config.log_initial_task_delay_ms, self._begin)
         if self._config.log_cleaner_enable:
-            self._timers.add(self._periodic(self._config.log_cleaner_backoff_ms, self._compacted))
+            self._rounds = self._periodic(self._config.log_cleaner_backoff_ms, self._compacted)
+            self._timers.add(self._rounds)
 
     def _begin(self) -> None:
         self._timers.add(self._periodic(self._config.log_retention_check_interval_ms, self._plain))
         self._unopened = self._replicas.unopened()
         self._check(self._plain)
 
-    def _periodic(self, interval_ms: int, queue: _Queue) -> Timer:
+    def reconfigured(self) -> None:
+        if self._rounds is not None:
+            self._rounds.every(self._config.log_cleaner_backoff_ms)
+
+    def _periodic(self, interval_ms: int, queue: _Queue) -> Periodic:
         check = partial(self._check, queue)
         return Periodic(self._clock, interval_ms, check, Domain.RETENTION, queue.next_due_ms)
 

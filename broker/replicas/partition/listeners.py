@@ -40,6 +40,9 @@ class PartitionListener(Generic[P]):
     def configured(self, partition: P) -> None:
         """Its settings have changed (``log.config``)."""
 
+    def reconfigured(self) -> None:
+        """The broker's settings have changed; ``configured`` comes for each partition."""
+
     def removed(self, partition: P) -> None:
         """It was deleted or cannot be used any more: touch nothing of it again."""
 
@@ -79,6 +82,9 @@ class PartitionListeners(PartitionListener[P]):
 
     def configured(self, partition: P) -> None:
         self._tell(lambda member: member.configured(partition))
+
+    def reconfigured(self) -> None:
+        self._tell(lambda member: member.reconfigured())
 
     def removed(self, partition: P) -> None:
         self._tell(lambda member: member.removed(partition))

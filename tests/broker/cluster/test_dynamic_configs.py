@@ -10,6 +10,7 @@ import pytest
 
 from broker.logging import level, set_level
 from tests.support import raw
+from tests.support.clients import ConfluentProducer, eventually, values
 from tests.support.in_process import InProcess
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -131,3 +132,14 @@ def test_the_log_shows_more_and_less(cluster: InProcess) -> None:
         assert [(one["name"], one["value"]) for one in result["configs"]] == [("root", "ERROR")]
     finally:
         set_level(before)
+
+
+def test_the_cleaner_looks_as_often_as_it_is_told(cluster: InProcess) -> None:
+    """A log of a compacted topic is compacted after the new, shorter time; the default is 15 seconds."""
+    change(cluster, TOPIC, "own", cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0")
+    change(cluster, BROKER, "", log_cleaner_backoff_ms="20")
+    producer = ConfluentProducer(cluster.bootstrap, idempotent=False)
+    for number in range(4):
+        producer.send("own", [f"{number}"], keys=["key"])
+    producer.close()
+    eventually(lambda: values(cluster.bootstrap, "own") == ["2", "3"], "compacted but for the active segment")
