@@ -34,6 +34,9 @@ _RIGHTS: Final = {
 _OF_CLUSTER: Final = ("CLUSTER", ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
 
+_OPERATIONS: Final = frozenset(Operation)
+
+
 class Entry(NamedTuple):
     name: str
     operation: int
@@ -74,6 +77,11 @@ async def alter(
                     left.append(at)
             except ApiError as refusal:
                 results[at] = refusal
+    if any(entry.operation not in _OPERATIONS for at in left for entry in wanted[at].entries):
+        # Kafka's controller knows no such operation, and fails with the whole request.
+        for at in left:
+            results[at] = ApiError(ErrorCode.unknown_server_error)
+        return results
     control = context.node.metadata.config_control
     decided = await control.alter(
         [(wanted[at].resource, decision(wanted[at])) for at in left], validate_only=validate_only
@@ -154,7 +162,7 @@ def _with_operations(each: Wanted, context: RequestContext) -> Mapping[str, str]
     current = own_configs(context.node.metadata.image, each.resource)
     wanted = {name: value for name, value in current.items() if is_dynamic(name) and is_valid(name, value)}
     for entry in each.entries:
-        if entry.operation not in Operation._value2member_map_:
+        if entry.operation not in _OPERATIONS:
             raise ApiError(ErrorCode.invalid_request, f"Unknown operations type {entry.operation}")
         operation = Operation(entry.operation)
         if operation is Operation.DELETE:

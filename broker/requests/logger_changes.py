@@ -62,10 +62,7 @@ def _check(entry: Entry) -> None:
             ErrorCode.invalid_request, f"{verb} operation is not allowed for the BROKER_LOGGER resource"
         )
     if entry.operation not in (Operation.SET, Operation.DELETE):
-        raise ApiError(
-            ErrorCode.invalid_request,
-            f"Unknown operation type {entry.operation} is not allowed for the BROKER_LOGGER resource",
-        )
+        raise ApiError(ErrorCode.unknown_server_error)  # Kafka looks at what it does not know and finds null
     if entry.name != ROOT:
         raise ApiError(ErrorCode.invalid_config, f"Logger {entry.name} does not exist!")
     if entry.operation == Operation.DELETE:

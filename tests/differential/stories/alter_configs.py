@@ -102,7 +102,10 @@ def what_topics_cannot_have(s: Story) -> None:
     change(s, "null", TOPIC, t, ("retention.ms", SET, None))
     change(s, "null to append", TOPIC, t, ("cleanup.policy", APPEND, None))
     change(s, "twice", TOPIC, t, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
-    change(s, "too long", TOPIC, t, ("leader.replication.throttled.replicas", SET, "1:1," * 8192))
+    long = "1:1," * 8191
+    change(s, "long", TOPIC, t, ("leader.replication.throttled.replicas", SET, long + "1:1"))
+    change(s, "longer", TOPIC, t, ("leader.replication.throttled.replicas", APPEND, "22:22"), dry=True)
+    change(s, "no such operation", TOPIC, t, ("retention.ms", 9, "1"))
     change(s, "no topic", TOPIC, s.name("missing"), ("retention.ms", SET, "1"))
     change(s, "no topic, bad value", TOPIC, s.name("missing"), ("retention.ms", SET, "x"))
     change(s, "no name", TOPIC, "", ("retention.ms", SET, "1"))
@@ -126,6 +129,10 @@ def several_resources(s: Story) -> None:
     s.ask("incremental_alter_configs", 1, resources=[], validate_only=False, note="none")
     for kind in (0, 1, 3, 99, -1):
         change(s, f"type {kind}", kind, "x", ("retention.ms", SET, "1"))
+    bad = [resource(TOPIC, one, ("retention.ms", 9, "1")), rows[2]]
+    s.ask(
+        "incremental_alter_configs", 1, resources=bad, validate_only=False, note="one has no such operation"
+    )
 
 
 @story("alter-configs")
@@ -149,20 +156,35 @@ def all_settings_of_a_topic(s: Story) -> None:
 
 @story("alter-configs")
 def of_brokers(s: Story) -> None:
-    keys = ("log.cleaner.backoff.ms", "log.cleaner.threads")
-    change(s, "this broker", BROKER, "1", ("log.cleaner.backoff.ms", SET, "14000"))
-    settled(s, BROKER, "1", "log.cleaner.backoff.ms", "14000")
+    keys = ("log.cleaner.delete.retention.ms", "log.cleaner.threads")
+    change(s, "this broker", BROKER, "1", ("log.cleaner.delete.retention.ms", SET, "14000"))
+    settled(s, BROKER, "1", "log.cleaner.delete.retention.ms", "14000")
     told(s, "after that", BROKER, "1", *keys)
-    change(s, "all brokers", BROKER, "", ("log.cleaner.backoff.ms", SET, "13000"))
-    settled(s, BROKER, "", "log.cleaner.backoff.ms", "13000")
+    change(s, "all brokers", BROKER, "", ("log.cleaner.delete.retention.ms", SET, "13000"))
+    settled(s, BROKER, "", "log.cleaner.delete.retention.ms", "13000")
     told(s, "this broker", BROKER, "1", *keys)
     told(s, "all brokers", BROKER, "", *keys)
-    change(s, "this broker: unset", BROKER, "1", ("log.cleaner.backoff.ms", DELETE, None))
-    settled(s, BROKER, "1", "log.cleaner.backoff.ms", "13000")
+    change(s, "this broker: unset", BROKER, "1", ("log.cleaner.delete.retention.ms", DELETE, None))
+    settled(s, BROKER, "1", "log.cleaner.delete.retention.ms", "13000")
     told(s, "after that", BROKER, "1", *keys)
-    replace(s, "all brokers: none", BROKER, "")
-    settled(s, BROKER, "1", "log.cleaner.backoff.ms", "15000")
+    change(s, "all brokers: unset", BROKER, "", ("log.cleaner.delete.retention.ms", DELETE, None))
+    settled(s, BROKER, "1", "log.cleaner.delete.retention.ms", "86400000")
     told(s, "after that", BROKER, "1", *keys)
+
+
+@story("alter-configs")
+def all_settings_of_a_broker(s: Story) -> None:
+    """Not those of all brokers: Kafka keeps ``min.insync.replicas`` there (KIP-966), and refuses to remove it."""
+    for v in range(3):
+        replace(s, "one", BROKER, "1", v=v, log__cleaner__threads="2")
+        settled(s, BROKER, "1", "log.cleaner.threads", "2")
+        told(s, f"after v{v}", BROKER, "1", "log.cleaner.threads")
+    replace(s, "none", BROKER, "1")
+    settled(s, BROKER, "1", "log.cleaner.threads", "1")
+    told(s, "after that", BROKER, "1", "log.cleaner.threads")
+    replace(s, "read-only", BROKER, "1", node__id="1")
+    replace(s, "a bad one", BROKER, "1", log__cleaner__threads="x")
+    replace(s, "another broker", BROKER, "2", log__cleaner__threads="2")
 
 
 @story("alter-configs")
