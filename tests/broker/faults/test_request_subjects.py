@@ -14,7 +14,7 @@ from broker.faults.rules import Match
 from broker.node.context import RequestContext
 from broker.requests.api import discover
 from protocol.codec import client_codec, request_codec
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -58,12 +58,13 @@ NAMES = {
     "txn_offset_commit": "GPX",
     "write_txn_markers": "P",
 }
-# Keys of a kind, and resources of a type, have tests of their own.
+OF_A_KIND = ("alter_configs", "describe_configs", "find_coordinator", "incremental_alter_configs")
+"""Keys of a kind, and resources of a type, have tests of their own."""
 EVERY_VERSION = [
     (api.name, key, version)
     for key, api in sorted(APIS.items())
     for version in api.versions
-    if api.name not in ("describe_configs", "find_coordinator")
+    if api.name not in OF_A_KIND
 ]
 
 
@@ -99,13 +100,20 @@ def test_a_coordinator_is_sought_for_a_group_or_a_transaction(version: int) -> N
         )
 
 
-def test_the_config_of_a_topic_is_about_that_topic() -> None:
+@pytest.mark.parametrize(
+    ("key", "version", "messages"),
+    [(32, 4, describe_configs), (33, 2, alter_configs), (44, 1, incremental_alter_configs)],
+)
+def test_the_config_of_a_topic_is_about_that_topic(key: int, version: int, messages: Any) -> None:
+    api = APIS[key]
+    words = "".join(word.title() for word in api.name.split("_"))
+    of_one = getattr(messages, "DescribeConfigsResource", None) or messages.AlterConfigsResource
     resources = [
-        DescribeConfigsResource(resource_type=2, resource_name="orders"),
-        DescribeConfigsResource(resource_type=4, resource_name="1"),
-        DescribeConfigsResource(resource_type=32, resource_name="g"),
+        of_one(resource_type=2, resource_name="orders"),
+        of_one(resource_type=4, resource_name="1"),
+        of_one(resource_type=32, resource_name="g"),
     ]
-    found = read(32, 4, DescribeConfigsRequest(resources=resources))
+    found = read(key, version, getattr(messages, f"{words}Request")(resources=resources))
     assert (found.partitions, found.groups) == ([("orders", None)], {"g"})
 
 
@@ -151,8 +159,8 @@ def test_one_of_its_partitions_is_enough_but_it_must_be_one(match: Match, met: b
 def test_what_a_rule_may_ask_of_an_api_is_what_its_requests_name() -> None:
     kinds = {"X": {"transactional_id"}, "G": {"group"}, "T": {"topic"}, "P": {"topic", "partition"}}
     for key, api in APIS.items():
-        if api.name not in ("describe_configs", "find_coordinator"):
+        if api.name not in OF_A_KIND:
             expected = set().union(*(kinds[kind] for kind in NAMES.get(api.name, "")))
             assert named_by(key) == expected, api.name
     assert named_by(10) == {"transactional_id", "group"}
-    assert named_by(32) == {"topic", "group"}
+    assert [named_by(key) for key in (32, 33, 44)] == [{"topic", "group"}] * 3
