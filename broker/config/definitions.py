@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from broker.config.effects import EFFECTIVE
 from broker.resources.unsent import QUEUED_MAX_RESPONSE_BYTES
@@ -208,7 +208,42 @@ def _documentation() -> Mapping[str, str]:
 
 def documentation_of(name: str) -> str:
     """What a broker setting of Kafka's does, in a sentence of our own; empty for an unknown one. Read at the first use."""
+    if name in RUN_TIME_CONFIGS:
+        return RUN_TIME_CONFIGS[name].documentation
     return _documentation().get(name, "")
+
+
+def _replication_quota(name: str, text: str) -> BrokerConfigKey:
+    unlimited = 2**63 - 1
+    return BrokerConfigKey(
+        name, ConfigType.LONG, unlimited, Range(0), update_mode="cluster-wide", documentation=text
+    )
+
+
+RUN_TIME_CONFIGS: Final[Mapping[str, BrokerConfigKey]] = {
+    key.name: key
+    for key in (
+        _replication_quota(
+            "leader.replication.throttled.rate",
+            "How many bytes a second a leader sends to the followers in leader.replication.throttled.replicas.",
+        ),
+        _replication_quota(
+            "follower.replication.throttled.rate",
+            "How many bytes a second the followers in follower.replication.throttled.replicas fetch.",
+        ),
+        _replication_quota(
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            "How many bytes a second move from one log directory of a broker to another.",
+        ),
+    )
+}
+"""Settings of brokers that no file can have (`QuotaConfig.brokerQuotaConfigs`)."""
+
+
+@cache
+def alterable_configs() -> Mapping[str, BrokerConfigKey]:
+    """What a request for changes may name: Kafka's table and the settings that exist at run time only."""
+    return {**kafka_configs(), **RUN_TIME_CONFIGS}
 
 
 @cache

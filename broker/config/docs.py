@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from broker.config.definitions import (
     EMULATOR_DEFAULTS,
     OWN_CONFIGS,
+    RUN_TIME_CONFIGS,
     BrokerConfigKey,
     documentation_of,
     kafka_configs,
@@ -81,7 +82,9 @@ def _lines() -> Iterator[str]:
     yield ""
     yield _SEVERAL_NODES
     yield from _topic_lines(TOPIC_CONFIGS.values())
-    yield from _broker_lines([key for key in keys.values() if not key.internal])
+    yield from _broker_lines(
+        [*(key for key in keys.values() if not key.internal), *RUN_TIME_CONFIGS.values()]
+    )
     yield from _group_lines()
 
 

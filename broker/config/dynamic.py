@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from broker.config.config import BrokerConfig, attributes, log_defaults_of, synonyms_of
-from broker.config.definitions import BrokerConfigKey, kafka_configs
+from broker.config.definitions import BrokerConfigKey, alterable_configs, kafka_configs
 from storage.config_def import ConfigError
 
 PER_BROKER: Final = "per-broker"
@@ -88,7 +88,7 @@ def _refuse(message: str, names: Iterable[str]) -> None:
 
 def _key(name: str) -> BrokerConfigKey | None:
     match = _LISTENER.fullmatch(name)
-    key = kafka_configs().get(match[1] if match else name)
+    key = alterable_configs().get(match[1] if match else name)
     return key if key is not None and key.update_mode != READ_ONLY else None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.config.definitions import kafka_configs
+from broker.config.definitions import alterable_configs
 from broker.config.group_configs import check_group_configs, group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS, BadRequest, check_metrics_configs
 from broker.metadata.creation import ApiError
@@ -130,7 +130,7 @@ def key_of(resource: Resource, name: str) -> ConfigKey | None:
     """The definition of a resource's setting."""
     tables: Mapping[int, Mapping[str, ConfigKey]] = {
         TOPIC_RESOURCE: ALL_TOPIC_CONFIGS,
-        BROKER_RESOURCE: kafka_configs(),
+        BROKER_RESOURCE: alterable_configs(),
         METRICS_RESOURCE: METRICS_CONFIGS,
         GROUP_RESOURCE: group_configs(),
     }

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.config.definitions import BrokerConfigKey, documentation_of, kafka_configs
+from broker.config.definitions import (
+    RUN_TIME_CONFIGS,
+    BrokerConfigKey,
+    alterable_configs,
+    documentation_of,
+    kafka_configs,
+)
 from broker.config.dynamic import Layers, with_dynamic
 from broker.config.group_configs import group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS
@@ -133,17 +139,20 @@ class Settings:
     def of_broker(self) -> Iterator[Setting]:
         """Every setting of this broker that Kafka knows, and what else was set at run time."""
         current, layers = self.current, self.layers
-        known = kafka_configs()
-        for name in sorted({*known, *layers.cluster, *layers.own}):
+        known = alterable_configs()
+        for name in sorted({*kafka_configs(), *layers.cluster, *layers.own}):
             key = known.get(name)
+            synonyms = self._synonyms(name)
             if key is None:
-                yield _unknown_setting(name, self._synonyms(name))
+                yield _unknown_setting(name, synonyms)
+            elif name in RUN_TIME_CONFIGS:
+                yield _broker_setting(key, synonyms[0].value, synonyms)
             elif not key.internal:
-                yield _broker_setting(key, key.text(current.values[name]), self._synonyms(name))
+                yield _broker_setting(key, key.text(current.values[name]), synonyms)
 
     def of_all_brokers(self) -> Iterator[Setting]:
         """What was set at run time for all brokers."""
-        known = kafka_configs()
+        known = alterable_configs()
         for name, value in sorted(self._image.cluster_configs.items()):
             synonyms = (Synonym(name, value, DYNAMIC_DEFAULT_SOURCE),)
             if name in known:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.config.definitions import kafka_configs
+from broker.config.definitions import alterable_configs
 from broker.config.dynamic import check, check_change, is_dynamic, is_valid, with_dynamic
 from broker.metadata import ApiError
 from broker.metadata.altering import ConfigChanges, Operation, Resource, own_configs, with_members
@@ -175,7 +175,7 @@ def _with_operations(each: Wanted, context: RequestContext) -> Mapping[str, str]
 
 
 def _with_members(operation: Operation, entry: Entry, current: str | None) -> str:
-    key = kafka_configs().get(entry.name)
+    key = alterable_configs().get(entry.name)
     if key is None:
         raise ApiError(ErrorCode.invalid_config, f"Unknown config name: {entry.name}")
     if key.config_type is not ConfigType.LIST:

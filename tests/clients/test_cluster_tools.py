@@ -17,6 +17,7 @@ pytestmark = pytest.mark.foreign
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGNMENT = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 
 
@@ -34,6 +35,11 @@ def run(cluster: InProcess, tool: str, *arguments: object) -> str:
     ran = attempt(cluster, tool, *arguments)
     assert ran.status == 0, f"{arguments}\n{ran.out}\n{ran.err}"
     return ran.out
+
+
+def described(cluster: InProcess, kind: str, name: object) -> str:
+    """What was set at run time."""
+    return run(cluster, CONFIGS, "--describe", "--entity-type", kind, "--entity-name", name)
 
 
 def create(cluster: InProcess, name: str, assignment: str) -> None:
@@ -106,15 +112,20 @@ def plan(path: Path, *replicas: int) -> tuple[object, ...]:
 
 
 def test_a_partition_moves_with_all_that_it_holds(cluster: InProcess, tmp_path: Path):
-    """--verify also takes away throttles, which needs IncrementalAlterConfigs: so it is told to leave them alone."""
+    """The tool sets the throttles as settings of brokers and of the topic, and --verify takes them away again."""
     create(cluster, "orders", "1:2")
     ConfluentProducer(cluster.bootstrap).send("orders", ["before"])
     move = plan(tmp_path, 3, 2)
-    said = run(cluster, REASSIGNMENT, *move, "--execute")
+    said = run(cluster, REASSIGNMENT, *move, "--execute", "--throttle", 1_000_000)
+    assert "The inter-broker throttle limit was set to 1000000 B/s" in said
     assert "Successfully started partition reassignment for orders-0" in said
+    assert "leader.replication.throttled.replicas" in described(cluster, "topics", "orders")
+    assert "leader.replication.throttled.rate=1000000" in described(cluster, "brokers", 1)
     eventually(lambda: replicas(cluster) == (3, 2), "the move is over")
-    said = run(cluster, REASSIGNMENT, *move, "--verify", "--preserve-throttles")
+    said = run(cluster, REASSIGNMENT, *move, "--verify")
     assert "Reassignment of partition orders-0 is completed." in said
+    assert "throttled" not in described(cluster, "topics", "orders")
+    assert "throttled" not in described(cluster, "brokers", 1)
     assert "No partition reassignments found." in run(cluster, REASSIGNMENT, "--list")
 
     # The new replica leads, and has everything.
@@ -132,9 +143,9 @@ def test_a_move_that_does_not_end_is_shown_and_given_up(cluster: InProcess, tmp_
     run(cluster, REASSIGNMENT, *move, "--execute")
     listed = run(cluster, REASSIGNMENT, "--list")
     assert "orders-0: replicas: 1,3,2. adding: 3. removing: 2." in listed
-    said = run(cluster, REASSIGNMENT, *move, "--verify", "--preserve-throttles")
+    said = run(cluster, REASSIGNMENT, *move, "--verify")
     assert "Reassignment of partition orders-0 is still in progress." in said
-    said = run(cluster, REASSIGNMENT, *move, "--cancel", "--preserve-throttles")
+    said = run(cluster, REASSIGNMENT, *move, "--cancel")
     assert "Successfully cancelled partition reassignment for: orders-0" in said
     assert sorted(replicas(cluster)) == [1, 2]
     assert "No partition reassignments found." in run(cluster, REASSIGNMENT, "--list")

@@ -95,6 +95,37 @@ def test_settings_of_topics_and_brokers_are_described(start_broker: StartBroker)
     assert "transaction.max.timeout.ms=900000" in everything
 
 
+def test_settings_are_changed_at_run_time(broker: Broker):
+    where = at(broker)
+    run("topics", *where, "--create", "--topic", "orders")
+    orders = (*where, "--entity-type", "topics", "--entity-name", "orders")
+    all_brokers = (*where, "--entity-type", "brokers", "--entity-default")
+    changed = run(
+        "configs", *orders, "--alter", "--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]"
+    )
+    assert "Completed updating config for topic orders." in changed
+    described = run("configs", *orders, "--describe")
+    assert "retention.ms=1000" in described
+    assert "cleanup.policy=compact,delete" in described
+    run("configs", *orders, "--alter", "--delete-config", "cleanup.policy")
+    assert "cleanup.policy" not in run("configs", *orders, "--describe")
+
+    run("configs", *all_brokers, "--alter", "--add-config", "log.retention.ms=5000")
+    all_of_them = run("configs", *orders, "--describe", "--all")
+    assert "DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=5000" in all_of_them
+
+    group = (*where, "--entity-type", "groups", "--entity-name", "workers")
+    run("configs", *group, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    assert "consumer.session.timeout.ms=50000" in run("configs", *group, "--describe")
+
+    wrong = attempt("configs", *orders, "--alter", "--add-config", "retention.ms=soon")
+    assert wrong.status == 1
+    assert "Invalid value soon for configuration retention.ms" in wrong.out + wrong.err
+    fixed = attempt("configs", *all_brokers, "--alter", "--add-config", "log.dirs=/elsewhere")
+    assert fixed.status == 1
+    assert "log.dirs" in fixed.out + fixed.err
+
+
 def test_the_cluster_and_its_apis_are_shown(broker: Broker):
     said = run("broker-api-versions", *at(broker))
     assert f"{broker.bootstrap} (id: 1 rack: null isFenced: false) -> (" in said

@@ -173,6 +173,23 @@ def of_brokers(s: Story) -> None:
 
 
 @story("alter-configs")
+def replication_quotas(s: Story) -> None:
+    """Settings that exist at run time only."""
+    rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    change(s, "set", BROKER, "1", *((rate, SET, "1000") for rate in rates))
+    settled(s, BROKER, "1", rates[0], "1000")
+    told(s, "after that", BROKER, "1", *rates, "replica.alter.log.dirs.io.max.bytes.per.second")
+    for value in ("-1", "soon", ""):
+        change(s, f"to {value!r}", BROKER, "1", (rates[0], SET, value))
+    change(s, "to a list", BROKER, "1", (rates[0], APPEND, "1"))
+    change(s, "of all", BROKER, "", ("replica.alter.log.dirs.io.max.bytes.per.second", SET, "0"))
+    settled(s, BROKER, "", "replica.alter.log.dirs.io.max.bytes.per.second", "0")
+    told(s, "of all, after that", BROKER, "", "replica.alter.log.dirs.io.max.bytes.per.second")
+    change(s, "unset", BROKER, "1", *((rate, DELETE, None) for rate in rates))
+    change(s, "of all, unset", BROKER, "", ("replica.alter.log.dirs.io.max.bytes.per.second", DELETE, None))
+
+
+@story("alter-configs")
 def all_settings_of_a_broker(s: Story) -> None:
     """Not those of all brokers: Kafka keeps ``min.insync.replicas`` there (KIP-966), and refuses to remove it."""
     for v in range(3):
