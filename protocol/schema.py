@@ -162,6 +162,11 @@ def nullable_nested(structure: type[S], **where: Unpack[Where]) -> S | None:
     return wire(Nested(structure, nullable=True), None, where)  # type: ignore[no-any-return]
 
 
+def tagged_nested(structure: type[S], tag: int) -> S | None:
+    """A nullable struct in a tagged field whose default on the wire is an empty struct: Kafka writes its null."""
+    return wire(TaggedNested(structure, nullable=True), None, {"tag": tag})  # type: ignore[no-any-return]
+
+
 def _wire_type(item: "WireType | type[Structure]") -> WireType:
     return item if isinstance(item, WireType) else Nested(item)
 
@@ -198,6 +203,31 @@ class Nested(WireType):
             if data[position] >= 0x80:
                 return None, position + 1
             return read_plain(data, position + 1)
+
+        return read
+
+
+class TaggedNested(Nested):
+    """The value of a nullable struct in a tagged field: 0 for null, else 1 and the struct."""
+
+    __slots__ = ()
+
+    def writer(self, version: int, flexible: bool) -> Write:
+        write_plain = _plan(self.structure, version, flexible).write
+
+        def write(value: Any, push: Push) -> None:
+            push(b"\0" if value is None else b"\x01")
+            if value is not None:
+                write_plain(value, push)
+
+        return write
+
+    def reader(self, version: int, flexible: bool) -> Read:
+        read_plain = _plan(self.structure, version, flexible).read
+
+        def read(data: bytes, position: int) -> tuple[Any, int]:
+            marker, position = read_unsigned_varint(data, position)
+            return (None, position) if marker == 0 else read_plain(data, position)
 
         return read
 
@@ -247,7 +277,7 @@ def _make_plan(structure: type[Any], version: int, flexible: bool) -> Plan:
     if flexible:
         writes.append(_tags_writer([_tag_writer(f, version) for f in sorted(tagged, key=_tag_of)]))
         tag_readers = {_tag_of(f): (f.name, f.metadata["wire"].type.reader(version, True)) for f in tagged}
-        reads.append(_tags_reader(tag_readers))
+        reads.append(_tags_reader(tag_readers, {f.name: default for f in tagged if (default := _absent(f))}))
     return Plan(_all_writer(tuple(writes)), _all_reader(structure, tuple(reads)))
 
 
@@ -312,11 +342,17 @@ def _tag_of(declared: "Field[Any]") -> int:
     return declared.metadata["wire"].tag  # type: ignore[no-any-return]
 
 
+def _absent(declared: "Field[Any]") -> "Structure | None":
+    """What a missing tagged field stands for, where that is not the default of the Python field."""
+    wire_type = declared.metadata["wire"].type
+    return wire_type.structure() if isinstance(wire_type, TaggedNested) else None
+
+
 def _tag_writer(declared: "Field[Any]", version: int) -> TagWriter:
     """Gives the tag, size and value, or nothing for a value that equals the default."""
     write_value = declared.metadata["wire"].type.writer(version, True)
     tag = unsigned_varint(_tag_of(declared))
-    default = declared.default
+    default = _absent(declared) or declared.default
     get = attrgetter(declared.name)
 
     def encode(structure: Any) -> bytes:
@@ -345,8 +381,9 @@ def _tags_writer(encoders: list[TagWriter]) -> Write:
     return write
 
 
-def _tags_reader(readers: dict[int, tuple[str, Read]]) -> ReadInto:
+def _tags_reader(readers: dict[int, tuple[str, Read]], absent: "dict[str, Structure]") -> ReadInto:
     def read(data: bytes, position: int, values: dict[str, Any]) -> int:
+        values.update(absent)
         count, position = read_unsigned_varint(data, position)
         for _ in range(count):
             tag, position = read_unsigned_varint(data, position)

@@ -20,9 +20,9 @@ from protocol.schema import (
     int64,
     key_type,
     nullable_array,
-    nullable_nested,
     nullable_string,
     string,
+    tagged_nested,
     uuid,
 )
 from protocol.slotted import slotted
@@ -182,7 +182,7 @@ class ConsumerGroupMemberMetadataValue(Value):
     subscribed_topic_regex: str | None = nullable_string()
     rebalance_timeout_ms: int = int32(-1)
     server_assignor: str | None = nullable_string()
-    classic_member_metadata: ClassicMemberMetadata | None = nullable_nested(ClassicMemberMetadata, tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = tagged_nested(ClassicMemberMetadata, 0)
 
 
 @slotted
