@@ -5,9 +5,9 @@ v1 finds what has run for long (KIP-994), v2 what is called by a pattern (KIP-11
 
 from __future__ import annotations
 
+from broker.config.patterns import InvalidPattern, Matches, full_match
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.patterns import InvalidPattern, Matches, full_match
 from broker.transactions.state import NAMED_STATES, Transaction
 from protocol.errors import ErrorCode
 from protocol.messages.list_transactions import (

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.config.definitions import alterable_configs
 from broker.config.dynamic import check, check_change, is_dynamic, is_valid, with_dynamic
+from broker.config.patterns import InvalidPattern, full_match
 from broker.metadata import ApiError
 from broker.metadata.altering import ConfigChanges, Operation, Resource, own_configs, with_members
 from broker.metadata.image import Image
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.requests.metadata_views import CLUSTER_NAME
-from broker.requests.patterns import InvalidPattern, full_match
 from protocol.errors import ErrorCode
 from storage.config_def import ConfigError, ConfigType, to_text
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from broker.requests.patterns import (
+from broker.config.patterns import (
     PATTERN_CHARACTERS_MAX,
     PATTERNS_KEPT,
     UNICODE_CLASSES_MAX,
