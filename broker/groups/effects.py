@@ -28,6 +28,10 @@ class Timed(Enum):
     """All members must have sent SyncGroup."""
     SESSION = "session"
     """A member, or a pending member id, must be heard of."""
+    REBALANCE = "rebalance"
+    """A member of a consumer group must have revoked what it shall give up."""
+    REGEX = "regex"
+    """The regular expressions of a consumer group are to be resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Timer:
 
 JOIN_TIMER = Timer(Timed.JOIN)
 SYNC_TIMER = Timer(Timed.SYNC)
+REGEX_TIMER = Timer(Timed.REGEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,10 @@ class Answer:
 class Arm:
     timer: Timer
     delay_ms: int
+    member_epoch: int = -1
+    """Of a REBALANCE timer: the epoch that the member must have left."""
+    if_absent: bool = False
+    """A timer that runs already is left as it is."""
 
 
 @dataclass(frozen=True, slots=True)

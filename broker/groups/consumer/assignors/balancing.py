@@ -1,0 +1,178 @@
+"""Uniform assignment for members with different subscriptions (``UniformHeterogeneousAssignmentBuilder``). Pure.
+
+Each member keeps what it has and still subscribes to; partitions without owner go to the subscribers with the fewest; then,
+topic by topic, partitions move from the subscribers with the most to those with the fewest, until no topic has a move that
+helps. Topics with many partitions for each subscriber come first, since those with few can even out what they leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from broker.groups.consumer.assignors.spec import Assignment, GroupSpec
+
+ROUNDS_MAX: Final = 16
+"""So often all topics are gone through at most. Two or three rounds are enough as a rule."""
+UNOWNED: Final = -1
+
+
+def assign_balanced(spec: GroupSpec) -> Assignment:
+    if not any(member.subscribed for member in spec.members):
+        return {}
+    balancing = _Balancing(spec)
+    balancing.give_free_partitions()
+    balancing.balance()
+    return balancing.assignment()
+
+
+class _Balancing:
+    """The members by their numbers: who has which partition, and how many each has."""
+
+    def __init__(self, spec: GroupSpec) -> None:
+        self._spec = spec
+        self._subscribers: dict[UUID, list[int]] = {}
+        for number, member in enumerate(spec.members):
+            for topic_id in member.subscribed:
+                self._subscribers.setdefault(topic_id, []).append(number)
+        self._owners = {
+            topic_id: [UNOWNED] * spec.partition_count(topic_id) for topic_id in self._subscribers
+        }
+        self._sizes = [0] * len(spec.members)
+        for number, member in enumerate(spec.members):
+            for topic_id, indexes in member.target.items():
+                for index in indexes if topic_id in member.subscribed else ():
+                    self._give(topic_id, index, number)
+        self._topics = sorted(self._subscribers, key=self._rank)
+
+    def _rank(self, topic_id: UUID) -> tuple[float, int, UUID]:
+        subscribers = len(self._subscribers[topic_id])
+        return -len(self._owners[topic_id]) / subscribers, subscribers, topic_id
+
+    def _give(self, topic_id: UUID, index: int, number: int) -> None:
+        owners = self._owners[topic_id]
+        # A topic that was deleted and made again under one id has fewer partitions only in a log that is not Kafka's.
+        if index >= len(owners):
+            return
+        if owners[index] != UNOWNED:
+            self._sizes[owners[index]] -= 1
+        owners[index] = number
+        self._sizes[number] += 1
+
+    def _least_loaded_first(self, members: Iterable[int]) -> list[int]:
+        return sorted(members, key=lambda number: (self._sizes[number], number))
+
+    def give_free_partitions(self) -> None:
+        for topic_id in self._topics:
+            free = [index for index, owner in enumerate(self._owners[topic_id]) if owner == UNOWNED]
+            ranges = _Ranges(self._least_loaded_first(self._subscribers[topic_id]), self._sizes)
+            for index in free:
+                self._give(topic_id, index, ranges.next_least_loaded())
+
+    def balance(self) -> None:
+        """Until each topic was looked at without a move since the last one that had a move."""
+        topics = [topic_id for topic_id in self._topics if len(self._subscribers[topic_id]) > 1]
+        last_moved: UUID | None = None
+        for _ in range(ROUNDS_MAX):
+            for topic_id in topics:
+                if topic_id == last_moved:
+                    return
+                if self._balance_topic(topic_id) or last_moved is None:
+                    last_moved = topic_id
+
+    def _balance_topic(self, topic_id: UUID) -> int:
+        """Move partitions of one topic; how many."""
+        members = self._least_loaded_first(self._subscribers[topic_id])
+        if self._sizes[members[-1]] - self._sizes[members[0]] <= 1:
+            return 0
+        movable: dict[int, list[int]] = {}
+        for index, owner in enumerate(self._owners[topic_id]):
+            movable.setdefault(owner, []).append(index)
+        ranges = _Ranges(members, self._sizes)
+        moved = 0
+        while not ranges.are_balanced:
+            source = ranges.next_most_loaded()
+            while source != UNOWNED and not movable.get(source):
+                ranges.exclude_most_loaded()
+                source = ranges.next_most_loaded()
+            if source == UNOWNED:
+                break
+            index = movable[source].pop()
+            target = ranges.next_least_loaded()
+            if ranges.are_balanced:
+                break
+            self._give(topic_id, index, target)
+            moved += 1
+        return moved
+
+    def assignment(self) -> Assignment:
+        assigned: list[dict[UUID, set[int]]] = [{} for _ in self._spec.members]
+        for topic_id, owners in self._owners.items():
+            for index, owner in enumerate(owners):
+                if owner != UNOWNED:
+                    assigned[owner].setdefault(topic_id, set()).add(index)
+        return {
+            member.member_id: {topic_id: frozenset(indexes) for topic_id, indexes in of_member.items()}
+            for member, of_member in zip(self._spec.members, assigned, strict=True)
+        }
+
+
+class _Ranges:
+    """The subscribers of one topic in the order of their load, taken from both ends at once (``MemberAssignmentBalancer``).
+
+    Those with the fewest partitions are a range that grows from the left: each gets one, and then they and the next ones
+    are the range with one partition more. From the right likewise, with one partition less.
+    """
+
+    def __init__(self, members: list[int], sizes: list[int]) -> None:
+        self._members = members
+        self._sizes = sizes
+        self._least_end = 0
+        self._least_count = sizes[members[0]] - 1
+        self._next_least = 0
+        self._most_start = len(members)
+        self._most_end = len(members)
+        self._most_count = sizes[members[-1]] + 1
+        self._next_most = len(members) - 1
+
+    @property
+    def are_balanced(self) -> bool:
+        return self._most_count - self._least_count <= 1
+
+    def next_least_loaded(self) -> int:
+        if self._next_least >= self._least_end:
+            self._least_count += 1
+            while (
+                self._least_end < len(self._members)
+                and self._sizes[self._members[self._least_end]] == self._least_count
+            ):
+                self._least_end += 1
+            self._next_least = 0
+        member = self._members[self._next_least]
+        self._next_least += 1
+        return member
+
+    def next_most_loaded(self) -> int:
+        """`UNOWNED` when no member is left."""
+        if self._next_most < self._most_start:
+            if self._most_end <= self._most_start and self._most_start > 0:
+                self._most_count = self._sizes[self._members[self._most_start - 1]]
+            else:
+                self._most_count -= 1
+            while (
+                self._most_start > 0 and self._sizes[self._members[self._most_start - 1]] == self._most_count
+            ):
+                self._most_start -= 1
+            self._next_most = self._most_end - 1
+        if self._next_most < 0:
+            return UNOWNED
+        member = self._members[self._next_most]
+        self._next_most -= 1
+        return member
+
+    def exclude_most_loaded(self) -> None:
+        """The member given last has nothing of this topic to give up."""
+        at, last = self._next_most + 1, self._most_end - 1
+        self._members[at], self._members[last] = self._members[last], self._members[at]
+        self._most_end -= 1

@@ -1,0 +1,50 @@
+"""The range assignor: each member gets a range of neighbouring partitions of each topic (``RangeAssignor``). Pure.
+
+With equal subscriptions and partition counts a member gets the same range of all topics, as joins by partition need it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from broker.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One topic while it is handed out."""
+
+    partitions: int
+    members: int
+    next_partition: int = 0
+    next_member: int = 0
+
+    def take(self) -> frozenset[int]:
+        """The range of the next member: the first ones get one partition more, where they do not come out even."""
+        size = self.partitions // self.members + (self.next_member < self.partitions % self.members)
+        start = self.next_partition
+        self.next_partition += size
+        self.next_member += 1
+        return frozenset(range(start, self.next_partition))
+
+
+def assign_ranges(spec: GroupSpec) -> Assignment:
+    subscribers: dict[UUID, int] = {}
+    for member in spec.members:
+        for topic_id in member.subscribed:
+            subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
+    topics = {
+        topic_id: _Topic(spec.partition_count(topic_id), count) for topic_id, count in subscribers.items()
+    }
+    assigned: dict[str, dict[UUID, frozenset[int]]] = {}
+    for member in sorted(spec.members, key=_static_members_first):
+        ranges = {topic_id: topics[topic_id].take() for topic_id in sorted(member.subscribed)}
+        assigned[member.member_id] = {topic_id: taken for topic_id, taken in ranges.items() if taken}
+    return assigned
+
+
+def _static_members_first(member: MemberSpec) -> tuple[bool, bytes]:
+    """A static member keeps its place when it comes back with another id."""
+    name = member.member_id if member.instance_id is None else member.instance_id
+    return member.instance_id is None, name.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,76 @@
+"""May a member of a consumer group commit or fetch offsets in the epoch that it names? Pure.
+
+KIP-1251: a commit in an older epoch counts for a partition that the member has had since that epoch or before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from broker.groups.consumer.context import refused
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ConsumerGroupMember
+from protocol.errors import ErrorCode
+
+MEMBER_EPOCH_SINCE: Final = 9
+"""The first version of OffsetCommit for members of the consumer protocol."""
+NO_EPOCH: Final = -1
+
+CheckPartition = Callable[[UUID | None, int], ErrorCode]
+"""(topic id, partition) -> whether its offset may be committed."""
+
+
+def check_commit(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    epoch: int,
+    *,
+    transactional: bool,
+    api_version: int,
+) -> CheckPartition | None:
+    """What is to be asked for each partition; None if all may be committed. `Refused` if none may."""
+    if epoch < 0 and not group.members:
+        return None
+    if transactional and epoch == NO_EPOCH and not member_id and instance_id is None:
+        return None
+    member = group.members.get(member_id)
+    if member is None:
+        raise refused(ErrorCode.unknown_member_id)
+    if not transactional and not member.uses_classic_protocol and api_version < MEMBER_EPOCH_SINCE:
+        raise refused(ErrorCode.unsupported_version)
+    if epoch == member.member_epoch:
+        return None
+    stale = _stale(member)
+    if epoch > member.member_epoch:
+        raise refused(stale)
+
+    def check(topic_id: UUID | None, partition: int) -> ErrorCode:
+        since = _assigned_since(member, topic_id, partition)
+        return ErrorCode.none if since is not None and epoch >= since else stale
+
+    return check
+
+
+def _assigned_since(member: ConsumerGroupMember, topic_id: UUID | None, partition: int) -> int | None:
+    """The epoch since which a member has a partition, also while it gives it up; None if it has not."""
+    if topic_id is None:
+        return None
+    since = member.assigned.get(topic_id, {}).get(partition)
+    return member.pending_revocation.get(topic_id, {}).get(partition) if since is None else since
+
+
+def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
+    if member_id is None and epoch < 0:
+        return ErrorCode.none
+    member = group.members.get(member_id or "")
+    if member is None:
+        return ErrorCode.unknown_member_id
+    return ErrorCode.none if epoch == member.member_epoch else _stale(member)
+
+
+def _stale(member: ConsumerGroupMember) -> ErrorCode:
+    """Members of the classic protocol know generations."""
+    return ErrorCode.illegal_generation if member.uses_classic_protocol else ErrorCode.stale_member_epoch

@@ -1,0 +1,123 @@
+"""Members leave a consumer group, by themselves or because their time is over. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker.groups.consumer import records
+from broker.groups.consumer.assignments import NO_PARTITIONS
+from broker.groups.consumer.context import Context, Decision, R, cancel_timers, rebalance_timer, refused
+from broker.groups.consumer.conversion import downgrade, is_downgraded_without
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerGroupMember, MemberState
+from broker.groups.consumer.topics import metadata_hash
+from broker.groups.effects import Arm, Timed, Timer
+from broker.groups.group import ClassicGroupConfig
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+def member_of(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
+    member = group.members.get(member_id)
+    if member is None:
+        raise refused(
+            ErrorCode.unknown_member_id,
+            f"Member {member_id} is not a member of group {group.group_id}.",
+        )
+    return member
+
+
+def static_member_of(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerGroupMember:
+    """The living incarnation of an instance, if it is this member."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise refused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
+    check_incarnation(member, instance_id, member_id)
+    return member
+
+
+def check_incarnation(member: ConsumerGroupMember, instance_id: str, member_id: str) -> None:
+    if member.member_id != member_id:
+        raise refused(
+            ErrorCode.fenced_instance_id,
+            f"Static member {member_id} with instance id {instance_id} "
+            f"was fenced by member {member.member_id}.",
+        )
+
+
+def leave(
+    context: Context,
+    group: ConsumerGroup,
+    config: ClassicGroupConfig,
+    request: ConsumerGroupHeartbeatRequest,
+) -> Decision[ConsumerGroupHeartbeatResponse]:
+    """A heartbeat with epoch -1 or -2."""
+    response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    if request.instance_id is None:
+        return fence(context, group, config, [member_of(group, request.member_id)], response)
+    member = static_member_of(group, request.instance_id, request.member_id)
+    if request.member_epoch != STATIC_LEAVE_EPOCH:
+        return fence(context, group, config, [member], response)
+    # It keeps what it has for its next incarnation, which the epoch tells of.
+    left = member.evolve(
+        member_epoch=STATIC_LEAVE_EPOCH,
+        pending_revocation=NO_PARTITIONS,
+        assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
+    )
+    return Decision(response, [records.current_assignment(group.group_id, left)])
+
+
+def fence(
+    context: Context,
+    group: ConsumerGroup,
+    config: ClassicGroupConfig,
+    members: Sequence[ConsumerGroupMember],
+    response: R,
+) -> Decision[R]:
+    """Take members out of the group; where only members of the classic protocol stay, it becomes a classic one."""
+    decision = Decision(response)
+    if not members:
+        return decision
+    if is_downgraded_without(context, group, members):
+        downgrade(context, group, config, decision, leaving=members, rebalance=True)
+        return decision
+    for member in members:
+        decision.records += records.member_tombstones(group.group_id, member.member_id)
+    after = group.subscriptions.without(members, group.resolved)
+    decision.records += (
+        records.regular_expression_tombstone(group.group_id, regex)
+        for regex in group.subscriptions.regexes
+        if regex not in after.regexes
+    )
+    found_hash = metadata_hash(context.topics, after.topics)
+    decision.records.append(records.group_epoch(group.group_id, group.epoch + 1, found_hash))
+    decision.timers += cancel_timers([member.member_id for member in members])
+    return decision
+
+
+def expired(
+    context: Context, group: ConsumerGroup, config: ClassicGroupConfig, timer: Timer, member_epoch: int
+) -> Decision[None]:
+    """A member's timer has fired: it was not heard of, or has not done in time what it had to do."""
+    member = group.members.get(timer.member_id)
+    if member is None or (timer.what is Timed.REBALANCE and member.member_epoch != member_epoch):
+        return Decision(None)
+    return fence(context, group, config, [member], None)
+
+
+def loaded(context: Context, group: ConsumerGroup) -> Iterable[Arm]:
+    """The group was read from the log: every member gets a whole session, and a whole time to revoke."""
+    for member in group.members.values():
+        yield Arm(Timer(Timed.SESSION, member.member_id), context.settings.session_timeout_ms)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            yield revoke_by(member)
+
+
+def revoke_by(member: ConsumerGroupMember) -> Arm:
+    """The member must have given up what it shall by then."""
+    return Arm(
+        rebalance_timer(member.member_id), member.rebalance_timeout_ms, member_epoch=member.member_epoch
+    )

@@ -1,0 +1,234 @@
+"""ConsumerGroupHeartbeat: a member joins, is alive, says what it owns, and hears what it shall have (KIP-848). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.groups.consumer import records
+from broker.groups.consumer.assignments import AssignedPartitions, TopicPartitions
+from broker.groups.consumer.context import Client, Context, Decision, R, live_group, refused, session_timer
+from broker.groups.consumer.fencing import leave, revoke_by
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import (
+    LEAVE_EPOCH,
+    NO_REBALANCE_TIMEOUT,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroupMember,
+    MemberState,
+)
+from broker.groups.consumer.membership import (
+    check_epoch,
+    check_size,
+    group_to_join,
+    joining_member,
+    known_member,
+)
+from broker.groups.consumer.reconciliation import Goal, reconcile
+from broker.groups.consumer.subscribing import (
+    RegexStatus,
+    subscribed_topic_ids,
+    update_epoch,
+    update_regex,
+)
+from broker.groups.consumer.targets import Target, update_target
+from broker.groups.effects import Arm, Cancel
+from broker.groups.group import ClassicGroup, ClassicGroupConfig
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+
+CLIENT_MEMBER_ID_SINCE: Final = 1
+"""From this version on a client names itself (KIP-1082)."""
+
+
+def check_request(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
+) -> None:
+    """What makes no sense whatever the group is (``throwIfConsumerGroupHeartbeatRequestIsInvalid``)."""
+    epoch = request.member_epoch
+    if api_version >= CLIENT_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
+        _check_text(request.member_id, "MemberId")
+    _check_text(request.group_id, "GroupId")
+    _check_text(request.instance_id, "InstanceId")
+    _check_text(request.rack_id, "RackId")
+    if epoch == 0:
+        _check_join(request)
+    elif epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
+        raise refused(ErrorCode.invalid_request, "InstanceId can't be null.")
+    elif epoch < STATIC_LEAVE_EPOCH:
+        raise refused(ErrorCode.invalid_request, "MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        # Kafka lists them in the order of a hash set.
+        names = ", ".join(sorted(assignors, reverse=True))
+        raise refused(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {names}.",
+        )
+
+
+def _check_text(text: str | None, name: str) -> None:
+    if text is not None and not text.strip():
+        raise refused(ErrorCode.invalid_request, f"{name} can't be empty.")
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    message = None
+    if request.rebalance_timeout_ms == NO_REBALANCE_TIMEOUT:
+        message = "RebalanceTimeoutMs must be provided in first request."
+    elif request.topic_partitions is None or request.topic_partitions:
+        message = "TopicPartitions must be empty when (re-)joining."
+    elif request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        message = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    if message is not None:
+        raise refused(ErrorCode.invalid_request, message)
+
+
+def heartbeat(
+    context: Context,
+    found: ConsumerGroup | ClassicGroup | None,
+    request: ConsumerGroupHeartbeatRequest,
+    client: Client,
+    config: ClassicGroupConfig,
+    *,
+    resolving: bool,
+) -> Decision[ConsumerGroupHeartbeatResponse]:
+    """One request of a member, whose id the caller has made if the client did not; `Refused` with Kafka's error."""
+    if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+        return leave(context, live_group(found, request.group_id), config, request)
+    decision = Decision(ConsumerGroupHeartbeatResponse())
+    if request.member_epoch == 0:
+        group = group_to_join(context, request.group_id, found, decision)
+        check_size(context, group, request.member_id)
+        old = joining_member(
+            group,
+            request.member_id,
+            request.instance_id,
+            decision,
+            classic=False,
+        )
+    else:
+        group = _group_of_member(found, request.group_id)
+        check_size(context, group, request.member_id)
+        old = known_member(group, request.member_id, request.instance_id)
+        check_epoch(old, request.member_epoch, request.topic_partitions)
+    new = advance(context, group, old, said(old, request, client), request, decision, resolving=resolving)
+    decision.timers.append(Arm(session_timer(new.member_id), context.settings.session_timeout_ms))
+    decision.response = _response(context, old, new, request)
+    return decision
+
+
+def _group_of_member(found: ConsumerGroup | ClassicGroup | None, group_id: str) -> ConsumerGroup:
+    if found is None:
+        raise refused(ErrorCode.group_id_not_found, f"Consumer group {group_id} not found.")
+    return live_group(found, group_id)
+
+
+def said(
+    old: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest, client: Client
+) -> ConsumerGroupMember:
+    """The member with what a heartbeat says of it; what the heartbeat leaves out stays as it is."""
+    changes: dict[str, object] = {
+        "client_id": client.client_id,
+        "client_host": client.client_host,
+        "classic": None,
+    }
+    if request.subscribed_topic_names is not None:
+        changes["subscribed_topic_names"] = frozenset(request.subscribed_topic_names)
+    if request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT:
+        changes["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+    for name in ("instance_id", "rack_id", "server_assignor", "subscribed_topic_regex"):
+        value = getattr(request, name)
+        if value is not None:
+            changes[name] = value
+    return old.evolve(**changes)
+
+
+def advance(
+    context: Context,
+    group: ConsumerGroup,
+    old: ConsumerGroupMember,
+    new: ConsumerGroupMember,
+    request: ConsumerGroupHeartbeatRequest,
+    decision: Decision[R],
+    *,
+    resolving: bool,
+) -> ConsumerGroupMember:
+    """What follows from what a member has said: the group's epoch, its target assignment, the member's next step."""
+    out = decision.records
+    if new is not old:
+        out.append(records.member_subscription(group.group_id, new))
+    names_changed = new.subscribed_topic_names != old.subscribed_topic_names
+    regex = update_regex(context, group, old, new, resolving=resolving, out=out)
+    decision.regexes = regex.to_resolve
+    bump = names_changed or regex.status is RegexStatus.UPDATED_AND_RESOLVED
+    epoch = update_epoch(context, group, old, new, bump=bump, out=out)
+    decision.is_refreshed = epoch.is_refreshed
+    target = update_target(context, group, epoch.epoch, old, new, homogeneous=epoch.is_homogeneous, out=out)
+    changed = names_changed or regex.status is not RegexStatus.UNCHANGED
+    return step(context, group, new, target, request.topic_partitions, decision, subscription_changed=changed)
+
+
+def step(
+    context: Context,
+    group: ConsumerGroup,
+    member: ConsumerGroupMember,
+    target: Target,
+    owned: Iterable[TopicPartitions] | None,
+    decision: Decision[R],
+    *,
+    subscription_changed: bool,
+) -> ConsumerGroupMember:
+    """Reconcile a member with its target, and watch over the time that it takes to revoke."""
+    if not subscription_changed and member.is_reconciled_to(target.epoch):
+        return member
+    goal = Goal(
+        target.epoch,
+        target.partitions,
+        subscribed_topic_ids(context, group, member),
+        group.owner_epoch,
+        owned,
+    )
+    after = reconcile(member, goal, subscription_changed=subscription_changed)
+    if after == member:
+        return member
+    decision.records.append(records.current_assignment(group.group_id, after))
+    if not after.uses_classic_protocol:
+        revokes = after.state is MemberState.UNREVOKED_PARTITIONS
+        timer = revoke_by(after)
+        decision.timers.append(timer if revokes else Cancel(timer.timer))
+    return after
+
+
+def _response(
+    context: Context,
+    old: ConsumerGroupMember,
+    new: ConsumerGroupMember,
+    request: ConsumerGroupHeartbeatRequest,
+) -> ConsumerGroupHeartbeatResponse:
+    """The assignment is told when it is new, and to a member that says all of itself, as one does that was in doubt."""
+    is_full = (
+        request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+    is_told = request.member_epoch == 0 or is_full or old.assigned != new.assigned
+    return ConsumerGroupHeartbeatResponse(
+        member_id=new.member_id,
+        member_epoch=new.member_epoch,
+        heartbeat_interval_ms=context.settings.heartbeat_interval_ms,
+        assignment=_assignment(new.assigned) if is_told else None,
+    )
+
+
+def _assignment(assigned: AssignedPartitions) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            ResponseTopicPartitions(topic_id=topic_id, partitions=sorted(epochs))
+            for topic_id, epochs in assigned.items()
+        ]
+    )

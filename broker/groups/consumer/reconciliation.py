@@ -1,0 +1,137 @@
+"""From what a member has to what it shall have, one step (``CurrentAssignmentBuilder``, KIP-848). Pure.
+
+A partition is never in the hands of two members: one that must give it up says so first (``topic_partitions`` of its
+heartbeat), and only then another gets it. Until its revocations are said, a member stays in its epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from broker.groups.consumer.assignments import (
+    NO_PARTITIONS,
+    AssignedPartitions,
+    TargetAssignment,
+    TopicPartitions,
+    has,
+    has_any,
+)
+from broker.groups.consumer.context import refused
+from broker.groups.consumer.group import UNOWNED
+from broker.groups.consumer.member import ConsumerGroupMember, MemberState
+from protocol.errors import ErrorCode
+
+
+class Goal(NamedTuple):
+    """What a member is reconciled to, and with what."""
+
+    epoch: int
+    target: TargetAssignment
+    subscribed: frozenset[UUID]
+    """The ids of the topics that the member subscribes to now. The target may be older than that."""
+    owner_epoch: Callable[[UUID, int], int]
+    owned: Iterable[TopicPartitions] | None
+    """What the member says that it owns; None if it does not say."""
+
+
+def reconcile(member: ConsumerGroupMember, goal: Goal, *, subscription_changed: bool) -> ConsumerGroupMember:
+    """The member after this step; itself, if there is none to take."""
+    match member.state:
+        case MemberState.STABLE if member.member_epoch != goal.epoch:
+            return _next_assignment(member, goal, member.member_epoch)
+        case MemberState.STABLE:
+            return _revoke_unsubscribed(member, goal) if subscription_changed else member
+        case MemberState.UNREVOKED_PARTITIONS if has_any(member.pending_revocation, goal.owned):
+            return _revoke_unsubscribed(member, goal) if subscription_changed else member
+        case MemberState.UNREVOKED_PARTITIONS | MemberState.UNRELEASED_PARTITIONS:
+            return _next_assignment(member, goal, member.member_epoch)
+        case MemberState.UNKNOWN:
+            if goal.owned is None or any(True for _ in goal.owned):
+                raise refused(
+                    ErrorCode.fenced_member_epoch,
+                    "The consumer group member is in a unknown state. "
+                    "The member must abandon all its partitions and rejoin.",
+                )
+            return _next_assignment(member, goal, goal.epoch)
+
+
+def _revoke_unsubscribed(member: ConsumerGroupMember, goal: Goal) -> ConsumerGroupMember:
+    """Between two target assignments a member gives up at once what it does not subscribe to any more."""
+    lost = {
+        topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in goal.subscribed
+    }
+    if not lost:
+        return member
+    kept = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in lost}
+    pending = dict(member.pending_revocation)
+    for topic_id, epochs in lost.items():
+        pending[topic_id] = {**pending.get(topic_id, {}), **epochs}
+    if not has_any(pending, goal.owned):
+        return member.at_epoch(
+            member.member_epoch,
+            assigned=kept,
+            pending_revocation=member.pending_revocation,
+            state=member.state,
+        )
+    return member.at_epoch(
+        member.member_epoch,
+        assigned=kept,
+        pending_revocation=pending,
+        state=MemberState.UNREVOKED_PARTITIONS,
+    )
+
+
+class _Parted(NamedTuple):
+    """What a member keeps, gives up and gets, and whether another has some of what it shall get."""
+
+    kept: dict[UUID, dict[int, int]]
+    revoked: AssignedPartitions
+    gained: dict[UUID, list[int]]
+    has_unreleased: bool
+
+
+def _part(member: ConsumerGroupMember, goal: Goal) -> _Parted:
+    parted = _Parted({}, {}, {}, False)
+    unreleased = False
+    revoked: dict[UUID, dict[int, int]] = {}
+    for topic_id in dict.fromkeys((*goal.target, *member.assigned)):
+        target = goal.target.get(topic_id, frozenset()) if topic_id in goal.subscribed else frozenset()
+        current = member.assigned.get(topic_id, {})
+        kept = {index: epoch for index, epoch in current.items() if index in target}
+        lost = {index: epoch for index, epoch in current.items() if index not in target}
+        gained = []
+        for index in sorted(target - kept.keys()):
+            others = goal.owner_epoch(topic_id, index) != UNOWNED
+            if others and not has(member.pending_revocation, topic_id, index):
+                unreleased = True
+            else:
+                gained.append(index)
+        if kept:
+            parted.kept[topic_id] = kept
+        if lost:
+            revoked[topic_id] = lost
+        if gained:
+            parted.gained[topic_id] = gained
+    return parted._replace(revoked=revoked, has_unreleased=unreleased)
+
+
+def _next_assignment(member: ConsumerGroupMember, goal: Goal, epoch: int) -> ConsumerGroupMember:
+    parted = _part(member, goal)
+    if parted.revoked and has_any(parted.revoked, goal.owned):
+        return member.at_epoch(
+            epoch,
+            assigned=parted.kept,
+            pending_revocation=parted.revoked,
+            state=MemberState.UNREVOKED_PARTITIONS,
+        )
+    assigned = parted.kept
+    for topic_id, indexes in parted.gained.items():
+        assigned.setdefault(topic_id, {}).update(dict.fromkeys(indexes, goal.epoch))
+    return member.at_epoch(
+        goal.epoch,
+        assigned={topic_id: dict(sorted(epochs.items())) for topic_id, epochs in assigned.items()},
+        pending_revocation=NO_PARTITIONS,
+        state=MemberState.UNRELEASED_PARTITIONS if parted.has_unreleased else MemberState.STABLE,
+    )

@@ -1,0 +1,98 @@
+"""Who subscribes to what in a consumer group: counts by topic name and by regular expression. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from broker.groups.consumer.member import ConsumerGroupMember
+from broker.groups.consumer.resolved import ResolvedRegex
+
+
+class SubscriptionCount(NamedTuple):
+    """How many members name a topic, and how many regular expressions match it."""
+
+    by_name: int = 0
+    by_regex: int = 0
+
+
+class Subscriptions:
+    """The counts of one group. `changed` gives the counts as they will be after a change that is not made yet."""
+
+    __slots__ = ("regexes", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, SubscriptionCount] = {}
+        self.regexes: dict[str, int] = {}
+        """How many members subscribe to each regular expression."""
+
+    def copy(self) -> Subscriptions:
+        other = Subscriptions()
+        other.topics.update(self.topics)
+        other.regexes.update(self.regexes)
+        return other
+
+    def replace_member(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
+        self._count_names(() if old is None else old.subscribed_topic_names, -1)
+        self._count_names(() if new is None else new.subscribed_topic_names, 1)
+        self._count_regex(None if old is None else old.regex, -1)
+        self._count_regex(None if new is None else new.regex, 1)
+
+    def replace_resolved(self, old: ResolvedRegex | None, new: ResolvedRegex | None) -> None:
+        """A regular expression stands for other topics."""
+        for resolved, difference in ((old, -1), (new, 1)):
+            for topic in () if resolved is None else resolved.topics:
+                by_name, by_regex = self.topics.get(topic, SubscriptionCount())
+                self._put(topic, SubscriptionCount(by_name, by_regex + difference))
+
+    def without(
+        self, members: Iterable[ConsumerGroupMember], resolved: Mapping[str, ResolvedRegex]
+    ) -> Subscriptions:
+        """The counts once these members, and the regular expressions that only they subscribe to, are gone."""
+        after = self.copy()
+        for member in members:
+            after.replace_member(member, None)
+        for regex in self.regexes:
+            if regex not in after.regexes:
+                after.replace_resolved(resolved.get(regex), None)
+        return after
+
+    def changed(
+        self, old: ConsumerGroupMember, new: ConsumerGroupMember, resolved: Mapping[str, ResolvedRegex]
+    ) -> Subscriptions:
+        """The counts once ``new`` stands in the place of ``old``."""
+        after = self.copy()
+        after.replace_member(old, new)
+        if old.regex is not None and old.regex != new.regex and self.regexes.get(old.regex) == 1:
+            after.replace_resolved(resolved.get(old.regex), None)
+        return after
+
+    def are_homogeneous(self, members: int) -> bool:
+        """Whether so many members all subscribe to the same topics, by name or by one regular expression."""
+        if not self.regexes:
+            return all(count.by_name == members for count in self.topics.values())
+        if next(iter(self.regexes.values())) != members:
+            return False
+        return all(count == SubscriptionCount(0, 1) for count in self.topics.values())
+
+    def _count_names(self, topics: Iterable[str], difference: int) -> None:
+        for topic in topics:
+            by_name, by_regex = self.topics.get(topic, SubscriptionCount())
+            self._put(topic, SubscriptionCount(by_name + difference, by_regex))
+
+    def _put(self, topic: str, count: SubscriptionCount) -> None:
+        # A log that compaction has thinned may take away what it never gave.
+        count = SubscriptionCount(max(count.by_name, 0), max(count.by_regex, 0))
+        if count == SubscriptionCount():
+            self.topics.pop(topic, None)
+        else:
+            self.topics[topic] = count
+
+    def _count_regex(self, regex: str | None, difference: int) -> None:
+        if regex is None:
+            return
+        count = self.regexes.get(regex, 0) + difference
+        if count > 0:
+            self.regexes[regex] = count
+        else:
+            self.regexes.pop(regex, None)
