@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
+from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.group import ClassicGroup, ClassicGroupState
 from broker.groups.members import Member
 from broker.loop.slices import each
 from broker.node.context import RequestContext
 from broker.requests.api import api
+from broker.requests.metadata_views import authorized_operations
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import (
     DescribedGroup,
@@ -24,8 +26,6 @@ from protocol.messages.describe_groups import (
 from storage.steps import Steps
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
-# AclOperation codes of what can be done with a group.
-OPERATIONS: Final = {"READ": 3, "DELETE": 6, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10, "ALTER_CONFIGS": 11}
 
 
 @api(key=15, versions=range(7))
@@ -45,7 +45,7 @@ def _answer(request: DescribeGroupsRequest, context: RequestContext) -> Steps[De
             return
         group = _describe(group_id, context)
         if request.include_authorized_operations and group.error_code == ErrorCode.none:
-            group.authorized_operations = _operations(group_id, context)
+            group.authorized_operations = authorized_operations(context, "GROUP", group_id)
         described.append(group)
 
     yield from each(request.groups, describe)
@@ -56,12 +56,13 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
     group = context.node.groups.find(group_id)
     if isinstance(group, ClassicGroup):
         return _described(group)
-    if group is not ErrorCode.group_id_not_found:
+    if isinstance(group, ErrorCode) and group is not ErrorCode.group_id_not_found:
         return DescribedGroup(group_id=group_id, error_code=group)
     missing = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
     if context.api_version >= GROUP_ID_NOT_FOUND_SINCE:
         missing.error_code = ErrorCode.group_id_not_found
-        missing.error_message = f"Group {group_id} not found."
+        is_other = isinstance(group, ConsumerGroup)
+        missing.error_message = f"Group {group_id} {'is not a classic group' if is_other else 'not found'}."
     return missing
 
 
@@ -86,11 +87,3 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
         member_metadata=b"" if protocol is None else member.metadata(protocol),
         member_assignment=member.assignment,
     )
-
-
-def _operations(group_id: str, context: RequestContext) -> int:
-    mask = 0
-    for operation, code in OPERATIONS.items():
-        if context.authorize(operation, "GROUP", group_id):
-            mask |= 1 << code
-    return mask

@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.groups.lookups import LOOKUPS
 from broker.logging import get_logger
 from broker.loop.slices import each
 from broker.metadata import ApiError, Topic
@@ -112,21 +111,7 @@ def _find(context: RequestContext, kind: _Kind | None, key: str) -> _Found:
     address = _leader(context, topic, key) if topic is not None else None
     if address is None:
         return ErrorCode.coordinator_not_available, NOWHERE
-    if kind.topic == CONSUMER_OFFSETS and address.node_id == context.node.node_id:
-        _count_lookup(context, key)
     return ErrorCode.none, address
-
-
-def _count_lookup(context: RequestContext, group_id: str) -> None:
-    if context.node.groups.lookups.looked_up(group_id, context.connection_id):
-        log.warning(
-            "group looked up, and not used",
-            client_id=context.client_id,
-            peer=context.peer,
-            group=group_id,
-            lookups=LOOKUPS,
-            hint="group.protocol=consumer (KIP-848) is not supported yet: set group.protocol=classic",
-        )
 
 
 def _leader(context: RequestContext, topic: Topic, key: str) -> Address | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.groups.group import ClassicGroup
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.group import CONSUMER_PROTOCOL, ClassicGroup
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
@@ -17,6 +18,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 
 
 @api(key=16, versions=range(6))
@@ -24,15 +26,15 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
     groups = context.node.groups.all_groups()
     if isinstance(groups, ErrorCode):
         return ListGroupsResponse(error_code=groups)
-    if request.types_filter and CLASSIC not in _folded(request.types_filter):
-        groups = []
+    types = _folded(request.types_filter)
     states = _folded(request.states_filter)
     sees_all = context.authorize("DESCRIBE", "CLUSTER", CLUSTER_NAME)
     return ListGroupsResponse(
         groups=[
             _listed(group)
             for group in groups
-            if (not states or group.state.lower() in states)
+            if (not types or _type_of(group) in types)
+            and (not states or group.state.lower() in states)
             and (sees_all or context.authorize("DESCRIBE", "GROUP", group.group_id))
         ]
     )
@@ -42,10 +44,15 @@ def _folded(names: Sequence[str]) -> set[str]:
     return {name.strip().lower() for name in names}
 
 
-def _listed(group: ClassicGroup) -> ListedGroup:
+def _type_of(group: ClassicGroup | ConsumerGroup) -> str:
+    return CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+
+
+def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+    protocol_type = CONSUMER_PROTOCOL if isinstance(group, ConsumerGroup) else group.protocol_type
     return ListedGroup(
         group_id=group.group_id,
-        protocol_type=group.protocol_type or "",
+        protocol_type=protocol_type or "",
         group_state=group.state.value,
-        group_type=CLASSIC,
+        group_type=_type_of(group),
     )

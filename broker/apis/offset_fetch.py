@@ -1,7 +1,7 @@
 """OffsetFetch: where a group is.
 
 v2 has null for all topics and an error for the whole group; KIP-320 (v5) leader epochs; KIP-447 (v7) stable offsets only;
-KIP-709 (v8) many groups; KIP-848 (v9) member ids and epochs, which classic groups do not look at; v10 names topics by ids.
+KIP-709 (v8) many groups; KIP-848 (v9) member ids and epochs, which consumer groups check; v10 names topics by ids.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def _fetch(
         found = context.node.groups.fetch(group, require_stable=require_stable)
         return then(found, lambda answer: _visible(answer, context))
     known, refused = _resolve(group.topics, context)
-    wanted = OffsetFetchRequestGroup(group_id=group.group_id, topics=known)
+    wanted = OffsetFetchRequestGroup(
+        group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known
+    )
     found = context.node.groups.fetch(wanted, require_stable=require_stable)
     return then(found, lambda answer: _with(answer, refused))
 

@@ -23,9 +23,10 @@ _TRANSACTIONAL_IDS: Final = {
     "transactional_ids",
     "v3_and_below_transactional_id",
 }
-_GROUPS: Final = {"group_id", "groups", "groups_names"}
+_GROUPS: Final = {"group_id", "group_ids", "groups", "groups_names"}
 _TOPIC_ARRAYS: Final = {
     "forgotten_topics_data",
+    "subscribed_topic_names",
     "topic_data",
     "topic_names",
     "topic_partitions",

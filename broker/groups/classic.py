@@ -218,6 +218,13 @@ def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[
     return out
 
 
+def begin_rebalance(group: ClassicGroup, now_ms: int) -> list[Effect]:
+    """The group was a consumer group before: its members join anew."""
+    out: Out = []
+    rebalance.prepare_rebalance(group, now_ms, out)
+    return out
+
+
 # -- Time ---------------------------------------------------------------------------------------------------------
 
 

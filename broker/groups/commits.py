@@ -9,9 +9,14 @@ from uuid import UUID
 
 from broker.clock import Domain
 from broker.groups import classic
-from broker.groups.group import ClassicGroupState
+from broker.groups.consumer.context import Refused
+from broker.groups.consumer.epoch_checks import check_commit, check_fetch
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.records import group_tombstones
+from broker.groups.group import ClassicGroup
 from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, Found, Spot
-from broker.groups.shard import NO_PRODUCER, GroupShard, LogRecord, Producer
+from broker.groups.records import LogRecord
+from broker.groups.shard import NO_PRODUCER, GroupShard, Producer
 from broker.loop.deferred import Deferred
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
@@ -58,7 +63,9 @@ def commit(
     shard: GroupShard, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
 ) -> Errors | Future[Errors]:
     """OffsetCommit."""
-    group = shard.state.groups.get(who.group_id)
+    group = shard.state.group(who.group_id)
+    if isinstance(group, ConsumerGroup):
+        return _commit_of_member(shard, group, who, offsets, retention_ms, NO_PRODUCER, api_version)
     if group is None:
         # Generation -1 makes a group of its own kind: one that only commits.
         since = GROUP_ID_NOT_FOUND_SINCE
@@ -75,10 +82,16 @@ def commit(
 
 
 def commit_transactional(
-    shard: GroupShard, who: Committer, offsets: Sequence[OffsetToCommit], producer: Producer
+    shard: GroupShard,
+    who: Committer,
+    offsets: Sequence[OffsetToCommit],
+    producer: Producer,
+    api_version: int,
 ) -> Errors | Future[Errors]:
     """TxnOffsetCommit, once the transaction coordinator has agreed."""
-    group = shard.state.groups.get(who.group_id)
+    group = shard.state.group(who.group_id)
+    if isinstance(group, ConsumerGroup):
+        return _commit_of_member(shard, group, who, offsets, NO_RETENTION_OF_ITS_OWN, producer, api_version)
     if group is None:
         error = ErrorCode.none if who.generation_id < 0 else ErrorCode.illegal_generation
     else:
@@ -87,9 +100,42 @@ def commit_transactional(
         )
     if error is not ErrorCode.none:
         return [error] * len(offsets)
-    # Kafka's records of transactional commits know their topics by name alone.
-    nameless = [offset._replace(topic_id=None) for offset in offsets]
-    return _write(shard, who.group_id, nameless, NO_RETENTION_OF_ITS_OWN, producer)
+    return _write(shard, who.group_id, offsets, NO_RETENTION_OF_ITS_OWN, producer)
+
+
+def _commit_of_member(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    who: Committer,
+    offsets: Sequence[OffsetToCommit],
+    retention_ms: int,
+    producer: Producer,
+    api_version: int,
+) -> Errors | Future[Errors]:
+    """A commit to a consumer group. One partition that the member may not commit fails the whole request, as on Kafka."""
+    transactional = producer is not NO_PRODUCER
+    error = ErrorCode.none
+    try:
+        check = check_commit(
+            group,
+            who.member_id,
+            who.group_instance_id,
+            who.generation_id,
+            transactional=transactional,
+            api_version=api_version,
+        )
+    except Refused as refusal:
+        error, check = refusal.error, None
+    if check is not None:
+        metadata_max = shard.config().offset_metadata_max_bytes
+        looked_at = (wanted for wanted in offsets if _java_length(wanted.metadata or "") <= metadata_max)
+        errors = (check(wanted.topic_id, wanted.partition) for wanted in looked_at)
+        error = next((found for found in errors if found is not ErrorCode.none), error)
+    if error is ErrorCode.stale_member_epoch and transactional:
+        error = ErrorCode.illegal_generation
+    if error is not ErrorCode.none:
+        return [error] * len(offsets)
+    return _write(shard, who.group_id, offsets, retention_ms, producer)
 
 
 def _write(
@@ -113,7 +159,8 @@ def _write(
             metadata=metadata,
             commit_timestamp_ms=now_ms,
             expire_timestamp_ms=now_ms + retention_ms if has_expiry else NO_RETENTION_OF_ITS_OWN,
-            topic_id=wanted.topic_id if not has_expiry else None,
+            # Kafka's records of transactional commits know their topics by name alone.
+            topic_id=wanted.topic_id if not has_expiry and producer is NO_PRODUCER else None,
         )
         records.append(LogRecord(key, value, VALUE_VERSION_WITH_EXPIRY if has_expiry else VALUE_VERSION))
     if not records:
@@ -140,6 +187,11 @@ def fetch(
     def answer(error: ErrorCode) -> OffsetFetchResponseGroup:
         if error is not ErrorCode.none:
             return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
+        group = shard.state.consumer_groups.get(wanted.group_id)
+        if group is not None:
+            error = check_fetch(group, wanted.member_id, wanted.member_epoch)
+            if error is not ErrorCode.none:
+                return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
         find = _find_all if wanted.topics is None else _find_some
         return OffsetFetchResponseGroup(
             group_id=wanted.group_id, topics=find(shard, wanted, require_stable=require_stable)
@@ -206,8 +258,12 @@ def delete_offsets(
     shard: GroupShard, group_id: str, spots: Sequence[Spot]
 ) -> tuple[ErrorCode, Errors] | Future[tuple[ErrorCode, Errors]]:
     """OffsetDelete: (an error for the whole group, an error for each spot)."""
-    group = shard.state.groups.get(group_id)
-    error = ErrorCode.group_id_not_found if group is None else classic.offsets_deletable(group)
+    group = shard.state.group(group_id)
+    error = ErrorCode.none
+    if group is None:
+        error = ErrorCode.group_id_not_found
+    elif isinstance(group, ClassicGroup):
+        error = classic.offsets_deletable(group)
     if group is None or error is not ErrorCode.none:
         return error, []
     errors: Errors = []
@@ -226,13 +282,18 @@ def delete_offsets(
 
 def delete_group(shard: GroupShard, group_id: str) -> ErrorCode | Future[ErrorCode]:
     """DeleteGroups: the group with all its offsets, pending ones included."""
-    group = shard.state.groups.get(group_id)
-    error = ErrorCode.group_id_not_found if group is None else classic.deletable(group)
+    group = shard.state.group(group_id)
+    if group is None:
+        return ErrorCode.group_id_not_found
+    if isinstance(group, ConsumerGroup):
+        error = ErrorCode.non_empty_group if group.members else ErrorCode.none
+    else:
+        error = classic.deletable(group)
     if error is not ErrorCode.none:
         return error
     spots = shard.state.offsets.all_spots(group_id)
     reply: Deferred[ErrorCode] = Deferred()
-    shard.write_tombstones([*_keys(group_id, spots), GroupMetadataKey(group_id)], reply.resolve)
+    shard.write_tombstones([*_keys(group_id, spots), *_group_keys(group)], reply.resolve)
     return reply.outcome()
 
 
@@ -243,11 +304,11 @@ def expire(shard: GroupShard, retention_ms: int) -> int:
         return shard.clock.now_for(written_ms, Domain.GROUPS)
 
     doomed: list[Key] = []
-    for group in shard.state.groups.values():
+    for group in shard.state.all_groups():
         spots, nothing_left = shard.state.offsets.expired(group, now_for, retention_ms)
         doomed += _keys(group.group_id, spots)
-        if nothing_left and group.state is ClassicGroupState.EMPTY:
-            doomed.append(GroupMetadataKey(group.group_id))
+        if nothing_left and group.is_empty:
+            doomed += _group_keys(group)
     # No request waits for it: what could not be written is found again the next time.
     shard.write_tombstones(doomed, lambda _: None)
     return len(doomed)
@@ -260,8 +321,7 @@ def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
         return shard.clock.now_for(written_ms, Domain.GROUPS)
 
     waits = (
-        shard.state.offsets.expires_in_ms(group, now_for, retention_ms)
-        for group in shard.state.groups.values()
+        shard.state.offsets.expires_in_ms(group, now_for, retention_ms) for group in shard.state.all_groups()
     )
     return min((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
 
@@ -273,6 +333,13 @@ def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> int:
     ]
     shard.write_tombstones(doomed, lambda _: None)
     return len(doomed)
+
+
+def _group_keys(group: ClassicGroup | ConsumerGroup) -> list[Key]:
+    """What stands in the log of a group itself."""
+    if isinstance(group, ConsumerGroup):
+        return [record.key for record in group_tombstones(group)]
+    return [GroupMetadataKey(group.group_id)]
 
 
 def _keys(group_id: str, spots: Iterable[Spot]) -> list[Key]:

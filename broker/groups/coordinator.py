@@ -13,9 +13,12 @@ from broker.clock import Clock, Domain, Periodic, Timer
 from broker.coordinator_runtime.runtime import CoordinatorRuntime
 from broker.groups import classic, commits
 from broker.groups.commits import Committer, Errors, OffsetToCommit
+from broker.groups.consumer.context import Client
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.records import group_tombstones
+from broker.groups.consumer_groups import ConsumerGroups, refuse_heartbeat
 from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
-from broker.groups.lookups import UnusedLookups
 from broker.groups.offsets import Spot
 from broker.groups.shard import GroupShard, Producer
 from broker.injection.points import FaultInjection
@@ -26,6 +29,10 @@ from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.replicas.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
@@ -71,7 +78,7 @@ class GroupCoordinator(MetadataListener):
         self._new_uuid = new_uuid or partial(_uuid_by, random or Random())
         self._injection = injection or FaultInjection()
         self._ended = False
-        self.lookups = UnusedLookups()
+        self.consumer_groups = ConsumerGroups(config, clock, metadata, self._new_uuid)
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             CONSUMER_OFFSETS, replicas, clock, self._injection, self._new_shard, self._loaded
         )
@@ -97,6 +104,7 @@ class GroupCoordinator(MetadataListener):
 
     def _loaded(self, shard: GroupShard) -> None:
         """Write the tombstones of topics that were deleted while no coordinator could write them."""
+        self.consumer_groups.loaded(shard)
         for name, topic_id in shard.state.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
                 commits.forget_topic(shard, name, topic_id)
@@ -135,7 +143,6 @@ class GroupCoordinator(MetadataListener):
         return partition_for(group_id, count)
 
     def _shard_of(self, group_id: str) -> GroupShard | ErrorCode:
-        self.lookups.used(group_id)
         return self._runtime.find(self.partition_for(group_id))
 
     # -- members ------------------------------------------------------------------------------------------------
@@ -155,6 +162,15 @@ class GroupCoordinator(MetadataListener):
         shard = self._shard_of(request.group_id)
         if isinstance(shard, ErrorCode):
             return JoinGroupResponse(error_code=shard)
+        consumer_group = shard.state.consumer_groups.get(request.group_id)
+        if consumer_group is not None and consumer_group.members:
+            client = Client(client_id or "", client_host)
+            return self.consumer_groups.join(shard, consumer_group, request, client, api_version)
+        if consumer_group is not None and not request.member_id:
+            # An empty group takes any protocol.
+            error, _ = shard.append_records(group_tombstones(consumer_group))
+            if error is not ErrorCode.none:
+                return JoinGroupResponse(error_code=shard.client_error(error))
         now_ms = self._clock.now_ms()
         group = shard.state.groups.get(request.group_id)
         effects: list[Effect] = []
@@ -175,13 +191,15 @@ class GroupCoordinator(MetadataListener):
         shard, group = found
         if group is None:
             return SyncGroupResponse(error_code=ErrorCode.unknown_member_id)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer_groups.sync(shard, group, request)
         reply: Deferred[SyncGroupResponse] = Deferred()
         shard.run(group, classic.sync(group, request, reply, self._clock.now_ms()))
         return reply.outcome()
 
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
-    ) -> ErrorCode:
+    ) -> ErrorCode | Future[ErrorCode]:
         found = self._group_of(group_id)
         if found is ErrorCode.coordinator_load_in_progress:
             # Members cannot have expired yet, so there is nothing to be told.
@@ -191,6 +209,10 @@ class GroupCoordinator(MetadataListener):
         shard, group = found
         if group is None:
             return ErrorCode.unknown_member_id
+        if isinstance(group, ConsumerGroup):
+            return self.consumer_groups.classic_heartbeat(
+                shard, group, member_id, group_instance_id, generation_id
+            )
         error, effects = classic.heartbeat(group, member_id, group_instance_id, generation_id)
         shard.run(group, effects)
         return error
@@ -213,31 +235,48 @@ class GroupCoordinator(MetadataListener):
                     for member in members
                 ]
             )
+        if isinstance(group, ConsumerGroup):
+            return self.consumer_groups.leave(shard, group, members)
         reply: Deferred[LeaveGroupResponse] = Deferred()
         shard.run(group, classic.leave(group, members, reply, self._clock.now_ms()))
         return reply.outcome()
 
-    def _group_of(self, group_id: str) -> tuple[GroupShard, ClassicGroup | None] | ErrorCode:
+    def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str | None,
+        client_host: str,
+        api_version: int,
+    ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
+        refusal = self.consumer_groups.check_heartbeat(request, api_version)
+        if refusal is not None:
+            return refusal
+        shard = self._shard_of(request.group_id)
+        if isinstance(shard, ErrorCode):
+            return refuse_heartbeat(shard)
+        return self.consumer_groups.heartbeat(shard, request, Client(client_id or "", client_host))
+
+    def _group_of(self, group_id: str) -> tuple[GroupShard, ClassicGroup | ConsumerGroup | None] | ErrorCode:
         if not group_id:
             return ErrorCode.invalid_group_id
         shard = self._shard_of(group_id)
-        return shard if isinstance(shard, ErrorCode) else (shard, shard.state.groups.get(group_id))
+        return shard if isinstance(shard, ErrorCode) else (shard, shard.state.group(group_id))
 
     # -- groups -------------------------------------------------------------------------------------------------
 
-    def find(self, group_id: str) -> ClassicGroup | ErrorCode:
+    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | ErrorCode:
         """A group to look at. The empty group id may have committed offsets, too."""
         shard = self._shard_of(group_id)
         if isinstance(shard, ErrorCode):
             return shard
-        return shard.state.groups.get(group_id, ErrorCode.group_id_not_found)
+        return shard.state.group(group_id) or ErrorCode.group_id_not_found
 
-    def all_groups(self) -> list[ClassicGroup] | ErrorCode:
+    def all_groups(self) -> list[ClassicGroup | ConsumerGroup] | ErrorCode:
         """Every group that this node coordinates; an error while some cannot be known yet."""
         shards = [shard for _, shard in self._runtime.items()]
         if any(shard.is_loading for shard in shards):
             return ErrorCode.coordinator_load_in_progress
-        return [group for shard in shards for group in shard.state.groups.values()]
+        return [group for shard in shards for group in shard.state.all_groups()]
 
     def delete(self, group_id: str) -> ErrorCode | Future[ErrorCode]:
         shard = self._shard_of(group_id)
@@ -278,7 +317,7 @@ class GroupCoordinator(MetadataListener):
             return [shard] * len(offsets)
         who = Committer(group_id, member_id, generation_id, group_instance_id)
         producer = Producer(producer_id, producer_epoch, guard, verified)
-        return commits.commit_transactional(shard, who, offsets, producer)
+        return commits.commit_transactional(shard, who, offsets, producer, api_version)
 
     def on_marker(
         self, partition_index: int, producer_id: int, producer_epoch: int, committed: bool, marker_offset: int
@@ -315,7 +354,7 @@ class GroupCoordinator(MetadataListener):
 
     def _begin_expiry(self) -> None:
         if self._rest_of_expiry is None:
-            self._expire_next([index for index, shard in self._runtime.items() if shard.state.groups])
+            self._expire_next([index for index, shard in self._runtime.items() if shard.state.all_groups()])
 
     def _expire_next(self, indices: Sequence[int]) -> None:
         """One shard a turn, so that many groups do not hold up the loop."""

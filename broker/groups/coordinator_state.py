@@ -6,10 +6,14 @@ A classic group is read from its last record; what its members are doing in the 
 
 from __future__ import annotations
 
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.records import CONSUMER_GROUP_KEYS, ConsumerGroupKey
+from broker.groups.consumer.records import apply as apply_consumer_group
 from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
 from broker.groups.offsets import GroupOffsets
 from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
 from protocol.records.group_log import (
+    ConsumerGroupMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -25,16 +29,27 @@ from protocol.schema import Key, MalformedRecord, Value
 class GroupCoordinatorState:
     """Groups and offsets of one partition."""
 
-    __slots__ = ("config", "groups", "offsets", "records", "skipped")
+    __slots__ = ("config", "consumer_groups", "groups", "offsets", "records", "skipped")
 
     def __init__(self, config: ClassicGroupConfig) -> None:
         self.config = config
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        """Those of KIP-848. A group id stands in one of the two."""
         self.offsets = GroupOffsets()
         self.records = 0
         """How many records were replayed."""
         self.skipped = 0
         """Records and batches that were of no use: unknown types, newer versions, bytes that do not parse."""
+
+    def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        return self.consumer_groups.get(group_id) or self.groups.get(group_id)
+
+    def all_groups(self) -> list[ClassicGroup | ConsumerGroup]:
+        return [*self.groups.values(), *self.consumer_groups.values()]
+
+    def group_ids(self) -> set[str]:
+        return {*self.groups, *self.consumer_groups}
 
     def replay(self, batch: RecordBatch) -> str | None:
         """Read one batch of the log. Whatever is in it, the next one is read all the same; returns why it cannot be read.
@@ -75,7 +90,7 @@ class GroupCoordinatorState:
             case OffsetCommitKey() | LegacyOffsetCommitKey():
                 assert value is None or isinstance(value, OffsetCommitValue)
                 self.offsets.apply_commit(record_offset, producer_id, key, value)
-                if value is not None and key.group not in self.groups:
+                if value is not None and self.group(key.group) is None:
                     # A group without members: its clients only commit offsets.
                     self.groups[key.group] = ClassicGroup(key.group, self.config)
             case GroupMetadataKey():
@@ -83,15 +98,31 @@ class GroupCoordinatorState:
                 if value is None:
                     self.groups.pop(key.group, None)
                 else:
+                    self.consumer_groups.pop(key.group, None)
                     self.groups[key.group] = ClassicGroup.from_record(key.group, self.config, value)
+            case _ if isinstance(key, CONSUMER_GROUP_KEYS):
+                self._apply_consumer_group(key, value)
             case _:
                 return False
         return True
 
+    def _apply_consumer_group(self, key: ConsumerGroupKey, value: Value | None) -> None:
+        """A record makes its group, if it is not there: compaction keeps the latest of each key, in any order."""
+        group = self.consumer_groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return
+            self.groups.pop(key.group_id, None)
+            group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
+        if isinstance(key, ConsumerGroupMetadataKey) and value is None:
+            del self.consumer_groups[key.group_id]
+        else:
+            apply_consumer_group(group, key, value)
+
     def settle(self) -> None:
         """The log has been read. Compaction may have left offsets without their group: it is there nevertheless."""
         for group_id in self.offsets.groups():
-            if group_id not in self.groups:
+            if self.group(group_id) is None:
                 self.groups[group_id] = ClassicGroup(group_id, self.config)
 
     # -- comparison ---------------------------------------------------------------------------------------------
@@ -99,7 +130,8 @@ class GroupCoordinatorState:
     def image(self) -> dict[str, object]:
         """All that a rebuilt memory must have again, as plain values."""
         groups = {group_id: _image_of(group) for group_id, group in sorted(self.groups.items())}
-        return {"groups": groups, **self.offsets.image()}
+        consumer_groups = {name: group.image() for name, group in sorted(self.consumer_groups.items())}
+        return {"groups": groups, "consumer_groups": consumer_groups, **self.offsets.image()}
 
 
 def _image_of(group: ClassicGroup) -> dict[str, object]:

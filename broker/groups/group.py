@@ -88,6 +88,10 @@ class ClassicGroup:
             self.state_since_ms = now_ms
 
     @property
+    def is_empty(self) -> bool:
+        return self.state is ClassicGroupState.EMPTY
+
+    @property
     def can_rebalance(self) -> bool:
         return self.state in LEGAL_ORIGINS[ClassicGroupState.PREPARING_REBALANCE]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.group import NO_TIMESTAMP, ClassicGroup, ClassicGroupState
 from protocol.batch import NO_PRODUCER_ID
 from protocol.errors import ErrorCode
@@ -194,7 +195,9 @@ class GroupOffsets:
 
     # -- expiry -------------------------------------------------------------------------------------------------
 
-    def expired(self, group: ClassicGroup, now_for: Now, retention_ms: int) -> tuple[list[Spot], bool]:
+    def expired(
+        self, group: ClassicGroup | ConsumerGroup, now_for: Now, retention_ms: int
+    ) -> tuple[list[Spot], bool]:
         """(spots of the group whose time is over, whether nothing would be left of it)."""
         group_id = group.group_id
         of_group = self._committed.get(group_id)
@@ -206,22 +209,24 @@ class GroupOffsets:
         spots = [spot for spot, wait_ms in waits if wait_ms <= 0]
         return spots, len(spots) == len(of_group) and not self.has_open_transaction(group_id)
 
-    def expires_in_ms(self, group: ClassicGroup, now_for: Now, retention_ms: int) -> int | None:
+    def expires_in_ms(
+        self, group: ClassicGroup | ConsumerGroup, now_for: Now, retention_ms: int
+    ) -> int | None:
         """In how many milliseconds ``expired`` finds something of the group, as things are; None for never."""
         of_group = self._committed.get(group.group_id)
         if of_group is None:
-            return (
-                None
-                if self.has_open_transaction(group.group_id) or group.state is not ClassicGroupState.EMPTY
-                else 0
-            )
+            return None if self.has_open_transaction(group.group_id) or not group.is_empty else 0
         if not _may_expire(group):
             return None
         waits = self._waits_ms(group, of_group, now_for, retention_ms)
         return min((wait_ms for _, wait_ms in waits), default=None)
 
     def _waits_ms(
-        self, group: ClassicGroup, of_group: Mapping[Spot, OffsetAndMetadata], now_for: Now, retention_ms: int
+        self,
+        group: ClassicGroup | ConsumerGroup,
+        of_group: Mapping[Spot, OffsetAndMetadata],
+        now_for: Now,
+        retention_ms: int,
     ) -> Iterator[tuple[Spot, int]]:
         """How long each offset that may expire is still kept."""
         subscribed: dict[str, bool] = {}
@@ -252,20 +257,25 @@ class GroupOffsets:
         }
 
 
-def _may_expire(group: ClassicGroup) -> bool:
+def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
     """Members keep the offsets of what they are subscribed to, if that can be known, and all offsets otherwise."""
+    if isinstance(group, ConsumerGroup):
+        return True
     if group.protocol_type is None or group.state is ClassicGroupState.EMPTY:
         return True
     return group.state is ClassicGroupState.STABLE and group.subscribed_topics() is not None
 
 
-def _wait_ms(group: ClassicGroup, offset: OffsetAndMetadata, now_for: Now, retention_ms: int) -> int:
+def _wait_ms(
+    group: ClassicGroup | ConsumerGroup, offset: OffsetAndMetadata, now_for: Now, retention_ms: int
+) -> int:
     """How long an offset is still kept; 0 or less once its time is over."""
     if offset.expire_timestamp_ms != NO_RETENTION_OF_ITS_OWN:
         return offset.expire_timestamp_ms - now_for(offset.commit_timestamp_ms)
     since_ms = offset.commit_timestamp_ms
     if (
-        group.protocol_type is not None
+        isinstance(group, ClassicGroup)
+        and group.protocol_type is not None
         and group.state is ClassicGroupState.EMPTY
         and group.state_since_ms != NO_TIMESTAMP
     ):

@@ -17,8 +17,9 @@ from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.groups import classic
 from broker.groups.coordinator_state import GroupCoordinatorState
-from broker.groups.effects import Answer, Append, Arm, Assigned, Cancel, Effect, Timer
+from broker.groups.effects import REGEX_TIMER, Answer, Append, Arm, Assigned, Cancel, Effect, Timer
 from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupState
+from broker.groups.records import GROUP_METADATA_VERSION, LogRecord
 from broker.injection.crash import crash_point
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -27,9 +28,9 @@ from broker.replicas.partition import Partition
 from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.records.group_log import (
+    ConsumerGroupMetadataKey,
     GroupMetadataKey,
-    LegacyOffsetCommitKey,
-    OffsetCommitKey,
+    UnknownKey,
     decode_key,
 )
 from protocol.schema import Key, MalformedRecord, Value
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from storage.producers import VerificationGuard
 
-GROUP_METADATA_VERSION: Final = 3
 COORDINATOR_SEQUENCE: Final = 0
 """Kafka's coordinators give every batch this sequence, with a producer or without, and no replica checks it."""
 RECORD_OVERHEAD_BYTES: Final = 32
@@ -50,14 +50,6 @@ LOAD_TURN_RECORDS: Final = 500
 
 T = TypeVar("T")
 log = get_logger()
-
-
-class LogRecord(NamedTuple):
-    """A record to write: a value of None is a tombstone."""
-
-    key: Key
-    value: Value | None = None
-    version: int = 0
 
 
 class Producer(NamedTuple):
@@ -91,12 +83,18 @@ class _Commit:
         self.then(CoordinatorShard.client_error(error))
 
 
+def group_of(key: Key) -> str | None:
+    """The group that a record is about."""
+    found: str | None = getattr(key, "group", None) or getattr(key, "group_id", None)
+    return found
+
+
 def _group_of(raw_key: bytes) -> str | None:
     try:
         key = decode_key(raw_key)
     except MalformedRecord:
         return None
-    return key.group if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey | GroupMetadataKey) else None
+    return None if isinstance(key, UnknownKey) else group_of(key)
 
 
 class GroupShard(CoordinatorShard):
@@ -130,7 +128,7 @@ class GroupShard(CoordinatorShard):
         self._load_began_ms = self.clock.now_ms(Domain.REQUESTS)
         source = self.partition.log
         topic, index = self.partition.topic, self.partition.index
-        damaged = DamagedRecords(topic, index, "groups", _group_of, lambda: self.state.groups)
+        damaged = DamagedRecords(topic, index, "groups", _group_of, self.state.group_ids)
         offset = source.log_start_offset
         while offset < source.log_end_offset:
             before, replayed = offset, 0
@@ -181,7 +179,7 @@ class GroupShard(CoordinatorShard):
                 partition=self.partition.index,
                 records=self.state.records,
                 skipped=self.state.skipped,
-                groups=len(self.state.groups),
+                groups=len(self.state.groups) + len(self.state.consumer_groups),
                 took_ms=self.clock.now_ms(Domain.REQUESTS) - self._load_began_ms,
             )
 
@@ -192,7 +190,9 @@ class GroupShard(CoordinatorShard):
             self.run(group, classic.fail_and_unload(group, error, now_ms))
         for commit in tuple(self._commits):
             commit.finish(error)
-        assert not self._timers
+        # What members of consumer groups are waited for is the next coordinator's matter.
+        for key in tuple(self._timers):
+            self._cancel(key)
         assert not self._commits
         super().unload(error)
 
@@ -221,15 +221,15 @@ class GroupShard(CoordinatorShard):
         """Append one batch and take it into memory; ``committed`` is called once, with an error meant for clients."""
 
         def append(committed: Callable[[ErrorCode], None]) -> None:
-            error, end_offset = self._append(records, producer)
+            error, end_offset = self.append_records(records, producer)
             if error is not ErrorCode.none:
                 committed(self.client_error(error))
             else:
                 self.when_committed(end_offset, committed, patient=patient)
 
-        self._at_append(records[0].key, append, committed)
+        self.at_append(records[0].key, append, committed)
 
-    def _at_append(
+    def at_append(
         self,
         key: Key,
         append: Callable[[Callable[[ErrorCode], None]], None],
@@ -252,10 +252,19 @@ class GroupShard(CoordinatorShard):
                 self._commits.pop(held)
                 append(committed)
 
-        self.intercept_append("group.append", go_on, held.finish, group_id=getattr(key, "group", None))
+        self.intercept_append("group.append", go_on, held.finish, group_id=group_of(key))
 
-    def _append(self, records: Sequence[LogRecord], producer: Producer) -> tuple[ErrorCode, int]:
-        """The only way into the log: (error, offset after the last record)."""
+    def append_records(
+        self,
+        records: Sequence[LogRecord],
+        producer: Producer = NO_PRODUCER,
+        *,
+        deleted: ErrorCode = ErrorCode.unknown_member_id,
+    ) -> tuple[ErrorCode, int]:
+        """The only way into the log: (error, offset after the last record).
+
+        ``deleted`` is what members hear that wait in a classic group which the records delete.
+        """
         now_ms = self.clock.now_ms()
         transactional = producer.producer_id != NO_PRODUCER_ID
         batch = build_batch(
@@ -280,22 +289,24 @@ class GroupShard(CoordinatorShard):
         for offset, (key, value, _) in enumerate(records, result.base_offset):
             # A group's own record says what its state machine already holds.
             if value is None or not isinstance(key, GroupMetadataKey):
-                self._take_in(offset, producer.producer_id, key, value)
+                self._take_in(offset, producer.producer_id, key, value, deleted)
         return ErrorCode.none, result.last_offset + 1
 
-    def _take_in(self, offset: int, producer_id: int, key: Key, value: Value | None) -> None:
+    def _take_in(
+        self, offset: int, producer_id: int, key: Key, value: Value | None, deleted: ErrorCode
+    ) -> None:
         if isinstance(key, GroupMetadataKey):
             group = self.state.groups.get(key.group)
             if group is not None:
-                self.run(
-                    group, classic.fail_and_unload(group, ErrorCode.unknown_member_id, self.clock.now_ms())
-                )
+                self.run(group, classic.fail_and_unload(group, deleted, self.clock.now_ms()))
+        elif isinstance(key, ConsumerGroupMetadataKey) and value is None:
+            self._cancel((key.group_id, REGEX_TIMER))
         self.state.apply(offset, producer_id, key, value)
 
     def write_tombstones(self, keys: Sequence[Key], committed: Callable[[ErrorCode], None]) -> None:
         """Delete what these keys stand for, in as many batches as it takes; the last one is waited for."""
         if keys:
-            self._at_append(keys[0], partial(self._write_tombstones, keys), committed)
+            self.at_append(keys[0], partial(self._write_tombstones, keys), committed)
         else:
             committed(ErrorCode.none)
 
@@ -312,7 +323,7 @@ class GroupShard(CoordinatorShard):
             size += key_bytes
         end_offset = 0
         for piece in pieces:
-            error, end_offset = self._append(piece, NO_PRODUCER) if piece else (ErrorCode.none, end_offset)
+            error, end_offset = self.append_records(piece) if piece else (ErrorCode.none, end_offset)
             if error is not ErrorCode.none:
                 committed(self.client_error(error))
                 return
@@ -357,8 +368,8 @@ class GroupShard(CoordinatorShard):
         held: list[Answer] = []
         for effect in effects:
             match effect:
-                case Arm(timer, delay_ms):
-                    self._arm(group, timer, delay_ms)
+                case Arm():
+                    self.arm(group.group_id, effect, partial(self._expired, group, effect.timer))
                 case Cancel(timer):
                     self._cancel((group.group_id, timer))
                 case Append():
@@ -387,20 +398,31 @@ class GroupShard(CoordinatorShard):
                 members=len(group.members),
             )
 
-    def _arm(self, group: ClassicGroup, timer: Timer, delay_ms: int) -> None:
-        key = (group.group_id, timer)
+    def arm(self, group_id: str, arm: Arm, then: Callable[[], None]) -> None:
+        key = (group_id, arm.timer)
+        if arm.if_absent and key in self._timers:
+            return
         self._cancel(key)
         self._timers[key] = self.clock.call_later_ms(
-            delay_ms, partial(self._fired, group, timer), Domain.GROUPS
+            arm.delay_ms, partial(self._fired, key, then), Domain.GROUPS
         )
+
+    def is_armed(self, group_id: str, timer: Timer) -> bool:
+        return (group_id, timer) in self._timers
+
+    def cancel(self, group_id: str, timer: Timer) -> None:
+        self._cancel((group_id, timer))
 
     def _cancel(self, key: tuple[str, Timer]) -> None:
         armed = self._timers.pop(key, None)
         if armed is not None:
             armed.cancel()
 
-    def _fired(self, group: ClassicGroup, timer: Timer) -> None:
-        self._timers.pop((group.group_id, timer), None)
+    def _fired(self, key: tuple[str, Timer], then: Callable[[], None]) -> None:
+        self._timers.pop(key, None)
+        then()
+
+    def _expired(self, group: ClassicGroup, timer: Timer) -> None:
         members = len(group.members)
         self.run(group, classic.expired(group, timer, self.clock.now_ms()))
         if len(group.members) < members:

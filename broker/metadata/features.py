@@ -10,14 +10,17 @@ from typing import Final
 
 METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
+"""1 has consumer groups (KIP-848)."""
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 30),
     TRANSACTION_VERSION: (0, 2),
+    GROUP_VERSION: (0, 1),
 }
 """Lowest and highest level, by name. 30 is 4.3-IV0."""
 
-INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
+INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
 
 
 class UnsupportedFeature(Exception):

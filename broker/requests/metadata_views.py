@@ -34,6 +34,7 @@ _SUPPORTED: Final = {
     "CLUSTER": (
         "CREATE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE",
     ),
+    "GROUP": ("READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
 }  # fmt: skip
 CLUSTER_NAME: Final = "kafka-cluster"
 

@@ -93,7 +93,7 @@ class Cluster:
             node_id: BrokerRegistration(node_id, 1, uuid.UUID(int=node_id), (endpoint,), fenced=False)
             for node_id in (NODE_ID, OTHER_NODE_ID)
         }
-        self.image = SimpleNamespace(brokers=self.brokers, topics=self.topics)
+        self.image = SimpleNamespace(brokers=self.brokers, topics=self.topics, configs={}, offset=0)
         self.waiting_for_ids: list[asyncio.Future[int]] | None = None
         """Not None: producer ids are not there yet, and these calls wait for theirs."""
         self._config = config

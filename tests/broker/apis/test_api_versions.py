@@ -36,7 +36,7 @@ async def test_it_lists_the_registry_in_order(cluster, version):
     ("version", "supported"),
     [
         (3, [("metadata.version", 7, 30)]),
-        (4, [("metadata.version", 7, 30), ("transaction.version", 0, 2)]),
+        (4, [("metadata.version", 7, 30), ("transaction.version", 0, 2), ("group.version", 0, 1)]),
     ],
 )
 async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, version, supported):
@@ -48,14 +48,15 @@ async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, ve
     ] == [
         ("metadata.version", 30, 30),
         ("transaction.version", 2, 2),
+        ("group.version", 1, 1),
     ]
     assert response.finalized_features_epoch == cluster.epoch
     assert response.zk_migration_ready is False
 
 
 async def test_levels_of_what_is_not_built_are_not_told(cluster):
-    await cluster.update_features({"transaction.version": 0})
-    await cluster._writer.commit([schema.FeatureLevelRecord(name="group.version", feature_level=1)])
+    await cluster.update_features({"transaction.version": 0, "group.version": 0})
+    await cluster._writer.commit([schema.FeatureLevelRecord(name="share.version", feature_level=1)])
     response = api_versions(request(), context_of(cluster, 4))
     assert [one.name for one in response.finalized_features] == ["metadata.version"]
 

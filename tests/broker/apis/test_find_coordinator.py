@@ -5,10 +5,8 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from structlog.testing import capture_logs
 
 from broker.apis.find_coordinator import find_coordinator
-from broker.groups.lookups import LOOKUPS
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -102,15 +100,3 @@ async def test_a_topic_that_cannot_be_made_leaves_no_coordinator(tmp_path):
     cluster = open_cluster(tmp_path, odradek_defaults="kafka")
     assert await ask(cluster, 4, "g") == [(ErrorCode.coordinator_not_available, "", NOWHERE)]
     await cluster.close()
-
-
-async def test_a_client_that_looks_a_group_up_and_sends_nothing_is_told_in_the_log(cluster):
-    context = context_of(cluster, 4)
-    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["new"])
-    with capture_logs() as logged:
-        for _ in range(2 * LOOKUPS):
-            response = find_coordinator(request, context)
-            assert not inspect.isawaitable(response) or await response
-    (line,) = [each for each in logged if each["event"] == "group looked up, and not used"]
-    assert (line["client_id"], line["group"]) == ("test", "new")
-    assert "group.protocol=classic" in line["hint"]

@@ -31,6 +31,8 @@ WHERE: dict[str, list[tuple[int, set[str]]]] = {
     "alter_configs": [(0, {"responses.error_code"})],
     "alter_partition_reassignments": [(0, {TOP, "responses.partitions.error_code"})],
     "api_versions": [(0, {TOP})],
+    "consumer_group_describe": [(0, {"groups.error_code"})],
+    "consumer_group_heartbeat": [(0, {TOP})],
     "create_partitions": [(0, {"results.error_code"})],
     "create_topics": [(2, {"topics.error_code"})],
     "delete_groups": [(0, {"results.error_code"})],

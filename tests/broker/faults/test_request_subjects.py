@@ -29,6 +29,8 @@ NAMES = {
     "add_offsets_to_txn": "GX",
     "add_partitions_to_txn": "PX",
     "alter_partition_reassignments": "P",
+    "consumer_group_describe": "G",
+    "consumer_group_heartbeat": "GTP",
     "create_partitions": "T",
     "create_topics": "T",
     "delete_groups": "G",
@@ -81,7 +83,7 @@ def test_a_request_is_asked_for_what_its_api_names(name: str, key: int, version:
     assert bool(found.groups) == ("G" in kinds)
     assert bool(found.transactional_ids) == ("X" in kinds)
     assert bool(found.partitions) == ("P" in kinds or "T" in kinds)
-    assert {index is None for _, index in found.partitions} <= {"T" in kinds}
+    assert {index is None for _, index in found.partitions} <= {kind == "T" for kind in kinds}
     if found.partitions:
         assert len({topic for topic, _ in found.partitions}) >= 2
     if "P" in kinds:

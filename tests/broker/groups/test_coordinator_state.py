@@ -6,8 +6,6 @@ from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.group import ClassicGroupConfig, ClassicGroupState
 from protocol.batch import RecordBatch, build_batch, end_txn_marker
 from protocol.records.group_log import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -178,7 +176,6 @@ def test_a_member_s_bytes_keep_no_group_from_being_loaded(log: Log):
         (OFFSET, value()[:5]),
         (GROUP, b"\0\x03changed"),
         (GROUP, group(member())[:20]),
-        (ConsumerGroupMetadataKey("g").encode(), ConsumerGroupMetadataValue(epoch=1).encode(0)),
     ],
 )
 def test_a_record_of_no_use_is_skipped_and_the_next_one_read(log: Log, key: bytes | None, raw: bytes | None):

@@ -16,8 +16,9 @@ from broker.clock import Domain
 from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
 from broker.loop.slices import Slices
+from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import CONSUMER_OFFSETS
-from broker.metadata.values import PartitionState, Topic
+from broker.metadata.values import BrokerRegistration, PartitionState, Topic
 from broker.node.context import RequestContext
 from broker.replicas.partition import AppendResult, Partition
 from broker.requests.api import APIS, discover
@@ -39,6 +40,8 @@ KEYS = {
     "sync_group": 14,
     "describe_groups": 15,
     "list_groups": 16,
+    "consumer_group_describe": 69,
+    "consumer_group_heartbeat": 68,
     "delete_groups": 42,
     "offset_delete": 47,
 }
@@ -108,6 +111,10 @@ class MemoryPartition(Partition):
 class FakeMetadata:
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.image = SimpleNamespace(configs={}, offset=0)
+        self.features = {"group.version": 1}
+        self.listeners: list[MetadataListener] = []
 
     def add(self, name: str, partitions: int) -> Topic:
         states = [PartitionState(index, (NODE_ID,), (NODE_ID,), NODE_ID, 0, 0) for index in range(partitions)]
@@ -120,8 +127,31 @@ class FakeMetadata:
     def topic_by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
 
-    def subscribe(self, listener: object) -> None:
-        pass
+    def subscribe(self, listener: MetadataListener) -> None:
+        self.listeners.append(listener)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Make a topic, or give it more partitions."""
+        topic = self.topics.get(name)
+        self.image.offset += 1
+        if topic is None:
+            topic = self.add(name, partitions)
+            for listener in self.listeners:
+                listener.on_topic_created(topic)
+            return
+        first_new = len(topic.partitions)
+        topic.partitions += (
+            PartitionState(index, (NODE_ID,), (NODE_ID,), NODE_ID, 0, 0)
+            for index in range(first_new, partitions)
+        )
+        for listener in self.listeners:
+            listener.on_partitions_added(topic, first_new)
+
+    def remove(self, name: str) -> None:
+        topic = self.topics.pop(name)
+        self.image.offset += 1
+        for listener in self.listeners:
+            listener.on_topic_deleted(topic)
 
 
 class FakeReplicas:
@@ -146,6 +176,14 @@ class World:
         self.clock = FakeClock(only=Domain.GROUPS)
         self.config = SimpleNamespace(
             **{
+                "group_consumer_assignment_interval_ms": 0,
+                "group_consumer_assignors": ("uniform", "range"),
+                "group_consumer_heartbeat_interval_ms": 5_000,
+                "group_consumer_max_size": 2**31 - 1,
+                "group_consumer_migration_policy": "bidirectional",
+                "group_consumer_regex_refresh_interval_ms": 600_000,
+                "group_consumer_session_timeout_ms": 45_000,
+                "group_coordinator_rebalance_protocols": ("classic", "consumer", "streams"),
                 "group_initial_rebalance_delay_ms": 0,
                 "group_min_session_timeout_ms": 6_000,
                 "group_max_session_timeout_ms": 1_800_000,
@@ -176,6 +214,7 @@ class World:
 
     def restart(self) -> None:
         """Forget everything but the logs."""
+        self.metadata.listeners.clear()
         self.node.groups = self.groups = GroupCoordinator(
             self.config,  # type: ignore[arg-type]
             self.clock,

@@ -61,20 +61,21 @@ async def test_a_directory_reopened_has_the_same_topics_and_higher_epochs(tmp_pa
 async def test_the_first_start_writes_levels_then_the_registration(tmp_path):
     cluster = open_cluster(tmp_path)
     await cluster.close()
-    levels, registration, block = records(tmp_path)[:2], *records(tmp_path)[2:]
+    levels, registration, block = records(tmp_path)[:3], *records(tmp_path)[3:]
     assert levels == [
         schema.FeatureLevelRecord(name="metadata.version", feature_level=30),
         schema.FeatureLevelRecord(name="transaction.version", feature_level=2),
+        schema.FeatureLevelRecord(name="group.version", feature_level=1),
     ]
     assert isinstance(registration, schema.RegisterBrokerRecord)
-    assert registration.broker_epoch == 3  # its own offset, behind LeaderChange and the levels
+    assert registration.broker_epoch == 4  # its own offset, behind LeaderChange and the levels
     assert registration.fenced is False
     assert [(one.name, one.host, one.port) for one in registration.endpoints] == [
         ("PLAINTEXT", "broker.example", 19092)
     ]
-    assert block == schema.ProducerIdsRecord(broker_id=1, broker_epoch=3, next_producer_id=1000)
-    assert cluster.epoch == 4
-    assert cluster.brokers[1].epoch == 3
+    assert block == schema.ProducerIdsRecord(broker_id=1, broker_epoch=4, next_producer_id=1000)
+    assert cluster.epoch == 5
+    assert cluster.brokers[1].epoch == 4
 
 
 async def test_each_start_registers_anew(tmp_path):
@@ -133,14 +134,14 @@ async def test_the_transaction_version_is_chosen_at_the_first_start(tmp_path, le
 async def test_a_level_that_is_asked_for_changes_an_old_cluster(tmp_path):
     await open_cluster(tmp_path).close()
     again = open_cluster(tmp_path, features={"transaction.version": 1})
-    assert dict(again.features) == {"metadata.version": 30, "transaction.version": 1}
+    assert dict(again.features) == {"metadata.version": 30, "transaction.version": 1, "group.version": 1}
     await again.update_features({"transaction.version": 0})
-    assert dict(again.features) == {"metadata.version": 30}
+    assert dict(again.features) == {"metadata.version": 30, "group.version": 1}
     await again.close()
 
 
 @pytest.mark.parametrize(
-    "levels", [{"transaction.version": 3}, {"group.version": 1}, {"metadata.version": 6}]
+    "levels", [{"transaction.version": 3}, {"group.version": 2}, {"metadata.version": 6}]
 )
 async def test_levels_that_are_not_there_are_refused(tmp_path, levels):
     with pytest.raises(UnsupportedFeature):

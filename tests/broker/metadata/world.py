@@ -11,7 +11,6 @@ from typing import Any
 
 from broker.clock import Domain, Unmoved
 from broker.config import broker_config
-from broker.groups.lookups import UnusedLookups
 from broker.loop.slices import Slices
 from broker.metadata import (
     BrokerRegistration,
@@ -115,7 +114,6 @@ def context_of(
         config=settings_of_node.current,
         replicas=SimpleNamespace(is_offline=lambda topic, index: False, is_offline_on=lambda *_: False),
         slices=Slices(),
-        groups=SimpleNamespace(lookups=UnusedLookups()),
     )
     context = Restricted(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
     context.denied = set(denied)

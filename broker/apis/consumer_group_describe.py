@@ -1,0 +1,122 @@
+"""ConsumerGroupDescribe: consumer groups (KIP-848), their members, what these have and what they shall have.
+
+v1 tells which protocol each member speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Final
+from uuid import UUID
+
+from broker.apis.consumer_group_heartbeat import serves_consumer_groups
+from broker.groups.consumer.context import Refused, live_group
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ConsumerGroupMember
+from broker.groups.consumer.topics import TopicsImage
+from broker.groups.consumer_settings import assignors
+from broker.loop.slices import each
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.requests.metadata_views import authorized_operations
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from storage.steps import Steps
+
+CLASSIC_MEMBER: Final = 0
+CONSUMER_MEMBER: Final = 1
+
+
+@api(key=69, versions=range(2))
+def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
+    if not serves_consumer_groups(context):
+        error = ErrorCode.unsupported_version
+        return ConsumerGroupDescribeResponse(
+            groups=[DescribedGroup(group_id=group_id, error_code=error) for group_id in request.group_ids]
+        )
+    return context.node.slices.answer(_answer(request, context))
+
+
+def _answer(
+    request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> Steps[ConsumerGroupDescribeResponse]:
+    refused, described = [], []
+
+    def describe(group_id: str) -> None:
+        if not context.authorize("DESCRIBE", "GROUP", group_id):
+            error = ErrorCode.group_authorization_failed
+            refused.append(DescribedGroup(group_id=group_id, error_code=error))
+            return
+        group = _describe(group_id, context)
+        if request.include_authorized_operations and group.error_code == ErrorCode.none:
+            group.authorized_operations = authorized_operations(context, "GROUP", group_id)
+        described.append(group)
+
+    yield from each(request.group_ids, describe)
+    return ConsumerGroupDescribeResponse(groups=[*refused, *described])
+
+
+def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
+    if not group_id:
+        return DescribedGroup(error_code=ErrorCode.invalid_group_id)
+    groups = context.node.groups
+    found = groups.find(group_id)
+    if isinstance(found, ErrorCode) and found is not ErrorCode.group_id_not_found:
+        return DescribedGroup(group_id=group_id, error_code=found)
+    try:
+        group = live_group(None if isinstance(found, ErrorCode) else found, group_id)
+    except Refused as refusal:
+        return DescribedGroup(group_id=group_id, error_code=refusal.error, error_message=refusal.message)
+    default = assignors(context.node.config)[0]
+    return _described(group, groups.consumer_groups.topics, default)
+
+
+def _described(group: ConsumerGroup, topics: TopicsImage, default_assignor: str) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor() or default_assignor,
+        members=[_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: TopicsImage) -> Member:
+    current = {topic_id: list(epochs) for topic_id, epochs in member.assigned.items()}
+    for topic_id, epochs in member.pending_revocation.items():
+        # What it has yet to give up is still its own.
+        current[topic_id] = [*current.get(topic_id, ()), *epochs]
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_assignment(current, topics),
+        target_assignment=_assignment(group.targets.get(member.member_id, {}), topics),
+        member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
+    )
+
+
+def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: TopicsImage) -> Assignment:
+    """A topic that was deleted has no name to be told by."""
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
+            for topic_id, indexes in partitions.items()
+            if (name := topics.topic_name(topic_id)) is not None
+        ]
+    )

@@ -1,0 +1,44 @@
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, is alive, leaves, and hears what it shall have.
+
+KIP-848. v1 subscribes by a regular expression and has clients choose their member ids (KIP-1082).
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+
+from broker.groups.consumer_settings import is_enabled
+from broker.metadata.features import GROUP_VERSION
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+@api(key=68, versions=range(2))
+def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
+    if not serves_consumer_groups(context):
+        return _refused(ErrorCode.unsupported_version)
+    if not context.authorize("READ", "GROUP", request.group_id):
+        return _refused(ErrorCode.group_authorization_failed)
+    names = request.subscribed_topic_names or ()
+    if not all(context.authorize("DESCRIBE", "TOPIC", name) for name in names):
+        return _refused(ErrorCode.topic_authorization_failed)
+    return context.node.groups.consumer_group_heartbeat(
+        request, context.client_id, context.peer, context.api_version
+    )
+
+
+def serves_consumer_groups(context: RequestContext) -> bool:
+    """As the feature level and ``group.coordinator.rebalance.protocols`` say."""
+    node = context.node
+    return bool(node.metadata.features.get(GROUP_VERSION)) and is_enabled(node.config)
+
+
+def _refused(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error)

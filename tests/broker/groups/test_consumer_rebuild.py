@@ -1,0 +1,188 @@
+"""Histories with members of both protocols: no partition has two owners, and the memory can be rebuilt from the log."""
+
+import asyncio
+import os
+from uuid import UUID
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.groups.commits import Committer
+from broker.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from broker.groups.consumer.member import MemberState
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from protocol.messages.sync_group import SyncGroupRequest
+from tests.broker.groups.test_rebuild import History, waiting
+
+HISTORIES = int(os.environ.get("ODRADEK_HISTORIES", "1000"))
+BATCH = 50
+TOPICS = ("t", "u", "v")
+MEMBERS = ("m1", "m2", "m3", "m4")
+
+
+class ConsumerHistory(History):
+    """Members of the consumer protocol come, beat, revoke or do not, and go, beside those of the classic one."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.world.config.group_consumer_assignment_interval_ms = self.rng.choice((0, 0, 1_000))
+        self.events += [
+            (self.consumer_joins, 40),
+            (self.consumer_beats, 80),
+            (self.consumer_leaves, 10),
+            (self.consumer_commits, 10),
+            (self.classic_member_syncs, 20),
+            (self.topic_changes, 6),
+        ]
+
+    def consumer_group(self) -> ConsumerGroup | None:
+        found = [group for group in self.groups.all_groups() if isinstance(group, ConsumerGroup)]
+        return self.rng.choice(found) if found else None
+
+    def beat(self, group_id: str, member_id: str, epoch: int, **more: object):
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=epoch,
+            **{"topic_partitions": None, **more},  # type: ignore[arg-type]
+        )
+        return self.groups.consumer_group_heartbeat(request, "client", "/127.0.0.1", 1)
+
+    def consumer_joins(self):
+        group_id, _ = self.group()
+        names = self.rng.sample(TOPICS, self.rng.randint(0, 2))
+        regex = self.rng.choice((None, None, "", "[tu]", "x.*", "v|__.*"))
+        return self.beat(
+            group_id,
+            self.rng.choice(MEMBERS),
+            0,
+            topic_partitions=[],
+            instance_id=self.rng.choice((None, None, None, "i", "j")),
+            rebalance_timeout_ms=self.rng.choice((5_000, 60_000)),
+            subscribed_topic_names=names,
+            subscribed_topic_regex=regex,
+            server_assignor=self.rng.choice((None, "uniform", "range")),
+        )
+
+    def consumer_beats(self):
+        group = self.consumer_group()
+        if group is None or not group.members:
+            return None
+        member = self.rng.choice(list(group.members.values()))
+        owned = None
+        if self.rng.random() < 0.7:
+            owned = [
+                TopicPartitions(topic_id=topic_id, partitions=list(epochs))
+                for topic_id, epochs in member.assigned.items()
+            ]
+        changes = {}
+        if self.rng.random() < 0.2:
+            changes["subscribed_topic_names"] = self.rng.sample(TOPICS, self.rng.randint(0, 2))
+        if self.rng.random() < 0.1:
+            changes["subscribed_topic_regex"] = self.rng.choice(("", "[tu]", "y.*"))
+        epoch = member.member_epoch + self.rng.choice((0, 0, 0, 0, 0, 0, -1, 1))
+        return self.beat(
+            group.group_id,
+            member.member_id,
+            epoch,
+            instance_id=member.instance_id,
+            topic_partitions=owned,
+            **changes,
+        )
+
+    def consumer_leaves(self):
+        group = self.consumer_group()
+        if group is None or not group.members:
+            return None
+        member = self.rng.choice(list(group.members.values()))
+        epoch = self.rng.choice((-1, -2)) if member.instance_id is not None else -1
+        return self.beat(group.group_id, member.member_id, epoch, instance_id=member.instance_id)
+
+    def consumer_commits(self):
+        group = self.consumer_group()
+        if group is None or not group.members:
+            return None
+        member = self.rng.choice(list(group.members.values()))
+        epoch = member.member_epoch - self.rng.choice((0, 0, 1))
+        who = Committer(group.group_id, member.member_id, epoch, member.instance_id)
+        return self.groups.commit(who, self.offsets(), -1, 9)
+
+    def classic_member_syncs(self):
+        """A classic member of a consumer group does what its client does: heartbeats, joins again, syncs."""
+        group = self.consumer_group()
+        members = [] if group is None else [each for each in group.members.values() if each.classic]
+        if group is None or not members:
+            return None
+        member = self.rng.choice(members)
+        who = (group.group_id, member.member_id, member.instance_id)
+        self.futures += waiting(self.groups.heartbeat(*who, member.member_epoch))
+        if self.rng.random() < 0.5:
+            return self.join_as(*who)
+        request = SyncGroupRequest(
+            group_id=group.group_id,
+            generation_id=member.member_epoch,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+        )
+        return self.groups.sync(request)
+
+    def topic_changes(self):
+        name = self.rng.choice(TOPICS[1:])
+        topic = self.world.metadata.topics.get(name)
+        if topic is not None and self.rng.random() < 0.3:
+            self.world.metadata.remove(name)
+        else:
+            self.world.metadata.grow(name, 1 if topic is None else len(topic.partitions) + 2)
+
+
+def owners(group: ConsumerGroup) -> list[tuple[UUID, int]]:
+    """Each partition as often as a member has it or has yet to give it up."""
+    return [
+        (topic_id, partition)
+        for member in group.members.values()
+        for part in (member.assigned, member.pending_revocation)
+        for topic_id, epochs in part.items()
+        for partition in epochs
+    ]
+
+
+@pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))
+async def test_a_rebuilt_memory_is_the_same(first: int):
+    for seed in range(first, first + BATCH):
+        history = ConsumerHistory(seed)
+        history.run()
+        world = history.world
+        for group in world.groups.all_groups():
+            if isinstance(group, ConsumerGroup):
+                owned = owners(group)
+                assert len(owned) == len(set(owned)), f"seed {seed}: a partition has two owners"
+        before = world.groups.memory()
+        world.groups.close()
+        assert world.clock.timers == [], f"seed {seed}: a timer was left behind"
+        world.restart()
+        assert world.groups.memory() == before, f"seed {seed}"
+        await asyncio.sleep(0)
+        assert all(future.done() for future in history.futures), f"seed {seed}: a request is still waiting"
+        world.groups.close()
+
+
+async def test_the_histories_are_worth_their_name():
+    """They reach every state of groups and members, and both kinds of conversion."""
+    states: set[ConsumerGroupState] = set()
+    of_members: set[MemberState] = set()
+    mixed = downgraded = committed = 0
+    for seed in range(200):
+        history = ConsumerHistory(seed)
+        with capture_logs() as logged:
+            history.run()
+        downgraded += sum(line["event"] == "consumer group became a classic group" for line in logged)
+        for group in history.world.groups.all_groups():
+            if isinstance(group, ConsumerGroup):
+                states.add(group.state)
+                of_members |= {member.state for member in group.members.values()}
+                mixed += 0 < group.classic_members < len(group.members)
+        committed += sum(len(each["committed"]) for each in history.world.groups.memory().values())
+        history.world.groups.close()
+    assert states == set(ConsumerGroupState) - {ConsumerGroupState.DEAD}
+    assert of_members == set(MemberState) - {MemberState.UNKNOWN}
+    assert min(mixed, downgraded, committed) > 5, (mixed, downgraded, committed)
