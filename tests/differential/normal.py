@@ -12,6 +12,8 @@ from typing import Any
 from tests.differential.batches import read_batches, text
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# Member ids that the broker makes in consumer groups (Kafka's ``Uuid``).
+BASE64_ID = re.compile(r"(?=.*[A-Z])[A-Za-z0-9_-]{22}")
 MESSAGES = {"error_message", "batch_index_error_message", "message", "documentation"}
 BY_NAME = {"configs": "name", "supported_features": "name", "finalized_features": "name"}
 ORDERED_APIS = {"fetch", "describe_topic_partitions"}
@@ -87,6 +89,8 @@ class Normal:
             }
         if sort and field not in ORDERED_LISTS and values and isinstance(values[0], dict):
             values = sorted(values, key=self._sort_key)
+        if sort and field == "subscribed_topic_names":
+            values = sorted(values)
         if sort and field == "partitions" and all(isinstance(v, int) for v in values):
             values = sorted(values)
         return [self.value(v, field, sort) for v in values]
@@ -128,6 +132,8 @@ class Normal:
             return field.partition("_")[0]
         if field in ("host", "client_host"):
             return "host" if value.strip("/") in ("127.0.0.1", "localhost") else value
+        if field == "member_id" and BASE64_ID.fullmatch(value):
+            return self.symbol("member", value)
         value = value.replace(self.prefix, "~")
         return UUID.sub(lambda match: self.symbol("uuid", match.group()), value)
 

@@ -20,6 +20,12 @@ COMMON = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "group.min.se
 TIMEOUTS = COMMON | {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 SWITCHED_OFF = COMMON | {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
 UNVERIFIED = COMMON | {"transaction.partition.verification.enable": "false"}
+# Every change is assigned at once, and a session may end within a story.
+CONSUMER_GROUPS = TIMEOUTS | {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+}
 KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": "100"}
 PROFILES: dict[str, dict[str, Any]] = {
     "main": {"feature": 2, "properties": TIMEOUTS, "ours": {}},
@@ -27,6 +33,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "tv1": {"feature": 1, "properties": TIMEOUTS, "ours": {}},
     "tv0": {"feature": 0, "properties": COMMON, "ours": {}},
     "unverified": {"feature": 1, "properties": UNVERIFIED, "ours": {}},
+    "consumer-groups": {"feature": 2, "properties": CONSUMER_GROUPS, "ours": {}},
     "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
 }
 Transcript = list[dict[str, Any]]
