@@ -41,7 +41,7 @@ from tests.support.kafka_oracle import Oracle, started, write_settings
 
 CRC_AT, TIMESTAMPS_AT = 17, 27
 """Of the header of a batch (DefaultRecordBatch.java)."""
-FEATURES_OF_OURS = {"metadata.version", "transaction.version"}
+FEATURES_OF_OURS = {"metadata.version", "transaction.version", "group.version"}
 
 
 @dataclass

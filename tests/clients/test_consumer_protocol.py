@@ -1,0 +1,225 @@
+"""librdkafka with ``group.protocol=consumer`` (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.support.broker import Broker, StartBroker
+from tests.support.clients import DEADLINE_S, PATIENCE, ConfluentProducer, eventually, values
+
+QUICK = {
+    "group.consumer.min.heartbeat.interval.ms": "50",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
+}
+ALL = {0, 1, 2, 3}
+
+NewConsumer = Callable[..., Consumer]
+
+
+@pytest.fixture
+def new_consumer() -> Iterator[NewConsumer]:
+    made: list[Consumer] = []
+
+    def make(broker: Broker, protocol: str = "consumer", **more: Any) -> Consumer:
+        config = {
+            **PATIENCE,
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "readers",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 20,
+            "topic.metadata.refresh.interval.ms": 100,
+        }
+        if protocol == "classic":
+            config |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 100}
+            config |= {"partition.assignment.strategy": "cooperative-sticky"}
+        made.append(Consumer(config | {name.replace("_", "."): value for name, value in more.items()}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        with suppress(RuntimeError):  # closed by the test
+            each.close()
+
+
+def assignments(*consumers: Consumer) -> list[set[int]]:
+    """What each has now; polled once, as a rebalance goes on in polls."""
+    for each in consumers:
+        each.poll(0.02)
+    return [{place.partition for place in each.assignment()} for each in consumers]
+
+
+def are_fair(*consumers: Consumer) -> bool:
+    """All partitions are out, each once, and as evenly as that goes."""
+    found = assignments(*consumers)
+    sizes = sorted(len(each) for each in found)
+    return sum(sizes) == len(ALL) and set().union(*found) == ALL and sizes[-1] - sizes[0] <= 1
+
+
+def described(admin: AdminClient) -> Any:
+    (future,) = admin.describe_consumer_groups(["readers"]).values()
+    return future.result(DEADLINE_S)
+
+
+def test_members_share_come_and_go(start_broker: StartBroker, new_consumer: NewConsumer):
+    broker = start_broker(topics=["orders:4"], settings=QUICK)
+    admin = AdminClient({**PATIENCE, "bootstrap.servers": broker.bootstrap})
+    first, second, third = (new_consumer(broker, client_id=name) for name in ("one", "two", "three"))
+    first.subscribe(["orders"])
+    eventually(lambda: assignments(first) == [ALL], "the first has all")
+    second.subscribe(["orders"])
+    eventually(lambda: are_fair(first, second), "each has two")
+    third.subscribe(["orders"])
+    eventually(lambda: are_fair(first, second, third), "three share")
+    eventually(lambda: described(admin).state.name == "STABLE", "stable")
+    group = described(admin)
+    assert (group.type.name, group.partition_assignor) == ("CONSUMER", "uniform")
+    assert {member.client_id for member in group.members} == {"one", "two", "three"}
+    second.close()
+    eventually(lambda: are_fair(first, third), "two share again")
+    third.unsubscribe()
+    eventually(lambda: assignments(first, third) == [ALL, set()], "the first has all again")
+    first.close()
+    eventually(lambda: described(admin).state.name == "EMPTY", "empty")
+
+
+def test_a_member_that_dies_is_missed_after_its_session(start_broker: StartBroker, new_consumer: NewConsumer):
+    sessions = {"group.consumer.min.session.timeout.ms": "500", "group.consumer.session.timeout.ms": "1000"}
+    broker = start_broker(topics=["orders:4"], settings=QUICK | sessions)
+    staying, stuck = new_consumer(broker), new_consumer(broker, max_poll_interval_ms=1_000)
+    staying.subscribe(["orders"])
+    stuck.subscribe(["orders"])
+    eventually(lambda: are_fair(staying, stuck), "each has two")
+    # It polls no more, and leaves; its broker-side session would end the same way.
+    eventually(lambda: assignments(staying) == [ALL], "the other has all")
+
+
+def test_a_static_member_comes_back_to_what_it_had(start_broker: StartBroker, new_consumer: NewConsumer):
+    broker = start_broker(topics=["orders:4"], settings=QUICK)
+    staying, leaving = (new_consumer(broker, group_instance_id=f"member-{number}") for number in (1, 2))
+    rebalances: list[object] = []
+    staying.subscribe(["orders"], on_assign=lambda _, places: rebalances.append(places))
+    leaving.subscribe(["orders"])
+    eventually(lambda: are_fair(staying, leaving), "each has two")
+    had, seen = assignments(staying, leaving), len(rebalances)
+    leaving.close()
+    back = new_consumer(broker, group_instance_id="member-2")
+    back.subscribe(["orders"])
+    eventually(lambda: assignments(staying, back) == had, "each has what it had")
+    assert len(rebalances) == seen
+
+
+def test_the_broker_resolves_regular_expressions(start_broker: StartBroker, new_consumer: NewConsumer):
+    broker = start_broker(topics=["orders-1:2", "orders-2:2", "other:1"], settings=QUICK)
+    admin = AdminClient({**PATIENCE, "bootstrap.servers": broker.bootstrap})
+    consumer = new_consumer(broker)
+    consumer.subscribe(["^orders-[0-9]"])
+
+    def has() -> set[tuple[str, int]]:
+        consumer.poll(0.02)
+        return {(place.topic, place.partition) for place in consumer.assignment()}
+
+    expected = {("orders-1", 0), ("orders-1", 1), ("orders-2", 0), ("orders-2", 1)}
+    eventually(lambda: has() == expected, "what matches is assigned")
+    assert described(admin).members[0].assignment is not None
+
+
+def test_a_group_changes_its_protocol_while_it_reads(start_broker: StartBroker, new_consumer: NewConsumer):
+    broker = start_broker(topics=["orders:4"], settings=QUICK)
+    admin = AdminClient({**PATIENCE, "bootstrap.servers": broker.bootstrap})
+    old = [new_consumer(broker, "classic") for _ in range(2)]
+    for each in old:
+        each.subscribe(["orders"])
+    eventually(lambda: are_fair(*old), "the classic members share")
+    new = [new_consumer(broker) for _ in range(2)]
+    new[0].subscribe(["orders"])
+    eventually(lambda: are_fair(*old, new[0]), "one of the other protocol shares too")
+    assert described(admin).type.name == "CONSUMER"
+    old[0].close()
+    new[1].subscribe(["orders"])
+    eventually(lambda: are_fair(old[1], *new), "rolled on")
+    for each in new:
+        each.close()
+    eventually(lambda: assignments(old[1]) == [ALL], "and rolled back")
+    assert described(admin).type.name == "CLASSIC"
+
+
+def test_consume_process_produce_is_exactly_once_with_member_epochs(
+    start_broker: StartBroker, new_consumer: NewConsumer
+):
+    """Half of the transactions are aborted, and while they go on a member comes and another goes."""
+    broker = start_broker(topics=["in:4", "out:1"], settings=QUICK)
+    sent = [str(number) for number in range(200)]
+    ConfluentProducer(broker.bootstrap).send("in", sent)
+    workers = [Worker(broker, new_consumer, number) for number in range(2)]
+    processed = 0
+
+    def all_done() -> bool:
+        nonlocal processed
+        processed += sum(worker.step() for worker in workers)
+        if workers[0].number == 0 and processed > 50:
+            workers.append(Worker(broker, new_consumer, 2))
+            workers.pop(0).close()
+        return processed >= len(sent)
+
+    eventually(all_done, "all were processed")
+    assert sorted(map(int, values(broker.bootstrap, "out"))) == list(range(200))
+
+
+class Worker:
+    """Reads, writes what it read, and commits both or neither."""
+
+    def __init__(self, broker: Broker, new_consumer: NewConsumer, number: int) -> None:
+        self.consumer = new_consumer(broker, enable_auto_commit=False, isolation_level="read_committed")
+        self.consumer.subscribe(["in"])
+        config = {**PATIENCE, "bootstrap.servers": broker.bootstrap, "transactional.id": f"worker-{number}"}
+        self.producer = Producer(config)
+        self.producer.init_transactions(DEADLINE_S)
+        self.producer.begin_transaction()
+        self.number, self.tries = number, 0
+
+    def step(self) -> int:
+        """How many records were processed for good."""
+        read = self.consumer.consume(10, 0.05)
+        if not read:
+            return 0
+        self.tries += 1
+        for each in read:
+            assert each.error() is None
+            self.producer.produce("out", each.value())
+        positions = self.consumer.position(self.consumer.assignment())
+        try:
+            self.producer.send_offsets_to_transaction(
+                positions, self.consumer.consumer_group_metadata(), DEADLINE_S
+            )
+            if self.tries % 2:
+                raise KafkaException("an abort")
+            self.producer.commit_transaction(DEADLINE_S)
+            processed = len(read)
+        except KafkaException:
+            self.producer.abort_transaction(DEADLINE_S)
+            self.rewind(read)
+            processed = 0
+        self.producer.begin_transaction()
+        return processed
+
+    def close(self) -> None:
+        self.producer.abort_transaction(DEADLINE_S)
+        self.consumer.close()
+
+    def rewind(self, read: list[Any]) -> None:
+        first: dict[int, int] = {}
+        for each in read:
+            first.setdefault(each.partition(), each.offset())
+        mine = {place.partition for place in self.consumer.assignment()}
+        for partition, offset in first.items():
+            if partition in mine:
+                self.consumer.seek(TopicPartition("in", partition, offset))
