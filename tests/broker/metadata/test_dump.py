@@ -42,7 +42,8 @@ async def test_kafka_dumps_our_log(tmp_path):
     assert "isvalid: false" not in text
     assert text.count("LeaderChange") == 2
     kinds = [payload["type"] for payload in found]
-    assert kinds[:4] == [
+    assert kinds[:5] == [
+        "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "REGISTER_BROKER_RECORD",
