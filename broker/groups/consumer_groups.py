@@ -182,7 +182,9 @@ class ConsumerGroups:
         reply: Deferred[R] = Deferred()
 
         def refuse_it(error: ErrorCode, message: str | None) -> None:
-            log.debug("group request refused", group=group_id, error=error.name, reason=message)
+            # As Kafka logs why it does not upgrade a group: librdkafka shows the error without its message.
+            note = log.info if error is ErrorCode.group_id_not_found else log.debug
+            note("group request refused", group=group_id, error=error.name, reason=message)
             reply.resolve(refuse(error, message))
 
         self.carry_out(shard, group_id, decide, reply.resolve, refuse_it)

@@ -40,7 +40,7 @@ def new_consumer() -> Iterator[NewConsumer]:
         }
         if protocol == "classic":
             config |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 100}
-            config |= {"partition.assignment.strategy": "cooperative-sticky"}
+            config |= {"partition.assignment.strategy": "range"}
         made.append(Consumer(config | {name.replace("_", "."): value for name, value in more.items()}))
         return made[-1]
 
@@ -150,6 +150,25 @@ def test_a_group_changes_its_protocol_while_it_reads(start_broker: StartBroker, 
         each.close()
     eventually(lambda: assignments(old[1]) == [ALL], "and rolled back")
     assert described(admin).type.name == "CLASSIC"
+
+
+def test_a_group_with_user_data_in_its_assignments_is_not_upgraded(
+    start_broker: StartBroker, new_consumer: NewConsumer
+):
+    """librdkafka's cooperative-sticky assignor puts user data there from the second rebalance on. So in Kafka 4.3.1."""
+    broker = start_broker(topics=["orders:4"], settings=QUICK)
+    old = [
+        new_consumer(broker, "classic", partition_assignment_strategy="cooperative-sticky") for _ in range(2)
+    ]
+    old[0].subscribe(["orders"])
+    eventually(lambda: are_fair(old[0]), "the first has all")
+    old[1].subscribe(["orders"])
+    eventually(lambda: are_fair(*old), "the classic members share")
+    new = new_consumer(broker)
+    new.subscribe(["orders"])
+    told = eventually(lambda: new.poll(0.1), "the new member is told")
+    assert "group id does not exist" in str(told.error())
+    assert are_fair(*old)
 
 
 def test_consume_process_produce_is_exactly_once_with_member_epochs(
