@@ -1,10 +1,10 @@
 """What exists in the cluster: a durable log of records, and the image of it in memory."""
 
 from broker.metadata.cluster import ClusterMetadata
-from broker.metadata.creation import ApiError, MorePartitions, NewTopic
+from broker.metadata.creation import MorePartitions, NewTopic
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener
-from broker.metadata.results import CreatedTopic
+from broker.metadata.results import ApiError, CreatedTopic
 from broker.metadata.values import BrokerRegistration, Endpoint, PartitionState, Topic
 
 __all__ = [

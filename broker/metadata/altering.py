@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.config.definitions import alterable_configs
 from broker.config.group_configs import check_group_configs, group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS, BadRequest, check_metrics_configs
-from broker.metadata.creation import ApiError
 from broker.metadata.image import Image
+from broker.metadata.results import ApiError
 from broker.metadata.topics import invalid_topic_name
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from protocol.errors import ErrorCode

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker.logging import get_logger
-from broker.metadata.creation import AUTO_CREATED_AT_ONCE, ApiError, NewTopic, TopicDefaults, check_total
+from broker.metadata.creation import AUTO_CREATED_AT_ONCE, NewTopic, TopicDefaults, check_total
 from broker.metadata.internal_topics import internal_topic
-from broker.metadata.results import CreatedTopic
+from broker.metadata.results import ApiError, CreatedTopic
 from broker.metadata.values import Topic
 from protocol.errors import ErrorCode
 

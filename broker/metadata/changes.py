@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from broker.metadata import client_quotas
 from broker.metadata.image import Image
 from broker.metadata.values import TOPIC_RESOURCE, BrokerRegistration, PartitionState, Topic
 from protocol.records import cluster_metadata as schema
@@ -179,6 +180,8 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
     if image.next_producer_id > 0:
         # Kafka's own snapshot says -1 for both: whose block was the last is forgotten.
         yield schema.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+    yield from client_quotas.records_of(image.quotas)
+    yield from image.credentials.values()
     yield from image.kept.values()
 
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from broker.logging import get_logger
 from broker.metadata import changes as records_of_changes
 from broker.metadata.auto_topic_creation import AutoTopicCreationManager
+from broker.metadata.client_control import ClientControlManager
 from broker.metadata.cluster_control import ClusterControlManager
 from broker.metadata.config_control import ConfigurationControlManager
 from broker.metadata.configs import Settings
 from broker.metadata.creation import (
     RECORDS_PER_REQUEST_MAX,
-    ApiError,
     MorePartitions,
     NewTopic,
     TopicDefaults,
@@ -47,7 +47,7 @@ from broker.metadata.log import MetadataLog, Sync
 from broker.metadata.producer_id_control import ProducerIdControlManager
 from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.restoration import copy_of
-from broker.metadata.results import CreatedTopic
+from broker.metadata.results import ApiError, CreatedTopic
 from broker.metadata.startup import startup_commits
 from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
 from broker.metadata.writer import MetadataWriter
@@ -61,6 +61,14 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 log = get_logger()
+
+
+Take = Callable[[int], object]
+"""Asked before so many partitions are created or deleted; raises `ApiError` where that is too much."""
+
+
+def unlimited(partitions: int) -> None:
+    """There is no quota."""
 
 
 class ClusterMetadata:
@@ -78,6 +86,7 @@ class ClusterMetadata:
         self._writer = MetadataWriter(clock)
         self._producer_ids = ProducerIdControlManager(image, self._writer.commit)
         self.config_control = ConfigurationControlManager(image, self._writer)
+        self.client_control = ClientControlManager(image, self._writer)
         self.cluster_control = ClusterControlManager(image, self.settings, self._writer, self._producer_ids)
         self.auto_topic_creation = AutoTopicCreationManager(self, config, lambda: self._topic_defaults)
 
@@ -159,6 +168,11 @@ class ClusterMetadata:
         return self._image.offset
 
     @property
+    def leader_epoch(self) -> int:
+        """Of the controller: each start of the process begins a new one."""
+        return self._writer.leader_epoch
+
+    @property
     def features(self) -> Mapping[str, int]:
         return self._image.features
 
@@ -191,11 +205,12 @@ class ClusterMetadata:
         self._listeners = [one for one in self._listeners if one is not listener]
 
     async def create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False, take: Take = unlimited
     ) -> list[CreatedTopic | ApiError]:
         """Create what can be created; one result for each topic, in order. Raises ApiError for the request as a whole.
 
-        All that is created is one commit: after a crash either all of it is there or nothing.
+        All that is created is one commit: after a crash either all of it is there or nothing. ``take`` is asked for
+        each partition (KIP-599), here and below.
         """
         defaults = self._topic_defaults
         check_total(wanted, defaults)
@@ -210,6 +225,7 @@ class ClusterMetadata:
             names.add(new.name)
             try:
                 assignment = check_new_topic(self._image, new, defaults, self._random)
+                take(len(assignment))
             except ApiError as refusal:
                 results.append(refusal)
                 continue
@@ -224,7 +240,9 @@ class ClusterMetadata:
             await self._writer.commit(records, created)
         return results
 
-    async def delete_topics(self, topic_ids: Sequence[uuid.UUID]) -> list[ApiError | None]:
+    async def delete_topics(
+        self, topic_ids: Sequence[uuid.UUID], *, take: Take = unlimited
+    ) -> list[ApiError | None]:
         """Delete topics; None for each one that is gone now."""
         await self._writer.settled(
             topic.name for topic in map(self.topic_by_id, topic_ids) if topic is not None
@@ -237,9 +255,13 @@ class ClusterMetadata:
                 results.append(
                     ApiError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
                 )
-            else:
+                continue
+            try:
+                take(len(topic.partitions))
                 doomed[topic_id] = topic
                 results.append(None)
+            except ApiError as refusal:
+                results.append(refusal)
         if doomed:
             records = [
                 record
@@ -250,7 +272,7 @@ class ClusterMetadata:
         return results
 
     async def create_partitions(
-        self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
+        self, wanted: Sequence[MorePartitions], *, validate_only: bool = False, take: Take = unlimited
     ) -> list[ApiError | None]:
         """Grow topics; None for each one that has its partitions now."""
         await self._writer.settled(more.name for more in wanted)
@@ -261,6 +283,7 @@ class ClusterMetadata:
                 topic, assignment = check_more_partitions(
                     self._image, more, RECORDS_PER_REQUEST_MAX - len(records), self._random
                 )
+                take(len(assignment))
                 records += records_of_changes.records_for_new_partitions(topic, assignment, self._directories)
                 results.append(None)
             except ApiError as refusal:

@@ -13,9 +13,12 @@ from broker.metadata.image import Image
 from broker.metadata.log import MetadataLogFailed
 from broker.metadata.producer_id_control import ProducerIdControlManager
 from broker.metadata.restoration import epochs_of, records_for_removal, records_for_restoring
+from broker.metadata.results import ApiError
 from broker.metadata.startup import registration
 from broker.metadata.values import BrokerRegistration
 from broker.metadata.writer import MetadataWriter
+from protocol.errors import ErrorCode
+from protocol.records import cluster_metadata as schema
 
 log = get_logger()
 
@@ -82,6 +85,19 @@ class ClusterControlManager:
         records = list(records_for_balance(self._image))
         if records:
             await self._writer.commit_for_all(records)
+
+    async def unregister(self, node_id: int) -> None:
+        """Forget a broker that is gone. ApiError if it is not known, or alive."""
+        await self._writer.all_settled()
+        broker = self._image.brokers.get(node_id)
+        if broker is None:
+            raise ApiError(
+                ErrorCode.broker_id_not_registered, f"Broker ID {node_id} is not currently registered"
+            )
+        if not broker.fenced:
+            raise ApiError(ErrorCode.invalid_request, f"Broker {node_id} is alive: stop the node first.")
+        gone = schema.UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch)
+        await self._writer.commit_for_all([gone])
 
     async def leave(self) -> None:
         """Before a clean end: the log says that the brokers are gone, so that Kafka registers them again at once."""

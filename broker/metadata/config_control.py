@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from broker.metadata.altering import ConfigChanges, Resource
 from broker.metadata.changes import records_for_config_change
-from broker.metadata.creation import ApiError
 from broker.metadata.image import Image
+from broker.metadata.results import ApiError
 from broker.metadata.values import TOPIC_RESOURCE
 from broker.metadata.writer import MetadataWriter
 from protocol.records.cluster_metadata import MetadataRecord

@@ -13,6 +13,7 @@ from typing import Final
 from broker.metadata.changes import Assignment
 from broker.metadata.image import Image
 from broker.metadata.placement import Shuffling, Unplaceable, place
+from broker.metadata.results import ApiError
 from broker.metadata.topics import invalid_topic_name, unified_name
 from broker.metadata.values import Topic
 from protocol.errors import ErrorCode
@@ -23,15 +24,6 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 RECORDS_PER_REQUEST_MAX: Final = 10_000
 AUTO_CREATED_AT_ONCE: Final = 20
 """Of the topics that a Metadata request has missed: others have the loop after so many."""
-
-
-class ApiError(Exception):
-    """A change that is not made: the code and the words (or null) to answer with."""
-
-    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message or error.name)
-        self.error = error
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)

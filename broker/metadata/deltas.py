@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from broker.metadata import client_quotas, scram_credentials
 from broker.metadata.image import Image
 from broker.metadata.topics import unified_name
 from broker.metadata.unsupported_records import keep
@@ -218,6 +219,19 @@ def _id(value: uuid.UUID | None) -> uuid.UUID:
     return uuid.UUID(int=0) if value is None else value
 
 
+def _quota(image: Image, record: schema.ClientQuotaRecord, changes: MetadataDelta) -> None:
+    client_quotas.apply(image.quotas, record)
+    changes.quotas = True
+
+
+def _credential(
+    image: Image,
+    record: schema.UserScramCredentialRecord | schema.RemoveUserScramCredentialRecord,
+    changes: MetadataDelta,
+) -> None:
+    scram_credentials.apply(image.credentials, record)
+
+
 _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
     schema.TopicRecord: _topic,
     schema.RemoveTopicRecord: _remove_topic,
@@ -231,6 +245,9 @@ _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
     schema.FenceBrokerRecord: _fence,
     schema.UnfenceBrokerRecord: _fence,
     schema.UnregisterBrokerRecord: _unregister,
+    schema.ClientQuotaRecord: _quota,
+    schema.UserScramCredentialRecord: _credential,
+    schema.RemoveUserScramCredentialRecord: _credential,
 }
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 
-from broker.metadata.creation import ApiError, check_replicas
+from broker.metadata.creation import check_replicas
 from broker.metadata.image import Image
+from broker.metadata.results import ApiError
 from broker.metadata.topics import TopicPartition
 from broker.metadata.values import NO_LEADER, PartitionState, Topic
 from protocol.errors import ErrorCode

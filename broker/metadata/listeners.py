@@ -24,6 +24,9 @@ class MetadataListener:
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
         """The settings of a topic (2), a broker (4; "" for all) or a group (32) are new."""
 
+    def on_quotas_changed(self) -> None:
+        """Client quotas are others."""
+
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         """Leader, epoch, replicas or in-sync replicas of a partition are new."""
 
@@ -42,3 +45,5 @@ def tell(listener: MetadataListener, image: Image, changes: MetadataDelta) -> No
     for resource_type, resource_name in sorted(changes.configs):
         if resource_type != TOPIC_RESOURCE or resource_name in image.topics:
             listener.on_config_changed(resource_type, resource_name)
+    if changes.quotas:
+        listener.on_quotas_changed()

@@ -17,7 +17,6 @@ from typing import Final
 
 from broker.logging import get_logger
 from broker.metadata.changes import records_of
-from broker.metadata.creation import ApiError
 from broker.metadata.files import (
     LOG_DIRECTORY,
     QUORUM_STATE,
@@ -30,6 +29,7 @@ from broker.metadata.files import (
 from broker.metadata.framing import CorruptMetadata, data_batch, leader_change
 from broker.metadata.image import Image
 from broker.metadata.replay import Replayed, replay
+from broker.metadata.results import ApiError
 from broker.metadata.snapshot import snapshots, write_snapshot
 from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema

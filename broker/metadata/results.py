@@ -6,6 +6,17 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from protocol.errors import ErrorCode
+
+
+class ApiError(Exception):
+    """A change that is not made: the code and the words (or null) to answer with."""
+
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or error.name)
+        self.error = error
+        self.message = message
+
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:

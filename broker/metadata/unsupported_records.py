@@ -10,27 +10,18 @@ from protocol.records import cluster_metadata as schema
 Kept = dict[tuple[Any, ...], schema.MetadataRecord]
 
 
-def _quota(record: schema.ClientQuotaRecord) -> tuple[Any, ...]:
-    entity = frozenset((one.entity_type, one.entity_name) for one in record.entity)
-    return "quota", entity, record.key
-
-
 # What each record is about; a removing record has the identity of the one that it removes.
 _IDENTITIES: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     schema.AccessControlEntryRecord: lambda record: ("acl", record.id),
     schema.RemoveAccessControlEntryRecord: lambda record: ("acl", record.id),
-    schema.ClientQuotaRecord: _quota,
     schema.DelegationTokenRecord: lambda record: ("token", record.token_id),
     schema.RemoveDelegationTokenRecord: lambda record: ("token", record.token_id),
     schema.RegisterControllerRecord: lambda record: ("controller", record.controller_id),
-    schema.UserScramCredentialRecord: lambda record: ("scram", record.name, record.mechanism),
-    schema.RemoveUserScramCredentialRecord: lambda record: ("scram", record.name, record.mechanism),
 }
 
 _REMOVING: Final = (
     schema.RemoveAccessControlEntryRecord,
     schema.RemoveDelegationTokenRecord,
-    schema.RemoveUserScramCredentialRecord,
 )
 
 
@@ -40,7 +31,7 @@ def keep(kept: Kept, record: schema.MetadataRecord | schema.UnknownMetadataRecor
     if identity_of is None or isinstance(record, schema.UnknownMetadataRecord):
         return
     identity = identity_of(record)
-    if isinstance(record, _REMOVING) or (isinstance(record, schema.ClientQuotaRecord) and record.remove):
+    if isinstance(record, _REMOVING):
         kept.pop(identity, None)
     else:
         kept[identity] = record

@@ -105,3 +105,5 @@ class MetadataDelta:
     leaders: set[tuple[uuid.UUID, int]] = field(default_factory=set)
     configs: set[tuple[int, str]] = field(default_factory=set)
     """(resource type, resource name)."""
+    quotas: bool = False
+    """Client quotas are others."""

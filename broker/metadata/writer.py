@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.metadata.creation import RECORDS_PER_REQUEST_MAX, ApiError
+from broker.metadata.creation import RECORDS_PER_REQUEST_MAX
 from broker.metadata.log import MetadataLog
 from broker.metadata.pending_changes import PendingTopicChanges
+from broker.metadata.results import ApiError
 from broker.metadata.startup import chunks
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord
@@ -32,6 +33,10 @@ class MetadataWriter:
     @property
     def next_offset(self) -> int:
         return self._log.next_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._log.epoch
 
     async def settled(self, topics: Iterable[str]) -> None:
         """Return once the image shows every change of these topics that was committed."""

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from broker.metadata import deltas
-from broker.metadata.creation import ApiError
 from broker.metadata.elections import (
     Election,
     record_for_election,
@@ -19,6 +18,7 @@ from broker.metadata.elections import (
     records_for_return,
 )
 from broker.metadata.image import Image
+from broker.metadata.results import ApiError
 from broker.metadata.values import BrokerRegistration, MetadataDelta, PartitionState, Topic
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import MetadataRecord

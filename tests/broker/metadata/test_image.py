@@ -208,21 +208,25 @@ def test_a_record_about_nothing_is_refused(record):
         fold(record, image=image)
 
 
-def test_what_is_not_served_is_kept_by_identity():
+def test_quotas_and_credentials_come_and_go():
     quota = schema.ClientQuotaRecord(
         entity=(schema.EntityData(entity_type="user", entity_name="a"),), key="producer_byte_rate", value=1.0
     )
     removed = schema.ClientQuotaRecord(entity=quota.entity, key=quota.key, remove=True)
-    acl = schema.AccessControlEntryRecord(id=U, resource_name="t")
     scram = schema.UserScramCredentialRecord(name="u", mechanism=1, iterations=4096)
-    image, _ = fold(quota, acl, scram, schema.NoOpRecord(), schema.ZkMigrationStateRecord())
-    assert list(image.kept.values()) == [quota, acl, scram]
-    fold(
-        removed,
-        schema.RemoveAccessControlEntryRecord(id=U),
-        schema.RemoveUserScramCredentialRecord(name="u", mechanism=1),
-        image=image,
-    )
+    image, changes = fold(quota, scram)
+    assert image.quotas == {(("user", "a"),): {"producer_byte_rate": 1.0}}
+    assert image.credentials == {("u", 1): scram}
+    assert changes.quotas
+    fold(removed, schema.RemoveUserScramCredentialRecord(name="u", mechanism=1), image=image)
+    assert (image.quotas, image.credentials) == ({}, {})
+
+
+def test_what_is_not_served_is_kept_by_identity():
+    acl = schema.AccessControlEntryRecord(id=U, resource_name="t")
+    image, _ = fold(acl, schema.NoOpRecord(), schema.ZkMigrationStateRecord())
+    assert list(image.kept.values()) == [acl]
+    fold(schema.RemoveAccessControlEntryRecord(id=U), image=image)
     assert image.kept == {}
 
 
@@ -245,6 +249,8 @@ def test_an_image_written_as_records_is_the_same_image():
         *records_for_config_change(32, "g", {"consumer.session.timeout.ms": "1"}),
         schema.ProducerIdsRecord(next_producer_id=3000),
         schema.AccessControlEntryRecord(id=D),
+        schema.ClientQuotaRecord((schema.EntityData("user", None),), "request_percentage", 1.5),
+        schema.UserScramCredentialRecord(name="u", mechanism=2, iterations=4096),
     )
     again, _ = fold(*records_of(image))
     assert again == image

@@ -23,6 +23,7 @@ from broker.metadata import (
 from broker.metadata.configs import Settings
 from broker.node import Listener
 from broker.node.context import RequestContext
+from broker.quotas.client_quotas import ClientQuotas
 from storage.files import AppendFile
 
 NOW_MS = 1_700_000_000_000
@@ -114,6 +115,7 @@ def context_of(
         config=settings_of_node.current,
         replicas=SimpleNamespace(is_offline=lambda topic, index: False, is_offline_on=lambda *_: False),
         slices=Slices(),
+        quotas=ClientQuotas(settings_of_node.current, FixedClock(), lambda: cluster.image.quotas),
     )
     context = Restricted(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
     context.denied = set(denied)

@@ -1,0 +1,47 @@
+"""What the controller keeps of clients: their quotas, and the credentials of users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from broker.metadata import client_quotas, scram_credentials
+from broker.metadata.client_quotas import Alteration, QuotaEntity
+from broker.metadata.scram_credentials import Deletion, Upsertion
+
+if TYPE_CHECKING:
+    from broker.metadata.image import Image
+    from broker.metadata.results import ApiError
+    from broker.metadata.writer import MetadataWriter
+
+_QUOTAS = "/quotas"
+_CREDENTIALS = "/credentials"
+# By these names a change waits for the one before: no topic has a name with a slash.
+
+
+class ClientControlManager:
+    """Changes quotas and credentials, one request at a time."""
+
+    def __init__(self, image: Image, writer: MetadataWriter) -> None:
+        self._image = image
+        self._writer = writer
+
+    async def alter_quotas(
+        self, alterations: Iterable[Alteration], *, validate_only: bool = False
+    ) -> dict[QuotaEntity, ApiError | None]:
+        """AlterClientQuotas; None for each entity that has its quotas now."""
+        await self._writer.settled([_QUOTAS])
+        records, results = client_quotas.alter(self._image.quotas, alterations)
+        if records and not validate_only:
+            await self._writer.commit(records, [_QUOTAS])
+        return results
+
+    async def alter_credentials(
+        self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
+    ) -> scram_credentials.Results:
+        """AlterUserScramCredentials; None for each user whose credential is changed."""
+        await self._writer.settled([_CREDENTIALS])
+        records, results = scram_credentials.alter(self._image.credentials, deletions, upsertions)
+        if records:
+            await self._writer.commit(records, [_CREDENTIALS])
+        return results

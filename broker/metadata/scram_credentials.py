@@ -1,0 +1,141 @@
+"""SCRAM credentials in the image: which may be set, and what is told of them (KIP-554). Pure.
+
+As Kafka's ``ScramControlManager`` and ``ScramImage``. They are kept, in Kafka's records; no listener asks for them yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from broker.metadata.results import ApiError
+from protocol.errors import ErrorCode
+from protocol.records import cluster_metadata as schema
+
+Credentials = dict[tuple[str, int], schema.UserScramCredentialRecord]
+"""By user and mechanism."""
+
+ITERATIONS_MAX: Final = 16_384
+# By the number of the mechanism: the hash, and the fewest iterations.
+MECHANISMS: Final[Mapping[int, tuple[str, int]]] = {1: ("sha256", 4_096), 2: ("sha512", 4_096)}
+
+
+class Deletion(NamedTuple):
+    user: str
+    mechanism: int
+
+
+class Upsertion(NamedTuple):
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+Results = dict[str, ApiError | None]
+
+
+def alter(
+    credentials: Credentials, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
+) -> tuple[list[schema.MetadataRecord], Results]:
+    """The records of what may be changed, and what came of each user: one may be changed once in a request."""
+    wanted: dict[str, Deletion | Upsertion] = {}
+    results: Results = {}
+    changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
+    for change in changes:
+        if change.user in results:
+            continue
+        if wanted.pop(change.user, None) is not None:
+            results[change.user] = ApiError(
+                ErrorCode.duplicate_resource,
+                "A user credential cannot be altered twice in the same request",
+            )
+            continue
+        try:
+            _check(credentials, change)
+            wanted[change.user] = change
+        except ApiError as refusal:
+            results[change.user] = refusal
+    records = [_record(change) for change in wanted.values()]
+    return records, {**dict.fromkeys(wanted), **results}
+
+
+def _check(credentials: Credentials, change: Deletion | Upsertion) -> None:
+    if not change.user:
+        raise ApiError(ErrorCode.unacceptable_credential, "Username must not be empty")
+    if change.mechanism not in MECHANISMS:
+        raise ApiError(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
+    if isinstance(change, Upsertion):
+        if change.iterations < MECHANISMS[change.mechanism][1]:
+            raise ApiError(ErrorCode.unacceptable_credential, "Too few iterations")
+        if change.iterations > ITERATIONS_MAX:
+            raise ApiError(ErrorCode.unacceptable_credential, "Too many iterations")
+    elif (change.user, change.mechanism) not in credentials:
+        raise ApiError(
+            ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist"
+        )
+
+
+def _record(change: Deletion | Upsertion) -> schema.MetadataRecord:
+    """The password itself is never in the log: two keys are made of it (RFC 5802)."""
+    if isinstance(change, Deletion):
+        return schema.RemoveUserScramCredentialRecord(change.user, change.mechanism)
+    digest = MECHANISMS[change.mechanism][0]
+
+    def key(text: bytes) -> bytes:
+        return hmac.digest(change.salted_password, text, digest)
+
+    return schema.UserScramCredentialRecord(
+        name=change.user,
+        mechanism=change.mechanism,
+        salt=change.salt,
+        stored_key=hashlib.new(digest, key(b"Client Key")).digest(),
+        server_key=key(b"Server Key"),
+        iterations=change.iterations,
+    )
+
+
+def apply(
+    credentials: Credentials,
+    record: schema.UserScramCredentialRecord | schema.RemoveUserScramCredentialRecord,
+) -> None:
+    if isinstance(record, schema.UserScramCredentialRecord):
+        credentials[record.name, record.mechanism] = record
+    else:
+        credentials.pop((record.name, record.mechanism), None)
+
+
+def records_between(now: Credentials, then: Credentials) -> Iterable[schema.MetadataRecord]:
+    """Back from what there is now to what there was then."""
+    for user, mechanism in now.keys() - then.keys():
+        yield schema.RemoveUserScramCredentialRecord(user, mechanism)
+    yield from (record for key, record in then.items() if now.get(key) != record)
+
+
+class Described(NamedTuple):
+    """What is told of a user: (mechanism, iterations) of each credential, or why nothing is."""
+
+    user: str
+    error: ErrorCode
+    message: str | None
+    credentials: Sequence[tuple[int, int]]
+
+
+def describe(credentials: Credentials, users: Sequence[str]) -> list[Described]:
+    """Of these users, or of all."""
+    names = dict.fromkeys(users or (user for user, _ in credentials))
+    return [_described(credentials, user, users.count(user) > 1 if users else False) for user in names]
+
+
+def _described(credentials: Credentials, user: str, is_asked_twice: bool) -> Described:
+    if is_asked_twice:
+        text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        return Described(user, ErrorCode.duplicate_resource, text, ())
+    found = [(number, credentials[user, number]) for number in MECHANISMS if (user, number) in credentials]
+    if not found:
+        text = f"Attempt to describe a user credential that does not exist: {user}"
+        return Described(user, ErrorCode.resource_not_found, text, ())
+    return Described(user, ErrorCode.none, None, [(number, record.iterations) for number, record in found])
