@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.metadata import ApiError, MorePartitions
 from broker.metadata.duplicates import apart
 from broker.requests.api import api
+from broker.requests.mutation_quotas import mutation_quota
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -17,6 +18,10 @@ from protocol.messages.create_partitions import (
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
+
+
+STRICT_QUOTA_SINCE: Final = 3
+"""Clients of older versions do not know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 @api(key=37, versions=range(4))
@@ -30,6 +35,7 @@ async def create_partitions(
         )
         for name in repeated
     ]
+    quota = mutation_quota(context, strict_since=STRICT_QUOTA_SINCE)
     wanted = []
     for topic in single:
         if context.authorize("ALTER", "TOPIC", topic.name):
@@ -38,7 +44,9 @@ async def create_partitions(
             error = ErrorCode.topic_authorization_failed
             answers.append(CreatePartitionsTopicResult(name=topic.name, error_code=error))
     try:
-        results = await context.node.metadata.create_partitions(wanted, validate_only=request.validate_only)
+        results = await context.node.metadata.create_partitions(
+            wanted, validate_only=request.validate_only, take=quota.take
+        )
     except ApiError as failure:
         results = [failure] * len(wanted)
     for more, refusal in zip(wanted, results, strict=True):
@@ -46,7 +54,7 @@ async def create_partitions(
         if refusal is not None:
             answer.error_code, answer.error_message = refusal.error, refusal.message
         answers.append(answer)
-    return CreatePartitionsResponse(results=answers)
+    return CreatePartitionsResponse(throttle_time_ms=quota.throttle_ms, results=answers)
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

@@ -5,13 +5,14 @@ v4: -1 for partitions and replicas is the broker's default. v5: the answer tells
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.metadata import ApiError, CreatedTopic, NewTopic
 from broker.metadata.duplicates import apart
 from broker.metadata.topics import CLUSTER_METADATA
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.mutation_quotas import mutation_quota
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import (
     CreatableTopic,
@@ -28,10 +29,15 @@ from broker.logging import get_logger
 log = get_logger()
 
 
+STRICT_QUOTA_SINCE: Final = 6
+"""Clients of older versions do not know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
 @api(key=19, versions=range(2, 8))
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     single, repeated = apart(request.topics, lambda topic: topic.name)
     anywhere = context.authorize("CREATE", "CLUSTER", CLUSTER_NAME)
+    quota = mutation_quota(context, strict_since=STRICT_QUOTA_SINCE)
     wanted, refused = [], []
     for topic in single:
         if topic.name == CLUSTER_METADATA:
@@ -43,7 +49,9 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
             error = ErrorCode.topic_authorization_failed
             refused.append(_refused(topic.name, error, "Authorization failed.", context))
     try:
-        results = await context.node.metadata.create_topics(wanted, validate_only=request.validate_only)
+        results = await context.node.metadata.create_topics(
+            wanted, validate_only=request.validate_only, take=quota.take
+        )
     except ApiError as refusal:
         # Too much for one request: nothing of it is done.
         return CreateTopicsResponse(
@@ -58,7 +66,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
     duplicates = [
         _refused(name, ErrorCode.invalid_request, "Duplicate topic name.", context) for name in repeated
     ]
-    return CreateTopicsResponse(topics=[*answers, *duplicates, *refused])
+    return CreateTopicsResponse(throttle_time_ms=quota.throttle_ms, topics=[*answers, *duplicates, *refused])
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

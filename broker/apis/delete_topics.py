@@ -12,6 +12,7 @@ from broker.metadata import ApiError, Topic
 from broker.metadata.duplicates import apart
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
+from broker.requests.mutation_quotas import mutation_quota
 from protocol.errors import ErrorCode
 from protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from broker.node.context import RequestContext
 
 
+STRICT_QUOTA_SINCE: Final = 5
+"""Clients of older versions do not know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
 @api(key=20, versions=range(1, 7))
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     entries = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
@@ -31,8 +36,9 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         return DeleteTopicsResponse(responses=[_disabled(entry, context) for entry in entries])
     answers: list[DeletableTopicResult] = []
     doomed = _doomed(entries, context, answers)
+    quota = mutation_quota(context, strict_since=STRICT_QUOTA_SINCE)
     try:
-        results = await context.node.metadata.delete_topics(list(doomed))
+        results = await context.node.metadata.delete_topics(list(doomed), take=quota.take)
     except ApiError as failure:
         results = [failure] * len(doomed)
     for topic, refusal in zip(doomed.values(), results, strict=True):
@@ -40,7 +46,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         if refusal is not None:
             answer.error_code, answer.error_message = refusal.error, refusal.message
         answers.append(answer)
-    return DeleteTopicsResponse(responses=answers)
+    return DeleteTopicsResponse(throttle_time_ms=quota.throttle_ms, responses=answers)
 
 
 def _doomed(

@@ -45,6 +45,7 @@ from broker.metadata.metadata_log_copy import copy_metadata
 from broker.metadata.values import BrokerRegistration
 from broker.net.calls import CallInterceptors
 from broker.net.ports import Bind, BindError, Ports
+from broker.net.throttling import ThrottlingSwitch
 from broker.node import Node
 from broker.replicas.manager import ReplicaManager
 from broker.resources.descriptors import SLOTS, allowed_descriptors, shares
@@ -167,6 +168,7 @@ class Cluster:
             self._take(each)
         remove_tree(self.data_dir / SNAPSHOTS)  # of a process that was killed
         self.metadata = self._opened = self._open_metadata()
+        self.metadata.subscribe(ThrottlingSwitch(self.calls, self.metadata.image))
         for runtime in self._living():
             with suppress(LifeOver):
                 self.open_logs(runtime)

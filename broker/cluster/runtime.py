@@ -38,6 +38,7 @@ from broker.node import Listener, Node
 from broker.node.dynamic_configs import DynamicConfigPublisher
 from broker.node.fetch_sessions import FetchSessionCache
 from broker.peers import Peers
+from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.append_queues import AppendQueues, limits_of
 from broker.replicas.maintenance.log_cleaner import LogCleaner
 from broker.replicas.maintenance.retention import Retention
@@ -224,6 +225,7 @@ class NodeRuntime:
                 config.max_incremental_fetch_session_cache_slots, lambda: random.randint(1, SESSION_ID_MAX)
             ),
             verifier=Verifier(config, clock, transactions, peers),
+            quotas=ClientQuotas(config, clock, lambda: metadata.image.quotas),
             rack=config.broker_rack,
             injection=injection,
             slices=self._slices,

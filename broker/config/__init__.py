@@ -1,8 +1,6 @@
 """Every setting of Kafka's and ours: where it comes from, what it may be, what it does here."""
 
 from broker.config.config import (
-    DEFAULT_HOST,
-    DEFAULT_PORT,
     BrokerConfig,
     ConfigError,
     ConfigSynonym,
@@ -11,6 +9,7 @@ from broker.config.config import (
     load_config,
     node_configs,
 )
+from broker.config.node_settings import DEFAULT_HOST, DEFAULT_PORT
 
 __all__ = [
     "DEFAULT_HOST",

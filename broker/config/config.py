@@ -8,7 +8,7 @@ those that the broker itself reads are attributes as well.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from functools import cache
 from itertools import dropwhile
 from pathlib import Path
@@ -32,10 +32,10 @@ from broker.config.endpoints import (
     listen_everywhere,
     parse_endpoints,
     parse_protocol_map,
-    shifted,
     with_protocols,
     without_names,
 )
+from broker.config.node_settings import DEFAULT_HOST, DEFAULT_PORT, moved
 from broker.config.sources import (
     Rank,
     Setting,
@@ -53,7 +53,6 @@ from storage.config_def import Value, to_text
 
 __all__ = ["BrokerConfig", "ConfigError", "ConfigSynonym", "Endpoint", "broker_config", "load_config"]
 
-DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9092
 DEFAULT_CONFIG, STATIC_BROKER_CONFIG = (
     "DEFAULT_CONFIG",
     "STATIC_BROKER_CONFIG",
@@ -138,6 +137,12 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
     replica_selector_class: str | None
+
+    # Quotas of clients
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
+    quota_window_num: int
+    quota_window_size_seconds: int
 
     # Groups and their offsets
     group_consumer_assignment_interval_ms: int
@@ -262,7 +267,7 @@ def load_config(
         *from_command_line(overrides),
     ]
     check_node_numbers(given, nodes)
-    settings = _moved(strongest(for_node(given, number)), number - 1)
+    settings = moved(strongest(for_node(given, number)), number - 1)
     warnings = unknown(settings)
     values, static = _values(settings, nodes)
     warnings += _missed(settings, values)
@@ -286,28 +291,6 @@ def _missed(settings: Mapping[str, Setting], values: Mapping[str, Value]) -> Ite
     for name, instead in WITHOUT_EFFECT.items():
         if name in settings and values[name] and values[name] != broker_configs()[name].default:
             yield f"{name} (from {settings[name].where}) has no effect: {instead}"
-
-
-def _moved(settings: dict[str, Setting], steps: int) -> dict[str, Setting]:
-    """The settings of a node so many places behind the first: what two nodes cannot share is counted on."""
-    if steps == 0:
-        return settings
-    first = settings.get("node.id") or settings.get("broker.id")
-    if first is None:
-        settings["node.id"] = Setting("node.id", str(1 + steps), Rank.DEFAULT, "the number of the node")
-    elif first.rank is not Rank.ONE_NODE:
-        settings.pop("broker.id", None)
-        moved = str(int(first.raw) + steps) if first.raw.strip().isdecimal() else first.raw
-        settings["node.id"] = replace(first, name="node.id", raw=moved)
-    if not {"listeners", "advertised.listeners"} & settings.keys():
-        default = str(Endpoint("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT + steps))
-        settings["listeners"] = Setting("listeners", default, Rank.DEFAULT, "the number of the node")
-        return settings
-    for name in ("listeners", "advertised.listeners"):
-        setting = settings.get(name)
-        if setting is not None and setting.rank is not Rank.ONE_NODE:
-            settings[name] = replace(setting, raw=shifted(setting.raw, steps))
-    return settings
 
 
 def node_configs(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.metadata.configs import Settings
     from broker.node.fetch_sessions import FetchSessionCache
     from broker.peers import Peers
+    from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.manager import ReplicaManager
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.verification import Verifier
@@ -49,6 +50,7 @@ class Node:
     groups: GroupCoordinator
     fetch_sessions: FetchSessionCache
     verifier: Verifier
+    quotas: ClientQuotas
     rack: str | None = None
     injection: FaultInjection = field(default_factory=FaultInjection)
     """Shared by all nodes of the broker."""

@@ -38,6 +38,7 @@ from broker.metadata.values import BrokerRegistration, Endpoint, PartitionState,
 from broker.node import Listener, Node
 from broker.node.context import RequestContext
 from broker.node.fetch_sessions import FetchSessionCache
+from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import Partition
 from broker.transactions.coordinator import TransactionCoordinator
@@ -208,6 +209,7 @@ class World:
             groups=groups,
             fetch_sessions=FetchSessionCache(10, lambda: 1),
             verifier=Verifier(self.config, self.clock, transactions, peers),
+            quotas=ClientQuotas(self.config, self.clock, dict),
             injection=injection,
             peers=peers,
         )

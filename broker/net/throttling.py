@@ -1,0 +1,151 @@
+"""Clients that take more than their quota wait: the response says for how long, and the channel is mute meanwhile (KIP-219).
+
+An interceptor of calls (`broker.net.calls`) that is there only while quotas are set: without them a request costs nothing.
+It stands last, so a request that a rule has held is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter_ns
+from typing import Any, Final
+
+from broker.clock import Domain
+from broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from broker.metadata.image import Image
+from broker.metadata.listeners import MetadataListener
+from broker.net.calls import Call, CallInterceptors, ClientConnection
+from broker.requests.api import NO_RESPONSE
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+WRITE_TXN_MARKERS: Final = 27
+NS_PER_PERCENT: Final = 10_000_000
+"""Of one thread, for a second."""
+
+
+@dataclass(slots=True)
+class _Muted:
+    """A channel that waits, and the request that has come meanwhile."""
+
+    next_call: Call | None = None
+
+
+class _Handling:
+    """How long the loop was busy with a request: until its response, or until the handler began to wait."""
+
+    __slots__ = ("_began_ns", "_has_waited")
+
+    def __init__(self) -> None:
+        self._has_waited = False
+        asyncio.get_running_loop().call_soon(self._wait)
+        self._began_ns = perf_counter_ns()
+
+    def _wait(self) -> None:
+        self._has_waited = True
+
+    @property
+    def took_ns(self) -> int:
+        """0 for one that has waited: how long it was handled before is not known."""
+        return 0 if self._has_waited else perf_counter_ns() - self._began_ns
+
+
+class Throttling:
+    """Counts what clients take, and holds them up."""
+
+    def __init__(self) -> None:
+        self._muted: dict[ClientConnection, _Muted] = {}
+
+    def wants(self, api_key: int) -> bool:
+        return True
+
+    def arrived(self, call: Call) -> bool:
+        muted = self._muted.get(call.connection)
+        if muted is not None:
+            muted.next_call = call
+            return False
+        self._watch(call)
+        return True
+
+    def answering(self, call: Call) -> bool:
+        return True
+
+    def _watch(self, call: Call) -> None:
+        if not _is_exempt(call):
+            call.on_outcome(partial(self._outcome, call, _Handling()))
+
+    def _outcome(self, call: Call, handling: _Handling, outcome: Any) -> Any:
+        """Count the request, and say in its response how long its client has to wait."""
+        if isinstance(outcome, BaseException):
+            return outcome
+        throttle_ms = max(_charged(call, outcome, handling.took_ns), _throttle_of(outcome))
+        if throttle_ms <= 0:
+            return outcome
+        self._mute(call, throttle_ms)
+        if outcome is NO_RESPONSE or not hasattr(outcome, "throttle_time_ms"):
+            return outcome
+        throttled = copy(outcome)  # a handler may answer several requests with one response
+        throttled.throttle_time_ms = throttle_ms
+        return throttled
+
+    def _mute(self, call: Call, throttle_ms: int) -> None:
+        if call.connection not in self._muted:
+            self._muted[call.connection] = _Muted()
+            over = partial(self._unmute, call.connection)
+            call.context.node.clock.call_later_ms(throttle_ms, over, Domain.REQUESTS)
+
+    def _unmute(self, connection: ClientConnection) -> None:
+        waiting = self._muted.pop(connection).next_call
+        if waiting is not None and waiting.context.node.life.alive:
+            self._watch(waiting)
+            waiting.proceed()
+
+
+def _is_exempt(call: Call) -> bool:
+    """Brokers among themselves have no quotas."""
+    api_key = call.context.api_key
+    return api_key == WRITE_TXN_MARKERS or (api_key == FETCH and call.request.replica_id >= 0)
+
+
+def _throttle_of(outcome: Any) -> int:
+    """What the handler has decided: a quota of mutations, or a rule."""
+    return int(getattr(outcome, "throttle_time_ms", 0) or 0)
+
+
+def _charged(call: Call, outcome: Any, took_ns: int) -> int:
+    context = call.context
+    quotas = context.node.quotas
+    who = context.principal.partition(":")[2], context.client_id or ""
+    throttle_ms = min(
+        quotas.charge(REQUEST_PERCENTAGE, *who, took_ns / NS_PER_PERCENT), quotas.request_throttle_ms_max
+    )
+    if context.api_key == PRODUCE:
+        throttle_ms = max(throttle_ms, quotas.charge(PRODUCER_BYTE_RATE, *who, len(call.frame)))
+    elif context.api_key == FETCH and outcome is not NO_RESPONSE:
+        throttle_ms = max(throttle_ms, quotas.charge(CONSUMER_BYTE_RATE, *who, _bytes_in(outcome)))
+    return throttle_ms
+
+
+def _bytes_in(response: Any) -> int:
+    return sum(len(part.records or b"") for topic in response.responses for part in topic.partitions)
+
+
+class ThrottlingSwitch(MetadataListener):
+    """Has the interceptor in the chain while there are quotas."""
+
+    def __init__(self, calls: CallInterceptors, image: Image) -> None:
+        self._calls = calls
+        self._image = image
+        self._throttling: Throttling | None = None
+        self.on_quotas_changed()
+
+    def on_quotas_changed(self) -> None:
+        if self._image.quotas and self._throttling is None:
+            self._throttling = Throttling()
+            self._calls.add(self._throttling)
+        elif not self._image.quotas and self._throttling is not None:
+            self._calls.remove(self._throttling)
+            self._throttling = None

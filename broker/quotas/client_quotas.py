@@ -1,0 +1,98 @@
+"""The quotas of a node's clients, and what each has taken of them (``ClientQuotaManager``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.clock import Clock, Domain
+from broker.metadata.client_quotas import CONTROLLER_MUTATION_RATE, QuotaEntity, Quotas
+from broker.metadata.results import ApiError
+from broker.quotas.limits import Limit, limit_of
+from broker.quotas.rates import SampledRate, TokenBucket, Window
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+
+BUCKETS_KEPT: Final = 10_000
+"""Of clients whose bucket is looked at; above it those that have taken nothing of late are forgotten."""
+
+_Key = tuple[str, QuotaEntity]
+
+
+class ClientQuotas:
+    """Each node counts for itself, as Kafka's brokers do; mutations of the metadata are counted by the controller's node."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, quotas: Callable[[], Quotas]) -> None:
+        self._clock = clock
+        self._quotas = quotas
+        self._window = Window(config.quota_window_num, config.quota_window_size_seconds * 1_000)
+        self._mutation_window = Window(
+            config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1_000
+        )
+        self._rates: dict[_Key, SampledRate] = {}
+        self._buckets: dict[_Key, TokenBucket] = {}
+
+    @property
+    def request_throttle_ms_max(self) -> int:
+        """Of the request quota: one sample."""
+        return self._window.sample_ms
+
+    def charge(self, key: str, user: str, client_id: str, value: float) -> int:
+        """Count what a client has taken; for how long it is throttled then, in milliseconds."""
+        limit = limit_of(self._quotas(), key, user, client_id)
+        if limit is None:
+            return 0
+        now_ms = self._clock.now_ms(Domain.REQUESTS)
+        rate = self._rates.get((key, limit.bucket))
+        if rate is None:
+            self._forget_idle(now_ms)
+            rate = self._rates[key, limit.bucket] = SampledRate(self._window)
+        rate.record(value, now_ms)
+        return rate.throttle_ms(limit.per_second, now_ms)
+
+    def _forget_idle(self, now_ms: int) -> None:
+        if len(self._rates) >= BUCKETS_KEPT:
+            self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_idle(now_ms)}
+        if len(self._buckets) >= BUCKETS_KEPT:
+            self._buckets = {key: each for key, each in self._buckets.items() if not each.is_idle(now_ms)}
+
+    def mutations(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
+        """The quota of one request that changes topics. A ``strict`` one refuses what is too much."""
+        limit = limit_of(self._quotas(), CONTROLLER_MUTATION_RATE, user, client_id)
+        if limit is None:
+            return MutationQuota(self._clock, None, None, strict=strict)
+        key = (CONTROLLER_MUTATION_RATE, limit.bucket)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            self._forget_idle(self._clock.now_ms(Domain.REQUESTS))
+            bucket = self._buckets[key] = TokenBucket(self._mutation_window)
+        return MutationQuota(self._clock, bucket, limit, strict=strict)
+
+
+class MutationQuota:
+    """What one request may change: a partition that is created or deleted is a token (KIP-599)."""
+
+    def __init__(
+        self, clock: Clock, bucket: TokenBucket | None, limit: Limit | None, *, strict: bool
+    ) -> None:
+        self._clock = clock
+        self._bucket = bucket
+        self._limit = limit
+        self._strict = strict
+        self.throttle_ms = 0
+
+    def take(self, partitions: int) -> None:
+        """Before a change of so many partitions. ApiError if it must wait, and its client understands that."""
+        if self._bucket is None or self._limit is None:
+            return
+        limit, now_ms = self._limit.per_second, self._clock.now_ms(Domain.REQUESTS)
+        waits_ms = self._bucket.throttle_ms(limit, now_ms)
+        if waits_ms:
+            self.throttle_ms = max(self.throttle_ms, waits_ms)
+            if self._strict:
+                raise ApiError(ErrorCode.throttling_quota_exceeded, "The throttling quota has been exceeded.")
+        self._bucket.take(partitions, limit, now_ms)
+        if not self._strict:
+            self.throttle_ms = max(self.throttle_ms, self._bucket.throttle_ms(limit, now_ms))
