@@ -22,6 +22,7 @@ PRODUCE: Final = 0
 _CODES: Final = ("error_code", "partition_error_code")
 _TOP_LEVEL_ONLY: Final = {
     ("add_partitions_to_txn", 4),
+    ("describe_quorum", 0),
     ("fetch", 13),
     ("leave_group", 0),
     ("offset_delete", 0),
@@ -35,6 +36,7 @@ _NEVER_BY_ENTRY: Final = {"describe_log_dirs"}
 """What is asked about is no part of the answer; versions that cannot say the code at the top cannot say it."""
 
 _KEYS: Final = {
+    "entity",
     "group_id",
     "index",
     "key",
@@ -47,13 +49,27 @@ _KEYS: Final = {
     "resource_type",
     "topic",
     "topic_id",
+    "topic_name",
     "transactional_id",
+    "user",
 }
 """Fields by which an entry says what it is about."""
+_NAMES: Final = ("topic_name", "user")
+"""What is a ``name`` in the request."""
 _PARTITION_NUMBERS: Final = ("partition", "partition_id", "partition_index", "index")
 
 # What says "nothing" beside an error, where that is not what the schema has for it by default.
 _NOTHING: Final[dict[str, dict[str, Any]]] = {
+    "create_delegation_token": {
+        "principal_type": "User",
+        "principal_name": "ANONYMOUS",
+        "token_requester_principal_type": "User",
+        "token_requester_principal_name": "ANONYMOUS",
+        "issue_timestamp_ms": -1,
+        "expiry_timestamp_ms": -1,
+        "max_timestamp_ms": -1,
+    },
+    "describe_client_quotas": {"entries": None},
     "delete_records": {"low_watermark": -1},
     "fetch": {"high_watermark": -1, "records": b""},
     "find_coordinator": {"node_id": -1, "port": -1},
@@ -84,12 +100,27 @@ def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> A
     if not _says_it_at_the_top_only(api, version, at_top):
         asked, answered = _entries_of(at_version(api_key, version, "request")), _answered_in(response)
         if asked is not None and answered is not None:
-            values[answered.name] = _entries(api, getattr(request, asked.name) or (), asked, answered, code)
+            asked, entries = _asked_about(api, request, asked)
+            values[answered.name] = _entries(api, entries, asked, answered, code)
     if api == "api_versions" and code is ErrorCode.unsupported_version:
         from broker.apis.api_versions import unsupported_version_response
 
         return unsupported_version_response()
     return response.__union__(**values)
+
+
+def _asked_about(api: str, request: Any, asked: WireField) -> tuple[WireField, Iterable[Any]]:
+    """The entries of a request that the answer has one for."""
+    entries = getattr(request, asked.name) or ()
+    if api == "alter_replica_log_dirs":
+        inner = _entries_of(asked.nested)
+        assert inner is not None
+        return inner, [topic for each in entries for topic in each.topics]
+    if api == "describe_user_scram_credentials":
+        return asked, ["" for _ in entries]  # Kafka does not say whom each is about
+    if api == "alter_user_scram_credentials":
+        return asked, sorted({each.name for each in (*request.deletions, *request.upsertions)})
+    return asked, entries
 
 
 def _says_it_at_the_top_only(api: str, version: int, at_top: str | None) -> bool:
@@ -103,6 +134,8 @@ def _nothing(api: str, struct: Any) -> dict[str, Any]:
     said = _NOTHING.get(api, {})
     values = {wire.name: said[wire.name] for wire in struct.__wire__ if wire.name in said}
     for wire in struct.__wire__:
+        if wire.name in values:
+            continue
         if wire.kind == "string" and not wire.is_array and not wire.nullable and wire.default is None:
             values[wire.name] = ""
     return values
@@ -164,4 +197,6 @@ def _key(value: Any, struct: Any) -> dict[str, Any]:
             values[name] = next(getattr(value, each) for each in _PARTITION_NUMBERS if hasattr(value, each))
         elif hasattr(value, name):
             values[name] = getattr(value, name)
+        elif name in _NAMES and hasattr(value, "name"):
+            values[name] = value.name
     return values

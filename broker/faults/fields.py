@@ -14,7 +14,7 @@ from protocol.versions import message_name
 
 FIND_COORDINATOR: Final = 10
 
-TOPIC_NAMES: Final = ("name", "topic")
+TOPIC_NAMES: Final = ("name", "topic", "topic_name")
 PARTITION_ARRAYS: Final = ("partition_data", "partition_indexes", "partitions")
 PARTITION_NUMBERS: Final = ("index", "partition", "partition_index")
 

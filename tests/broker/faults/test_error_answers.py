@@ -23,6 +23,22 @@ TOP = "error_code"
 
 # By AbstractRequest.getErrorResponse of each API in Kafka 4.3.1: from which version on the code stands where.
 WHERE: dict[str, list[tuple[int, set[str]]]] = {
+    "add_raft_voter": [(0, {TOP})],
+    "alter_client_quotas": [(0, {"entries.error_code"})],
+    "alter_replica_log_dirs": [(1, {"results.partitions.error_code"})],
+    "alter_user_scram_credentials": [(0, {"results.error_code"})],
+    "create_acls": [(1, {"results.error_code"})],
+    "create_delegation_token": [(1, {TOP})],
+    "delete_acls": [(1, {"filter_results.error_code"})],
+    "describe_acls": [(1, {TOP})],
+    "describe_client_quotas": [(0, {TOP})],
+    "describe_delegation_token": [(1, {TOP})],
+    "describe_quorum": [(0, {TOP})],
+    "describe_user_scram_credentials": [(0, {TOP, "results.error_code"})],
+    "expire_delegation_token": [(1, {TOP})],
+    "remove_raft_voter": [(0, {TOP})],
+    "renew_delegation_token": [(1, {TOP})],
+    "unregister_broker": [(0, {TOP})],
     "add_offsets_to_txn": [(0, {TOP})],
     "add_partitions_to_txn": [
         (0, {"results_by_topic_v3_and_below.results_by_partition.partition_error_code"}),
@@ -88,6 +104,17 @@ def where(name: str, version: int) -> set[str]:
     return next(paths for since, paths in reversed(WHERE[name]) if version >= since)
 
 
+OF_ACLS = {
+    "resource_type": 2,
+    "resource_type_filter": 2,
+    "resource_pattern_type": 3,
+    "pattern_type_filter": 3,
+    "operation": 3,
+    "permission_type": 3,
+}
+"""Kafka reads no ACL of an unknown kind."""
+
+
 def sample(struct: Any, number: int = 0) -> Any:
     """A request with something in every field, and two of everything that there may be several of."""
     values: dict[str, Any] = {}
@@ -108,7 +135,7 @@ def _value(wire: Any, number: int) -> Any:
             "bytes": b"",
             "bool": True,
         }[wire.kind]
-    return number
+    return OF_ACLS.get(wire.name, number)
 
 
 def codes(value: Any, path: str = "") -> Iterator[tuple[str, int]]:
@@ -129,7 +156,11 @@ def encoded(key: int, version: int, answer: Any) -> bytes:
     return b"".join(map(bytes, request_codec(key, version).encode(answer)))
 
 
-@pytest.mark.parametrize(("name", "key", "version"), EVERY_VERSION)
+READABLE = [each for each in EVERY_VERSION if each[0] != "create_delegation_token"]
+"""By kio, which takes no time of -1 there; test_error_answers_kafka.py compares it byte for byte."""
+
+
+@pytest.mark.parametrize(("name", "key", "version"), READABLE)
 def test_an_error_stands_where_kafka_puts_it(name: str, key: int, version: int) -> None:
     request = sample(at_version(key, version, "request"))
     data = encoded(key, version, error_answer(key, version, request, CODE))
@@ -143,7 +174,7 @@ def test_an_error_stands_where_kafka_puts_it(name: str, key: int, version: int) 
     assert client_codec(key, version).decode(data) is not None
 
 
-@pytest.mark.parametrize(("name", "key", "version"), EVERY_VERSION)
+@pytest.mark.parametrize(("name", "key", "version"), READABLE)
 def test_a_request_about_nothing_is_answered_with_what_there_is(name: str, key: int, version: int) -> None:
     struct = at_version(key, version, "request")
     empty = {wire.name: None if wire.nullable else () for wire in struct.__wire__ if wire.is_array}

@@ -23,6 +23,11 @@ NOT_BY_BYTE = {
     "find_coordinator",
     "describe_configs",
     "list_partition_reassignments",
+    "add_raft_voter",
+    "alter_client_quotas",
+    "describe_quorum",
+    "remove_raft_voter",
+    "unregister_broker",
 }
 PROGRAM = "org.apache.kafka.common.requests.ErrorAnswers"
 

@@ -19,6 +19,9 @@ from tests.differential.stories import log_dirs as log_dirs
 from tests.differential.stories import offsets as offsets
 from tests.differential.stories import produce as produce
 from tests.differential.stories import producer_state as producer_state
+from tests.differential.stories import quorum as quorum
+from tests.differential.stories import quotas as quotas
+from tests.differential.stories import security as security
 from tests.differential.stories import topics as topics
 from tests.differential.stories import txn_offsets as txn_offsets
 from tests.differential.stories import txn_produce as txn_produce

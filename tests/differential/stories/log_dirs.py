@@ -28,3 +28,16 @@ def sizes(s: Story) -> None:
         for each in row["partitions"]
     }
     s.put("all", dict(sorted(found.items())))
+
+
+@story("describe-log-dirs")
+def moves(s: Story) -> None:
+    """AlterReplicaLogDirs on a node with one directory: to where the replica is, and to where no directory is."""
+    t = s.topic()
+    here = s.quiet("describe_log_dirs", 4, topics=[of(t, 0)])["results"][0]["log_dir"]
+    for v in (1, 2):
+        for note, path in (("here", here), ("elsewhere", "/elsewhere"), ("relative", "elsewhere")):
+            names = (t.name, s.name("missing"), "x" * 249)
+            topics = [{"name": name, "partitions": [0, 7]} for name in names]
+            s.ask("alter_replica_log_dirs", v, dirs=[{"path": path, "topics": topics}], note=note)
+        s.ask("alter_replica_log_dirs", v, dirs=[], note="none")

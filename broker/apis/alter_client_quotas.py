@@ -1,0 +1,49 @@
+"""AlterClientQuotas: set and unset the quotas of users, client ids and addresses (KIP-546).
+
+No version has changed anything but the encoding.
+"""
+
+from __future__ import annotations
+
+from broker.metadata import ApiError
+from broker.metadata.client_quotas import Alteration, Operation, QuotaEntity, entity_of
+from broker.node.context import RequestContext
+from broker.requests.api import api
+from broker.requests.metadata_views import CLUSTER_NAME
+from protocol.errors import ErrorCode
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ResponseEntityData,
+    ResponseEntryData,
+)
+
+
+@api(key=49, versions=range(2))
+async def alter_client_quotas(
+    request: AlterClientQuotasRequest, context: RequestContext
+) -> AlterClientQuotasResponse:
+    alterations = [
+        Alteration(
+            entity_of((part.entity_type, part.entity_name) for part in entry.entity),
+            [Operation(each.key, None if each.remove else each.value) for each in entry.ops],
+        )
+        for entry in request.entries
+    ]
+    results: dict[QuotaEntity, ApiError | None]
+    if context.authorize("ALTER_CONFIGS", "CLUSTER", CLUSTER_NAME):
+        control = context.node.metadata.client_control
+        results = await control.alter_quotas(alterations, validate_only=request.validate_only)
+    else:
+        refusal = ApiError(ErrorCode.cluster_authorization_failed)
+        results = dict.fromkeys((each.entity for each in alterations), refusal)
+    return AlterClientQuotasResponse(
+        entries=[
+            ResponseEntryData(
+                error_code=ErrorCode.none if refusal is None else refusal.error,
+                error_message=None if refusal is None else refusal.message,
+                entity=[ResponseEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+            )
+            for entity, refusal in results.items()
+        ]
+    )
