@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.support.tiers",
     "tests.support.broker",
     "tests.support.one_worker",
+    "tests.compatibility.verdicts",
     "odradek.spark.testing.fixtures",
 ]
 
