@@ -16,7 +16,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -40,6 +40,8 @@ class Exchange:
     connection: int
     request: bytes
     response: bytes | None = None
+    client: object = None
+    """Who sent it, where the relay can know."""
 
     @property
     def name(self) -> str:
@@ -72,7 +74,9 @@ class Loss:
 
 
 class Relay:
-    def __init__(self) -> None:
+    def __init__(self, name_of: Callable[[int], object] = lambda port: None) -> None:
+        """``name_of`` tells by its port who has connected, for ``cut`` and ``hold``; by default nothing is known."""
+        self._name_of = name_of
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
         self.exchanges: list[Exchange] = []
@@ -82,7 +86,9 @@ class Relay:
         self.rewrite: Callable[[Exchange], bytes] = _as_it_is
         self._connections: list[_Connection] = []
         self._lock = threading.Lock()
-        self._held: set[int] = set()
+        self._held: dict[int, Collection[object] | None] = {}
+        """By API, and of which clients; None: of all."""
+        self._cut: set[object] = set()
         self._let_on = threading.Condition(self._lock)
         self._closed = False
         threading.Thread(target=self._accept, daemon=True).start()
@@ -109,17 +115,29 @@ class Relay:
         return loss
 
     @contextlib.contextmanager
-    def hold(self, api: str) -> Iterator[None]:
-        """Requests of this API reach the broker only when the block has ended."""
+    def hold(self, api: str, clients: Collection[object] | None = None) -> Iterator[None]:
+        """Requests of this API, of some clients or of all, reach the broker only when the block has ended."""
         key = raw.API_KEYS[api]
         with self._lock:
-            self._held.add(key)
+            self._held[key] = clients
         try:
             yield
         finally:
             with self._lock:
-                self._held.discard(key)
+                del self._held[key]
                 self._let_on.notify_all()
+
+    def cut(self, client: object) -> None:
+        """Reset the connections of this client, those to come too."""
+        with self._lock:
+            self._cut.add(client)
+            its_own = [each for each in self._connections if each.client == client]
+        for connection in its_own:
+            connection.close()
+
+    def mend(self, client: object) -> None:
+        with self._lock:
+            self._cut.discard(client)
 
     def seen(self, *apis: str) -> list[Exchange]:
         """All exchanges so far, in the order of the requests, or those of some APIs."""
@@ -149,20 +167,24 @@ class Relay:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                client, _ = self._listener.accept()
+                client, (_, port) = self._listener.accept()
+                name = self._name_of(port)
                 try:
-                    if self._target is None:
-                        raise OSError("no target")
+                    if self._target is None or name in self._cut:
+                        raise OSError("no way to the broker")
                     broker = socket.create_connection(self._target, timeout=HANG_S)
                 except OSError:
                     client.close()
                     continue
                 with self._lock:
-                    connection = _Connection(self, client, broker, len(self._connections))
+                    connection = _Connection(self, client, broker, len(self._connections), name)
                     self._connections.append(connection)
                     if self._closed:
                         connection.close()
                         return
+                    if name in self._cut:
+                        connection.close()
+                        continue
                 connection.start()
 
     def note(self, exchange: Exchange) -> list[Loss]:
@@ -172,7 +194,11 @@ class Relay:
 
     def wait_while_held(self, exchange: Exchange) -> None:
         with self._lock:
-            self._let_on.wait_for(lambda: exchange.api not in self._held or self._closed)
+            self._let_on.wait_for(lambda: self._closed or not self._holds(exchange))
+
+    def _holds(self, exchange: Exchange) -> bool:
+        clients = self._held.get(exchange.api, ())
+        return clients is None or exchange.client in clients
 
     def close(self) -> None:
         with self._lock:
@@ -193,8 +219,11 @@ class Relay:
 
 
 class _Connection:
-    def __init__(self, relay: Relay, client: socket.socket, broker: socket.socket, number: int) -> None:
+    def __init__(
+        self, relay: Relay, client: socket.socket, broker: socket.socket, number: int, name: object
+    ) -> None:
         self._relay = relay
+        self.client = name
         self._client = client
         self._broker = broker
         self._number = number
@@ -222,7 +251,7 @@ class _Connection:
 
     def _requests(self) -> None:
         for frame in _frames(self._client):
-            exchange = _parse(frame, self._number)
+            exchange = _parse(frame, self._number, self.client)
             losses = self._relay.note(exchange)
             self._open[exchange.correlation] = exchange
             lost = False
@@ -274,10 +303,10 @@ def error_codes(answer: Any) -> Iterator[int]:
                 yield from error_codes(value)
 
 
-def _parse(frame: bytes, connection: int) -> Exchange:
+def _parse(frame: bytes, connection: int, client: object) -> Exchange:
     api, version, correlation, length = struct.unpack_from(">hhih", frame)
     client_id = frame[10 : 10 + length].decode() if length >= 0 else None
-    return Exchange(api, version, correlation, client_id, connection, frame)
+    return Exchange(api, version, correlation, client_id, connection, frame, client=client)
 
 
 def _frames(source: socket.socket) -> Iterator[bytes]:
