@@ -2,7 +2,21 @@
 
 Each client has a program that takes one order per run; the orders are the names of the functions in the programs, and
 ``tests.support.foreign`` says how they talk. The tests here are written once; a test file makes a class per client from
-``Contract``, with the program and with what this client knows or calls in its own way.
+``Contract``, with the program and with what this client knows or calls in its own way. One whose client knows consumer
+groups (``group.protocol=consumer``, KIP-848) takes ``GroupContract`` too, which has two further orders:
+
+``group-member PROTOCOL GROUP SUBSCRIPTION INSTANCE``
+    is a member until the word comes, and then leaves. PROTOCOL is ``classic`` or ``consumer``, SUBSCRIPTION a topic, or an
+    expression that begins with ``^``; INSTANCE is ``-`` for a dynamic member. It says ``{"assigned": ["topic-0", ...]}``, in
+    order, after each change.
+``group-loop PROTOCOL SOURCE SINK GROUP ID STEP``
+    consumes, processes and produces (``done <value>``) until the word comes, at most five records a transaction; each third
+    transaction is aborted, and its records come again. It says ``{"committed": n}`` after each that was committed. STEP is
+    ``never``, or one of ``poll`` (records have come), ``send`` (their results are in the log, the transaction is open) and
+    ``commit`` (it is committed) with the passage at which it says ``{"here": STEP}`` and does nothing more: ``send:2``. What
+    happens when the broker is gone is for the client; a program that cannot go on ends, and is started again.
+
+A classic member has a session of `SESSION_MS`, sends a heartbeat each 100 ms, and an assignor without user data.
 """
 
 from __future__ import annotations
@@ -10,21 +24,59 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from itertools import chain
+from typing import Any, ClassVar, Final
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
+import odradek
+from odradek.demo.doomed import restart_doomed
 from protocol.hashing import partition_of_key
 from tests.support.broker import Broker, StartBroker
-from tests.support.clients import ConfluentProducer, batches_of, committed_offset, topics, values
+from tests.support.clients import (
+    ConfluentProducer,
+    batches_of,
+    committed_offset,
+    eventually,
+    topics,
+    values,
+)
 from tests.support.deadlines import HANG_S
-from tests.support.foreign import Program
+from tests.support.foreign import Program, Running
 from tests.support.relay import Relay
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")  # in the order of their numbers in a batch's attributes
 RECORDS_A_CODEC = 200
 LOOP_RECORDS = 30
 KEYS = 40
+PARTITIONS: Final = 4
+SESSION_MS: Final = 1_500
+QUICK: Final = {
+    "group.consumer.min.heartbeat.interval.ms": 50,
+    "group.consumer.heartbeat.interval.ms": 100,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.session.timeout.ms": SESSION_MS,
+    "group.consumer.assignment.interval.ms": 0,
+    "group.min.session.timeout.ms": 500,
+    "group.initial.rebalance.delay.ms": 0,
+}
+"""Settings with which groups of both protocols change at once."""
+SOME_DEATHS: Final = ("txn.prepare.after:2", "group.append.after:3", "txn.complete.before:2")
+ALL_DEATHS: Final = (
+    "txn.begin.append:2",
+    "txn.prepare.before:3",
+    "txn.marker.before:4",
+    "txn.marker.after:3",
+    "txn.complete.after:3",
+    "txn.offset.commit.after:2",
+    "group.append.before:3",
+    "group.append.after:9",
+    "file.write:11",
+    "file.write:18",
+    *SOME_DEATHS,
+)
+"""How far the broker gets in its life before it dies."""
 
 
 def words(name: str) -> list[str]:
@@ -54,6 +106,7 @@ class Contract:
     # The version of each request of a transaction that it speaks with us; None where it does not send it.
     spoken: ClassVar[dict[str, int | None]]
 
+    @pytest.mark.feature("topics and settings")
     def test_topics_are_made_grown_described_and_deleted(self, program: Program, broker: Broker):
         assert program.run("admin", broker.bootstrap, "orders") == [
             {"again": self.exists},
@@ -62,6 +115,7 @@ class Contract:
         ]
         assert "orders" not in topics(broker.bootstrap)
 
+    @pytest.mark.feature("every codec", "idempotence", "produce and read")
     def test_every_codec_is_kept_as_sent_by_idempotent_producers(
         self, program: Program, start_broker: StartBroker
     ):
@@ -90,6 +144,7 @@ class Contract:
             codec for codec in self.codecs for _ in range(RECORDS_A_CODEC)
         ]
 
+    @pytest.mark.feature("partitioner")
     def test_the_same_key_goes_where_java_puts_it(self, program: Program, start_broker: StartBroker):
         """F1."""
         broker = start_broker(topics=["orders:7"])
@@ -100,6 +155,7 @@ class Contract:
             assert [each["partition"] for each in said] == [partition_of_key(key.encode(), 7) for key in keys]
         assert program.run("keys", broker.bootstrap, "orders", KEYS) == said
 
+    @pytest.mark.feature("transactions", "read_committed")
     def test_transactions_commit_abort_and_hold_back_committed_readers(
         self, program: Program, start_broker: StartBroker
     ):
@@ -126,6 +182,7 @@ class Contract:
         assert values(broker.bootstrap, "orders") == values_of(before + after)
         assert committed_offset(broker.bootstrap, "all", "orders") == 12
 
+    @pytest.mark.feature("transactions")
     def test_it_speaks_the_versions_that_we_expect(self, program: Program, start_broker: StartBroker):
         with relayed(start_broker, "orders:1", "done:1") as (_, relay):
             with program.start("transactions", relay.bootstrap, "orders", "payments") as writer:
@@ -138,6 +195,7 @@ class Contract:
                 spoken.setdefault(each.name, set()).add(each.version)
         assert {name: max(spoken[name]) if name in spoken else None for name in self.spoken} == self.spoken
 
+    @pytest.mark.feature("exactly-once loop")
     def test_consume_process_produce_is_exactly_once(self, program: Program, start_broker: StartBroker):
         """A8, with transactions that abort: their records come again, and count once."""
         broker = start_broker(topics=["orders:1", "done:1"])
@@ -148,6 +206,7 @@ class Contract:
         self.check_loop(broker)
         assert len(values(broker.bootstrap, "done", isolation_level="read_uncommitted")) > LOOP_RECORDS
 
+    @pytest.mark.feature("exactly-once loop, broker killed")
     @pytest.mark.parametrize(
         "point", ["txn.prepare.before:4", "txn.prepare.after:4", "txn.complete.before:5"]
     )
@@ -175,6 +234,7 @@ class Contract:
         assert sorted(values(broker.bootstrap, "done")) == sorted(expected)
         assert committed_offset(broker.bootstrap, "workers", "orders") == LOOP_RECORDS
 
+    @pytest.mark.feature("fencing")
     def test_a_zombie_is_fenced_and_its_client_says_so(self, program: Program, start_broker: StartBroker):
         """D1, A2."""
         broker = start_broker(topics=["orders:1"])
@@ -184,6 +244,7 @@ class Contract:
         assert values(broker.bootstrap, "orders") == words("successor") * len(self.fenced)
         assert committed_offset(broker.bootstrap, "zombies", "orders") < 0
 
+    @pytest.mark.feature("classic group")
     def test_two_members_share_and_one_inherits(self, program: Program, start_broker: StartBroker):
         broker = start_broker(topics=["orders:4"])
         with program.start("member", broker.bootstrap, "orders", "workers") as first:
@@ -201,3 +262,245 @@ class Contract:
     def half(member: Any) -> list[int]:
         """What it has as soon as it has two partitions."""
         return member.expect("assigned", lambda partitions: len(partitions) == 2)
+
+
+def in_both_protocols(classic: str, consumer: str) -> pytest.MarkDecorator:
+    """The same test for both protocols of groups, which shows one feature or the other."""
+    return pytest.mark.parametrize(
+        "protocol",
+        [
+            pytest.param("classic", marks=pytest.mark.feature(classic)),
+            pytest.param("consumer", marks=pytest.mark.feature(consumer)),
+        ],
+    )
+
+
+def places(topic: str, *partitions: int) -> list[str]:
+    return [f"{topic}-{partition}" for partition in partitions or range(PARTITIONS)]
+
+
+def kind_of(broker: Broker, group: str) -> str:
+    """CLASSIC or CONSUMER."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    found: str = admin.describe_consumer_groups([group])[group].result(HANG_S).type.name
+    return found
+
+
+class GroupContract:
+    # Whether a static member of a consumer group says that it will be back, so that its partitions wait for it.
+    says_that_it_will_be_back: ClassVar[bool] = True
+
+    @pytest.mark.feature("consumer group (KIP-848)")
+    def test_members_of_a_consumer_group_come_go_and_are_killed(
+        self, program: Program, start_broker: StartBroker
+    ):
+        broker = start_broker(topics=["orders:4"], settings=QUICK)
+        group = (broker.bootstrap, "consumer", "workers", "orders", "-")
+        with program.start("group-member", *group) as first:
+            first.expect("assigned", places("orders"))
+            assert kind_of(broker, "workers") == "CONSUMER"
+            with program.start("group-member", *group) as second:
+                self.share(first, second)
+                second.kill()
+                first.expect("assigned", places("orders"))
+            with program.start("group-member", *group) as third:
+                self.share(first, third)
+                third.go_on()
+                third.finish()
+            first.expect("assigned", places("orders"))
+            first.go_on()
+            first.finish()
+
+    @in_both_protocols("classic group, static members", "consumer group, static members")
+    def test_a_static_member_comes_back_to_what_it_had(
+        self, program: Program, start_broker: StartBroker, protocol: str
+    ):
+        waits = protocol == "classic" or self.says_that_it_will_be_back
+        session = {"group.consumer.session.timeout.ms": 45_000 if waits else SESSION_MS}
+        broker = start_broker(topics=["orders:4"], settings=QUICK | session)
+        group = (broker.bootstrap, protocol, "workers", "orders")
+        with program.start("group-member", *group, "one") as staying:
+            staying.expect("assigned", places("orders"))
+            with program.start("group-member", *group, "two") as leaving:
+                had = self.share(staying, leaving)
+                leaving.go_on()
+                leaving.finish()
+            told = len(staying.seen)
+            with program.start("group-member", *group, "two") as back:
+                if not waits:
+                    self.share(staying, back)
+                    return
+                back.expect("assigned", had[1])
+                assert staying.heard("assigned") == had[0]
+                assert len(staying.seen) == told
+
+    @pytest.mark.feature("consumer group, regular expressions")
+    def test_the_broker_resolves_a_regular_expression(self, program: Program, start_broker: StartBroker):
+        """Once more after ten seconds, which pass at once here."""
+        broker = start_broker(
+            topics=["orders-1:2", "other:1"],
+            settings=QUICK | {"group.consumer.session.timeout.ms": 45_000},
+            control=True,
+        )
+        with program.start(
+            "group-member", broker.bootstrap, "consumer", "workers", "^orders-[0-9]+", "-"
+        ) as member:
+            member.expect("assigned", places("orders-1", 0, 1))
+            self.create(broker, "orders-22")
+            odradek.connect(broker.control_url).clock.advance("11s")
+            member.expect("assigned", [*places("orders-1", 0, 1), "orders-22-0"])
+            self.delete(broker, "orders-1")
+            member.expect("assigned", ["orders-22-0"])
+            member.go_on()
+            member.finish()
+
+    @pytest.mark.feature("groups change their protocol")
+    def test_a_group_changes_its_protocol_with_members_in_it(
+        self, program: Program, start_broker: StartBroker
+    ):
+        broker = start_broker(topics=["orders:4"], settings=QUICK)
+
+        def start(protocol: str) -> Running:
+            return program.start("group-member", broker.bootstrap, protocol, "workers", "orders", "-")
+
+        with start("classic") as classic:
+            classic.expect("assigned", places("orders"))
+            with start("consumer") as consumer:
+                self.share(classic, consumer)
+                classic.go_on()
+                classic.finish()
+                consumer.expect("assigned", places("orders"))
+                assert kind_of(broker, "workers") == "CONSUMER"
+                with start("classic") as back:
+                    self.share(consumer, back)
+                    consumer.go_on()
+                    consumer.finish()
+                    back.expect("assigned", places("orders"))
+                    assert kind_of(broker, "workers") == "CLASSIC"
+                    back.go_on()
+                    back.finish()
+
+    @in_both_protocols("exactly-once loop, members killed", "exactly-once loop in a consumer group")
+    def test_the_loop_is_exactly_once_though_members_are_killed(
+        self, program: Program, start_broker: StartBroker, protocol: str
+    ):
+        """Each is killed at a step of its own, and comes back with the same transactional id."""
+        with Crew(program, start_broker, protocol) as crew:
+            crew.start("a")
+            for step in ("send:2", "commit:1", "poll:2"):
+                doomed = crew.start("b", step)
+                eventually(lambda: crew.feed() or doomed.heard("here"), step)  # noqa: B023
+                doomed.kill()
+            crew.start("b")
+            crew["a"].kill()
+            crew.start("a")
+            crew.finish()
+
+    @pytest.mark.feature("exactly-once loop in a consumer group")
+    @pytest.mark.parametrize("deaths", [SOME_DEATHS, pytest.param(ALL_DEATHS, marks=pytest.mark.slow)])
+    def test_the_loop_of_a_consumer_group_outlives_the_broker(
+        self, program: Program, start_broker: StartBroker, deaths: tuple[str, ...]
+    ):
+        with Crew(program, start_broker, "consumer") as crew:
+            for _ in range(15 * len(deaths)):
+                crew.feed_now()
+            crew.start("a")
+            crew.start("b")
+            crew.broker.terminate()
+            for death in deaths:
+                restart_doomed(crew.broker, death)
+                eventually(lambda: crew.mend() or not crew.broker.is_running, f"the broker dies at {death}")
+                assert crew.broker.wait() == -signal.SIGKILL
+            crew.broker.restart(environment={})
+            crew.finish()
+
+    @staticmethod
+    def share(*members: Running) -> list[list[str]]:
+        """What each has, once each has half of the partitions and they have all together."""
+
+        def parts() -> list[list[str]]:
+            found = [member.heard("assigned") or [] for member in members]
+            is_whole = sorted(chain.from_iterable(found)) == places("orders")
+            return found if is_whole and len({len(each) for each in found}) == 1 else []
+
+        return eventually(parts, "the members share")
+
+    @staticmethod
+    def create(broker: Broker, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(HANG_S)
+
+    @staticmethod
+    def delete(broker: Broker, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics([topic])[topic].result(HANG_S)
+
+
+class Crew:
+    """Members of one group that run the loop, by their transactional ids; and what they are given to do."""
+
+    EVERY: Final = 8
+    """One of so many looks brings records: members keep up with that."""
+
+    def __init__(self, program: Program, start_broker: StartBroker, protocol: str) -> None:
+        self._program, self._protocol = program, protocol
+        self.broker = start_broker(topics=[f"in:{PARTITIONS}", "out:1"], settings=QUICK)
+        self._members: dict[str, Running] = {}
+        self._gone: list[Running] = []
+        self._producer = ConfluentProducer(self.broker.bootstrap)
+        self._looks = self._fed = 0
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._producer.close()
+        for member in (*self._gone, *self._members.values()):
+            member.close()
+
+    def __getitem__(self, name: str) -> Running:
+        return self._members[name]
+
+    def start(self, name: str, step: str = "never") -> Running:
+        if name in self._members:
+            self._gone.append(self._members[name])
+        arguments = (self.broker.bootstrap, self._protocol, "in", "out", "workers", name, step)
+        self._members[name] = self._program.start("group-loop", *arguments)
+        return self._members[name]
+
+    def mend(self) -> None:
+        """A member that has given up is started again."""
+        for name, member in list(self._members.items()):
+            if not member.is_alive:
+                self.start(name)
+
+    def feed(self) -> None:
+        self._looks += 1
+        if self._looks % self.EVERY == 0:
+            self.feed_now()
+
+    def feed_now(self) -> None:
+        """A record for each partition."""
+        for partition in range(PARTITIONS):
+            self._producer.send("in", [f"{partition}-{self._fed}"], partition=partition)
+        self._fed += 1
+
+    def finish(self) -> None:
+        """All is done, by members that then leave; and each result is there once."""
+        self.feed_now()
+
+        def is_done() -> bool:
+            self.mend()
+            return all(
+                committed_offset(self.broker.bootstrap, "workers", "in", partition) == self._fed
+                for partition in range(PARTITIONS)
+            )
+
+        eventually(is_done, "all is done")
+        assert kind_of(self.broker, "workers") == self._protocol.upper()
+        for member in self._members.values():
+            member.go_on()
+        for member in self._members.values():
+            member.finish()
+        wanted = [f"done {partition}-{at}" for partition in range(PARTITIONS) for at in range(self._fed)]
+        assert sorted(values(self.broker.bootstrap, "out")) == sorted(wanted)

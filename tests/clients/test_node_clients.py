@@ -12,6 +12,7 @@ from tests.support.foreign import Program, node_program
 pytestmark = pytest.mark.foreign
 
 
+@pytest.mark.client("kafkajs")
 class TestKafkaJs(Contract):
     """It speaks old versions, and transactions of version 1."""
 

@@ -231,6 +231,24 @@ class Running:
             if name in said and (value(said[name]) if callable(value) else said[name] == value):
                 return said[name]
 
+    def heard(self, name: str) -> Any:
+        """What it said last under this name, without waiting; None if it has not."""
+        with contextlib.suppress(Empty):
+            while (said := self._lines.get_nowait()) is not None:
+                self.seen.append(said)
+            self._lines.put(None)
+        return next((each[name] for each in reversed(self.seen) if name in each), None)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL: it has no time for anything."""
+        assert self.is_alive, self.complaints
+        self._process.kill()
+        self._process.wait(HANG_S)
+
     def go_on(self) -> None:
         """The word that it waits for."""
         assert self._process.stdin is not None

@@ -13,6 +13,7 @@ import (
 	"os"
 	"sort"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,6 +38,8 @@ var orders = map[string]func(ctx context.Context, bootstrap string, arguments []
 	"loop":         loop,
 	"zombie":       zombie,
 	"member":       member,
+	"group-member": groupMember,
+	"group-loop":   groupLoop,
 }
 
 func main() {
@@ -409,4 +412,134 @@ func member(ctx context.Context, bootstrap string, arguments []string) error {
 	waitForWord()
 	client.Close()
 	return nil
+}
+
+// in says how a client is a member of a group, in either protocol, that subscribes to a topic or to an expression.
+func in(protocol, group, subscription string) []kgo.Opt {
+	options := []kgo.Opt{kgo.ConsumerGroup(group), kgo.ConsumeTopics(subscription),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.Balancers(kgo.RangeBalancer()),
+		kgo.SessionTimeout(1500 * time.Millisecond), kgo.HeartbeatInterval(100 * time.Millisecond),
+		kgo.FetchMaxWait(50 * time.Millisecond)}
+	if protocol == "consumer" {
+		options = append(options, kgo.ServerSideBalancer())
+	}
+	if strings.HasPrefix(subscription, "^") {
+		options = append(options, kgo.ConsumeRegex())
+	}
+	return options
+}
+
+// groupMember PROTOCOL GROUP SUBSCRIPTION INSTANCE: be a member until the test says a word, and tell of each change.
+func groupMember(_ context.Context, bootstrap string, arguments []string) error {
+	owned := map[string]bool{}
+	change := func(mine bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, changed map[string][]int32) {
+			for topic, partitions := range changed {
+				for _, partition := range partitions {
+					if name := fmt.Sprintf("%s-%d", topic, partition); mine {
+						owned[name] = true
+					} else {
+						delete(owned, name)
+					}
+				}
+			}
+			list := []string{}
+			for name := range owned {
+				list = append(list, name)
+			}
+			sort.Strings(list)
+			say(map[string]any{"assigned": list})
+		}
+	}
+	options := append(in(arguments[0], arguments[1], arguments[2]), at(bootstrap)...)
+	options = append(options, kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)),
+		kgo.OnPartitionsLost(change(false)))
+	if arguments[3] != "-" {
+		options = append(options, kgo.InstanceID(arguments[3]))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return err
+	}
+	waitForWord()
+	client.Close()
+	return nil
+}
+
+// doom makes the function that says "here" at the step where the program is to be killed, and waits for that.
+func doom(fatal string) (func(string), error) {
+	name, text, found := strings.Cut(fatal, ":")
+	if !found {
+		return func(string) {}, nil
+	}
+	left, err := strconv.Atoi(text)
+	return func(step string) {
+		if step != name {
+			return
+		}
+		if left--; left == 0 {
+			say(map[string]any{"here": step})
+			select {}
+		}
+	}, err
+}
+
+// groupLoop PROTOCOL SOURCE SINK GROUP ID STEP: consume, process, produce, with a GroupTransactSession, until the test
+// says a word.
+func groupLoop(ctx context.Context, bootstrap string, arguments []string) error {
+	sink, group, id := arguments[2], arguments[3], arguments[4]
+	step, err := doom(arguments[5])
+	if err != nil {
+		return err
+	}
+	options := append(in(arguments[0], group, arguments[1]), at(bootstrap)...)
+	session, err := kgo.NewGroupTransactSession(append(options, kgo.TransactionalID(id),
+		kgo.DefaultProduceTopic(sink), kgo.FetchIsolationLevel(kgo.ReadCommitted()))...)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		waitForWord()
+		cancel()
+	}()
+	committed := 0
+	for round := 1; ; round++ {
+		fetches := session.PollRecords(ctx, 5)
+		if ctx.Err() != nil {
+			return nil
+		}
+		fetches.EachError(func(topic string, partition int32, err error) {
+			log.Printf("polling %s %d: %v", topic, partition, err)
+		})
+		if fetches.NumRecords() == 0 {
+			continue
+		}
+		step("poll")
+		if err := session.Begin(); err != nil {
+			return err
+		}
+		var results []*kgo.Record
+		fetches.EachRecord(func(record *kgo.Record) {
+			results = append(results, kgo.StringRecord("done "+string(record.Value)))
+		})
+		end := kgo.TransactionEndTry(round%3 != 0)
+		if err := session.ProduceSync(ctx, results...).FirstErr(); err != nil {
+			log.Printf("producing: %v", err)
+			end = kgo.TryAbort
+		} else {
+			step("send")
+		}
+		// The word may come meanwhile; what was begun is ended all the same.
+		done, err := session.End(context.WithoutCancel(ctx), end)
+		if err != nil {
+			return err
+		}
+		if done {
+			step("commit")
+			committed += fetches.NumRecords()
+			say(map[string]any{"committed": committed})
+		}
+	}
 }
