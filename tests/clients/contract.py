@@ -392,7 +392,7 @@ class GroupContract:
                 eventually(lambda: crew.feed() or doomed.heard("here"), step)  # noqa: B023
                 doomed.kill()
             crew.start("b")
-            crew["a"].kill()
+            crew.kill("a")
             crew.start("a")
             crew.finish()
 
@@ -458,15 +458,16 @@ class Crew:
         for member in (*self._gone, *self._members.values()):
             member.close()
 
-    def __getitem__(self, name: str) -> Running:
-        return self._members[name]
-
     def start(self, name: str, step: str = "never") -> Running:
         if name in self._members:
             self._gone.append(self._members[name])
         arguments = (self.broker.bootstrap, self._protocol, "in", "out", "workers", name, step)
         self._members[name] = self._program.start("group-loop", *arguments)
         return self._members[name]
+
+    def kill(self, name: str) -> None:
+        if self._members[name].is_alive:
+            self._members[name].kill()
 
     def mend(self) -> None:
         """A member that has given up is started again."""

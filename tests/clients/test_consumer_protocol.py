@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
+from tests.clients.contract import GroupContract
 from tests.support.broker import Broker, StartBroker
-from tests.support.clients import DEADLINE_S, PATIENCE, ConfluentProducer, eventually, values
+from tests.support.clients import DEADLINE_S, PATIENCE, eventually
+from tests.support.foreign import Program
+
+pytestmark = pytest.mark.client("librdkafka (confluent-kafka)")
 
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "50",
@@ -22,6 +28,13 @@ QUICK = {
 ALL = {0, 1, 2, 3}
 
 NewConsumer = Callable[..., Consumer]
+
+
+@pytest.mark.more
+class TestLibrdkafka(GroupContract):
+    @pytest.fixture
+    def program(self) -> Program:
+        return Program([sys.executable, "-W", "ignore", str(Path(__file__).with_name("confluent_groups.py"))])
 
 
 @pytest.fixture
@@ -69,6 +82,7 @@ def described(admin: AdminClient) -> Any:
     return future.result(DEADLINE_S)
 
 
+@pytest.mark.feature("consumer group (KIP-848)")
 def test_members_share_come_and_go(start_broker: StartBroker, new_consumer: NewConsumer):
     broker = start_broker(topics=["orders:4"], settings=QUICK)
     admin = AdminClient({**PATIENCE, "bootstrap.servers": broker.bootstrap})
@@ -91,6 +105,7 @@ def test_members_share_come_and_go(start_broker: StartBroker, new_consumer: NewC
     eventually(lambda: described(admin).state.name == "EMPTY", "empty")
 
 
+@pytest.mark.feature("consumer group (KIP-848)")
 def test_a_member_that_dies_is_missed_after_its_session(start_broker: StartBroker, new_consumer: NewConsumer):
     sessions = {"group.consumer.min.session.timeout.ms": "500", "group.consumer.session.timeout.ms": "1000"}
     broker = start_broker(topics=["orders:4"], settings=QUICK | sessions)
@@ -102,36 +117,7 @@ def test_a_member_that_dies_is_missed_after_its_session(start_broker: StartBroke
     eventually(lambda: assignments(staying) == [ALL], "the other has all")
 
 
-def test_a_static_member_comes_back_to_what_it_had(start_broker: StartBroker, new_consumer: NewConsumer):
-    broker = start_broker(topics=["orders:4"], settings=QUICK)
-    staying, leaving = (new_consumer(broker, group_instance_id=f"member-{number}") for number in (1, 2))
-    rebalances: list[object] = []
-    staying.subscribe(["orders"], on_assign=lambda _, places: rebalances.append(places))
-    leaving.subscribe(["orders"])
-    eventually(lambda: are_fair(staying, leaving), "each has two")
-    had, seen = assignments(staying, leaving), len(rebalances)
-    leaving.close()
-    back = new_consumer(broker, group_instance_id="member-2")
-    back.subscribe(["orders"])
-    eventually(lambda: assignments(staying, back) == had, "each has what it had")
-    assert len(rebalances) == seen
-
-
-def test_the_broker_resolves_regular_expressions(start_broker: StartBroker, new_consumer: NewConsumer):
-    broker = start_broker(topics=["orders-1:2", "orders-2:2", "other:1"], settings=QUICK)
-    admin = AdminClient({**PATIENCE, "bootstrap.servers": broker.bootstrap})
-    consumer = new_consumer(broker)
-    consumer.subscribe(["^orders-[0-9]"])
-
-    def has() -> set[tuple[str, int]]:
-        consumer.poll(0.02)
-        return {(place.topic, place.partition) for place in consumer.assignment()}
-
-    expected = {("orders-1", 0), ("orders-1", 1), ("orders-2", 0), ("orders-2", 1)}
-    eventually(lambda: has() == expected, "what matches is assigned")
-    assert described(admin).members[0].assignment is not None
-
-
+@pytest.mark.feature("groups change their protocol")
 def test_a_group_changes_its_protocol_while_it_reads(start_broker: StartBroker, new_consumer: NewConsumer):
     broker = start_broker(topics=["orders:4"], settings=QUICK)
     admin = AdminClient({**PATIENCE, "bootstrap.servers": broker.bootstrap})
@@ -152,6 +138,7 @@ def test_a_group_changes_its_protocol_while_it_reads(start_broker: StartBroker, 
     assert described(admin).type.name == "CLASSIC"
 
 
+@pytest.mark.feature("groups change their protocol")
 def test_a_group_with_user_data_in_its_assignments_is_not_upgraded(
     start_broker: StartBroker, new_consumer: NewConsumer
 ):
@@ -169,76 +156,3 @@ def test_a_group_with_user_data_in_its_assignments_is_not_upgraded(
     told = eventually(lambda: new.poll(0.1), "the new member is told")
     assert "group id does not exist" in str(told.error())
     assert are_fair(*old)
-
-
-def test_consume_process_produce_is_exactly_once_with_member_epochs(
-    start_broker: StartBroker, new_consumer: NewConsumer
-):
-    """Half of the transactions are aborted, and while they go on a member comes and another goes."""
-    broker = start_broker(topics=["in:4", "out:1"], settings=QUICK)
-    sent = [str(number) for number in range(200)]
-    ConfluentProducer(broker.bootstrap).send("in", sent)
-    workers = [Worker(broker, new_consumer, number) for number in range(2)]
-    processed = 0
-
-    def all_done() -> bool:
-        nonlocal processed
-        processed += sum(worker.step() for worker in workers)
-        if workers[0].number == 0 and processed > 50:
-            workers.append(Worker(broker, new_consumer, 2))
-            workers.pop(0).close()
-        return processed >= len(sent)
-
-    eventually(all_done, "all were processed")
-    assert sorted(map(int, values(broker.bootstrap, "out"))) == list(range(200))
-
-
-class Worker:
-    """Reads, writes what it read, and commits both or neither."""
-
-    def __init__(self, broker: Broker, new_consumer: NewConsumer, number: int) -> None:
-        self.consumer = new_consumer(broker, enable_auto_commit=False, isolation_level="read_committed")
-        self.consumer.subscribe(["in"])
-        config = {**PATIENCE, "bootstrap.servers": broker.bootstrap, "transactional.id": f"worker-{number}"}
-        self.producer = Producer(config)
-        self.producer.init_transactions(DEADLINE_S)
-        self.producer.begin_transaction()
-        self.number, self.tries = number, 0
-
-    def step(self) -> int:
-        """How many records were processed for good."""
-        read = self.consumer.consume(10, 0.05)
-        if not read:
-            return 0
-        self.tries += 1
-        for each in read:
-            assert each.error() is None
-            self.producer.produce("out", each.value())
-        positions = self.consumer.position(self.consumer.assignment())
-        try:
-            self.producer.send_offsets_to_transaction(
-                positions, self.consumer.consumer_group_metadata(), DEADLINE_S
-            )
-            if self.tries % 2:
-                raise KafkaException("an abort")
-            self.producer.commit_transaction(DEADLINE_S)
-            processed = len(read)
-        except KafkaException:
-            self.producer.abort_transaction(DEADLINE_S)
-            self.rewind(read)
-            processed = 0
-        self.producer.begin_transaction()
-        return processed
-
-    def close(self) -> None:
-        self.producer.abort_transaction(DEADLINE_S)
-        self.consumer.close()
-
-    def rewind(self, read: list[Any]) -> None:
-        first: dict[int, int] = {}
-        for each in read:
-            first.setdefault(each.partition(), each.offset())
-        mine = {place.partition for place in self.consumer.assignment()}
-        for partition, offset in first.items():
-            if partition in mine:
-                self.consumer.seek(TopicPartition("in", partition, offset))

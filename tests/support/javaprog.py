@@ -128,9 +128,14 @@ def _eclipse_compiler() -> Path:
 # ---- running
 
 
+def program_command(name: str, *arguments: str) -> list[str]:
+    """One of the programs as a process of its own."""
+    return [java(), *JVM_OPTIONS, "-cp", programs_classpath(), name, *arguments]
+
+
 def worker_command(*arguments: str) -> list[str]:
-    """The consume-process-produce loop as a process of its own."""
-    return [java(), *JVM_OPTIONS, "-cp", programs_classpath(), "Worker", *arguments]
+    """The consume-process-produce loop."""
+    return program_command("Worker", *arguments)
 
 
 class JavaClients:
