@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -31,12 +32,15 @@ class Ending:
         ledger: Ledger,
         offsets: OffsetsLedger,
         sources: Sequence[Spot],
-        targets: Sequence[Spot],
-        copiers: str,
-        members: str,
+        *,
+        copied: Sequence[tuple[str, Sequence[Spot]]],
+        members: Sequence[tuple[str, OffsetsLedger]],
     ) -> None:
-        """``Broken`` if something is lost, doubled, torn, visible too early, or not the same everywhere."""
-        spots = (*sources, *targets)
+        """``Broken`` if something is lost, doubled, torn, visible too early, or not the same everywhere.
+
+        ``copied``: by which groups the sources were copied, and where to. ``members``: the groups whose members committed.
+        """
+        spots = (*sources, *(spot for _, targets in copied for spot in targets))
         committed = {spot: _content(self._leader(spot), read_committed=True) for spot in spots}
         everything = {spot: _content(self._leader(spot), read_committed=False) for spot in spots}
         self._check_nothing_hangs()
@@ -44,12 +48,14 @@ class Ending:
         ledger.check_works({spot: committed[spot] for spot in sources})
         ledger.check_views(committed, everything)
         ledger.check_markers({spot: self._markers(spot) for spot in spots})
-        for source, target in zip(sources, targets, strict=True):
-            copies = [value for _, value in committed[target]]
-            at = max(self._committed_offset(copiers, source), 0)
-            check_copies(source, at, committed[source], copies)
+        for group, targets in copied:
+            for source, target in zip(sources, targets, strict=True):
+                copies = [value for _, value in committed[target]]
+                at = max(self._committed_offset(group, source), 0)
+                check_copies(source, at, committed[source], copies)
         offsets.check(self._committed_offset)
-        offsets.check_members(lambda spot: self._committed_offset(members, spot))
+        for group, acknowledged in members:
+            acknowledged.check_members(partial(self._committed_offset, group))
         check_memories(self._cluster.running_nodes())
         if self._cluster.clock.now_ms(Domain.PRODUCERS) - START_MS < EXPIRATION_MS:
             for spot in self._partitions():

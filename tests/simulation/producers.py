@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from protocol.batch import build_batch
 from protocol.errors import ErrorCode
@@ -47,6 +47,17 @@ FATAL: Final = frozenset(
         ErrorCode.invalid_txn_state,
     }
 )
+
+
+class MemberOf(NamedTuple):
+    """Who commits offsets in a transaction: a member of a group in an epoch, or (all defaults) a client outside of it."""
+
+    member_id: str = ""
+    epoch: int = -1
+    instance_id: str | None = None
+
+
+NO_MEMBER: Final = MemberOf()
 
 
 class MustAbort(Exception):
@@ -224,7 +235,9 @@ class Producer:
         await self._insist("add partition", ADD_PARTITIONS, 3, request)
         self._added.add(spot)
 
-    async def send_offsets(self, group: str, offsets: Mapping[Spot, int]) -> None:
+    async def send_offsets(
+        self, group: str, offsets: Mapping[Spot, int], member: MemberOf = NO_MEMBER
+    ) -> None:
         """Offsets of a group become visible with the records."""
         self._begun = True
         if self._level == 1:
@@ -248,8 +261,9 @@ class Producer:
                 group_id=group,
                 producer_id=self._producer_id,
                 producer_epoch=self._epoch,
-                generation_id=-1,
-                member_id="",
+                generation_id=member.epoch,
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
                 topics=[
                     TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
                     for topic, partitions in topics.items()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from broker.groups.consumer.member import MemberState
 from broker.transactions.state import AbortFirst, Answer, TransactionState, Transition
 from protocol.errors import ErrorCode
 from storage.producers import BATCHES_REMEMBERED
@@ -51,6 +52,7 @@ def _rotates(result: Any, *_: object) -> bool:
 _PRODUCERS: Final = "storage.producers:ProducerStateManager"
 _TXN: Final = "broker.transactions.state"
 _READING: Final = "broker.replicas.partition.reading:ReadablePartition"
+_HEARTBEAT: Final = "broker.groups.consumer.heartbeat"
 _ELECTIONS: Final = "broker.metadata.elections"
 
 BY_CALL: Final[dict[str, tuple[str, When]]] = {
@@ -153,6 +155,24 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
         "broker.groups.offsets:GroupOffsets.find",
         lambda found, *_: found.error is ErrorCode.unstable_offset_commit,
     ),
+    "a member of a consumer group must revoke": (
+        f"{_HEARTBEAT}.reconcile",
+        lambda found, *_: found.state is MemberState.UNREVOKED_PARTITIONS,
+    ),
+    "a member of a consumer group waits for another to release": (
+        f"{_HEARTBEAT}.reconcile",
+        lambda found, *_: found.state is MemberState.UNRELEASED_PARTITIONS,
+    ),
+    "the next incarnation of a static member takes over": (
+        f"{_HEARTBEAT}.joining_member",
+        lambda _, group, member_id, instance_id, decision, **__: bool(decision.records),
+    ),
+    "a heartbeat is an epoch behind, as its answer was lost": (
+        f"{_HEARTBEAT}.check_epoch",
+        lambda _, member, epoch, *__: 0 < epoch < member.member_epoch,
+    ),
+    "a regular expression is resolved": ("broker.groups.consumer_groups.resolve_regexes", _is_true),
+    "a commit in an older epoch, partition by partition": ("broker.groups.commits.check_commit", _is_true),
     "a segment is rolled": ("storage.log:Log.roll", _is_true),
     "compaction replaces segments": ("storage.log:Log.replace", _is_true),
     "recovery begins with a producer snapshot": ("storage.recovery._read_snapshot", _is_true),
@@ -192,6 +212,10 @@ BY_LOG: Final[dict[str, tuple[str, Callable[[dict[str, Any]], bool]]]] = {
         lambda line: line["state"] == TransactionState.PREPARE_ABORT.name,
     ),
     "a session expires": ("group has lost members", lambda line: True),
+    "a member does not revoke in time": (
+        "group has lost members",
+        lambda line: line["timer"] == "rebalance",
+    ),
 }
 
 BY_FAULT: Final = {

@@ -35,17 +35,20 @@ from tests.simulation.clients import ZOMBIE_PAUSE_S, Stop, copy, number_batches,
 from tests.simulation.disks import SimDisk
 from tests.simulation.ending import Ending
 from tests.simulation.faults import Chaos
+from tests.simulation.groups import SETTINGS as GROUP_SETTINGS
+from tests.simulation.groups import ConsumerMember, commit_in_epochs, copy_together
 from tests.simulation.ledger import Broken, Ledger
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.offsets import Member, OffsetsLedger, mark
 from tests.simulation.watch import Watch, truncate_and_check
 from tests.simulation.wire import Facts, Wire
 
-SOURCE, TARGET = "orders", "copies"
+SOURCE, TARGET, CREW_TARGET = "orders", "copies", "crew-copies"
 PARTITIONS: Final = 2
 SOURCES: Final = [(SOURCE, index) for index in range(PARTITIONS)]
 TARGETS: Final = [(TARGET, index) for index in range(PARTITIONS)]
-GROUP: Final = "copiers"
+CREW_TARGETS: Final = [(CREW_TARGET, index) for index in range(PARTITIONS)]
+GROUP, CREW, CHOIR = "copiers", "crew", "choir"
 MARKED_GROUPS: Final = ("marked-1", "marked-2", "marked-3")
 TEAM: Final = "team"
 TEAM_SPOTS: Final = [(SOURCE, index) for index in range(4)]
@@ -57,6 +60,7 @@ TIME_TO_RECOVER_S: Final = 30.0
 CLIENTS: Final = (
     *("old", "new", "zombie", "numbered", "copier", "committed", "uncommitted"),
     *("marker", "member-1", "member-2"),
+    *("crew-1", "crew-2", "crew-3", "choir-1", "choir-2"),
 )
 
 SETTINGS: Final = {
@@ -65,6 +69,7 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": 3,
     "log.retention.ms": -1,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 5_000,
+    **GROUP_SETTINGS,
 }
 
 
@@ -137,6 +142,7 @@ class Simulation:
         self._loop = loop
         self._ledger = Ledger()
         self._offsets = OffsetsLedger()
+        self._sung = OffsetsLedger()
         self._disk = disk
         self._stop = Stop()
         self._transaction_version = Random(f"{seed}/version").choice((0, 1, 2, 2, 2, 2))
@@ -187,14 +193,20 @@ class Simulation:
 
     def _check(self) -> None:
         ending = Ending(self._cluster, self._trace.say, compacts=self._compacts)
-        ending.check(self._ledger, self._offsets, SOURCES, TARGETS, GROUP, TEAM)
+        ending.check(
+            self._ledger,
+            self._offsets,
+            SOURCES,
+            copied=[(GROUP, TARGETS), (CREW, CREW_TARGETS)],
+            members=[(TEAM, self._offsets), (CHOIR, self._sung)],
+        )
 
     async def _start(self) -> None:
         arguments = ["--port", "9092", "--nodes", str(self._nodes), "--data-dir", str(self._directory)]
         for name, value in (SETTINGS | self._drawn_settings()).items():
             arguments += ["--set", f"{name}={str(value).lower()}"]
         arguments += ["--feature", f"transaction.version={self._transaction_version}"]
-        for topic in (SOURCE, TARGET):
+        for topic in (SOURCE, TARGET, CREW_TARGET):
             settings = f"internal.segment.bytes={self._segment_bytes},compression.type={self._compression}"
             arguments += ["--topic", f"{topic}:{PARTITIONS}:{settings}"]
         self._cluster = Cluster(
@@ -227,6 +239,7 @@ class Simulation:
             "log.index.interval.bytes": rng.choice([4_096, 200]),
             "log.cleaner.min.cleanable.ratio": 0.1,
             "replica.lag.time.max.ms": rng.choice([30_000, 3_000]),
+            "group.consumer.assignment.interval.ms": rng.choice([1_000, 0]),
         }
         return settings
 
@@ -247,11 +260,23 @@ class Simulation:
         yield mark(self._wire("marker"), MARKED_GROUPS, MARKED_SPOTS, offsets, stop, level)
         for name in ("member-1", "member-2"):
             yield Member(self._wire(name), TEAM, TEAM_SPOTS, offsets).run(stop)
+        yield from self._members()
         for spot in (*SOURCES, *TARGETS):
             for name in ("committed", "uncommitted"):
                 isolation = f"read_{name}"
                 view = ledger.view(name, spot, isolation)
                 yield read(self._wire(name), spot, isolation, view, stop)
+
+    def _members(self) -> Iterable[Any]:
+        """Of consumer groups: those that copy, one of them static; and those that commit, to what an expression says too."""
+        stop = self._stop
+        for name, instance in (("crew-1", None), ("crew-2", None), ("crew-3", "third")):
+            copying = ConsumerMember(self._wire(name), CREW, [([SOURCE], None)], instance)
+            yield copy_together(copying, SOURCE, CREW_TARGET, stop, name, self._level)
+        subscriptions = [([SOURCE], ""), ([SOURCE, TARGET], ""), ([], "orders|cop.*"), ([], "")]
+        for name, instance in (("choir-1", None), ("choir-2", "second")):
+            singing = ConsumerMember(self._wire(name), CHOIR, subscriptions, instance)
+            yield commit_in_epochs(singing, self._sung, stop)
 
     async def _finish(self, tasks: list[asyncio.Task[None]]) -> None:
         _, late = await asyncio.wait(tasks, timeout=TIME_TO_FINISH_S)

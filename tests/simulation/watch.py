@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from broker.cluster import Cluster
 from broker.groups.coordinator_state import GroupCoordinatorState
@@ -93,6 +94,8 @@ class Watch(MetadataListener):
                     if replica is not None:
                         self._check_in_sync(spot, node_id, replica)
         self._seen = seen
+        for node in self._cluster.running_nodes():
+            check_owners(node)
 
     def _check_progress(self, spot: Spot, leader: Partition) -> Seen:
         """On one leader, in one epoch, neither high watermark nor LSO goes back; with too few in sync both stand still."""
@@ -141,6 +144,23 @@ class Watch(MetadataListener):
                     f"{spot}: offset {committed - 1} was committed in epoch {epoch}, "
                     f"and is of epoch {found} on node {node_id}, which is in sync"
                 )
+
+
+def check_owners(node: Node) -> None:
+    """A partition belongs to one member of a consumer group at most: it has it, or has yet to give it up."""
+    for shard in node.groups._runtime.open():
+        for group in shard.state.consumer_groups.values():
+            owners: dict[tuple[UUID, int], str] = {}
+            for member in group.members.values():
+                for part in (member.assigned, member.pending_revocation):
+                    for topic_id, epochs in part.items():
+                        for index in epochs:
+                            other = owners.setdefault((topic_id, index), member.member_id)
+                            if other != member.member_id:
+                                raise Broken(
+                                    f"group {group.group_id}: partition {index} of {topic_id} belongs to {other} "
+                                    f"and to {member.member_id}"
+                                )
 
 
 class StableOffset:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, Final
+from uuid import UUID
 
 from broker.clock import Domain
 from broker.cluster import Cluster
@@ -113,6 +114,14 @@ class Facts:
     def leader_epoch(self, topic: str, index: int) -> int:
         """As the controller has it."""
         return self._cluster.metadata.topics[topic].partitions[index].leader_epoch
+
+    def topic_id(self, name: str) -> UUID:
+        return self._cluster.metadata.topics[name].topic_id
+
+    def topic_name(self, topic_id: UUID) -> str:
+        topic = self._cluster.metadata.topic_by_id(topic_id)
+        assert topic is not None, topic_id
+        return topic.name
 
     def ids_ms(self) -> int:
         """The time by which producer ids expire."""

@@ -1,0 +1,305 @@
+"""Members of consumer groups (KIP-848): they join by heartbeats, are reconciled, die, are fenced, and come back static.
+
+One group copies records in transactions that name the member's epoch; the members of another commit offsets that say in
+which epoch. What is checked is in `tests.simulation.ledger` and `tests.simulation.watch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.simulation.consumers import OFFSET_FETCH, Reader
+from tests.simulation.ledger import Broken, Spot
+from tests.simulation.offsets import GENERATION_STEP, OFFSET_COMMIT, OffsetsLedger
+from tests.simulation.producers import MemberOf, MustAbort, MustRestart, Producer
+from tests.simulation.wire import ASK_COORDINATOR_AGAIN, GROUP, NONE, TRY_AGAIN, Gone, Wire
+
+HEARTBEAT: Final = 68
+LEAVE, LEAVE_FOR_A_WHILE, JOIN = -1, -2, 0
+REBALANCE_TIMEOUT_MS: Final = 6_000
+SETTINGS: Final = {
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 1_000,
+}
+EXPELLED: Final = frozenset(
+    {
+        ErrorCode.unknown_member_id,
+        ErrorCode.fenced_member_epoch,
+        ErrorCode.fenced_instance_id,
+        ErrorCode.group_id_not_found,
+    }
+)
+STALE: Final = EXPELLED | {ErrorCode.stale_member_epoch}
+COPIED_AT_ONCE: Final = 5
+ABORTS: Final = 0.2
+ACTS: Final = (("sleep", 5), ("die", 3), ("leave", 3), ("subscribe", 3), ("work", 90))
+"""What a member does next, and how often in a hundred or so."""
+Subscription = tuple[Sequence[str] | None, str | None]
+"""Names and regular expression, as a heartbeat has them: None says nothing of it."""
+
+
+class ConsumerMember:
+    """One client that is a member, in one life or the next. ``work`` is what it does with a partition that it owns."""
+
+    def __init__(
+        self, wire: Wire, group: str, subscriptions: Sequence[Subscription], instance: str | None = None
+    ) -> None:
+        self.wire = wire
+        self.group = group
+        self._subscriptions = subscriptions
+        self._instance = instance
+        self._random: Random = wire.random
+        self._is_behind = False
+        """It has to say what it owns."""
+        self.owned: dict[Spot, int | None] = {}
+        """Its positions, as far as it knows them."""
+        self.begin_life()
+
+    def begin_life(self) -> None:
+        self.member_id = str(UUID(int=self._random.getrandbits(128)))
+        self._lose_all()
+
+    def _lose_all(self) -> None:
+        self.epoch = JOIN
+        self.owned.clear()
+
+    @property
+    def identity(self) -> MemberOf:
+        return MemberOf(self.member_id, self.epoch, self._instance)
+
+    # ---- its life
+
+    async def run(self, stop: Any, work: Callable[[Spot], Awaitable[None]]) -> None:
+        names, weights = zip(*ACTS, strict=True)
+        while not stop.now:
+            (act,) = self._random.choices(names, weights)
+            try:
+                await self._act(act, work)
+            except Gone:
+                self.wire.forget_coordinator(GROUP, self.group)
+                # What is under way may still come; as another member it has nothing to do with that.
+                if self._random.random() < 0.5:
+                    self.begin_life()
+                await self.wire.back_off()
+            await asyncio.sleep(self._random.uniform(0.2, 1.2))
+        self.wire.close()
+
+    async def _act(self, act: str, work: Callable[[Spot], Awaitable[None]]) -> None:
+        if self.epoch == JOIN:
+            await self._join()
+        elif act == "sleep":
+            await asyncio.sleep(self._random.uniform(4, 15))
+        elif act == "die":
+            self.wire.say("dies")
+            self.begin_life()
+            await asyncio.sleep(self._random.uniform(0, 8))
+        elif act == "leave":
+            await self._leave()
+        elif act == "subscribe":
+            names, regex = self._random.choice(self._subscriptions)
+            await self._beat(subscribed_topic_names=names, subscribed_topic_regex=regex)
+        else:
+            await self._beat()
+            if self.owned and self.epoch != JOIN:
+                await work(self._random.choice(sorted(self.owned)))
+
+    async def _join(self) -> None:
+        names, regex = self._random.choice(self._subscriptions)
+        await self._beat(
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            subscribed_topic_names=names,
+            subscribed_topic_regex=regex,
+            topic_partitions=[],
+        )
+
+    async def _leave(self) -> None:
+        epoch = LEAVE if self._instance is None else self._random.choice((LEAVE, LEAVE_FOR_A_WHILE))
+        self.wire.say(f"leaves with {epoch}")
+        self.owned.clear()
+        await self._ask(member_epoch=epoch)
+        self.begin_life()
+        await asyncio.sleep(self._random.uniform(0, 4))
+
+    async def _beat(self, **more: Any) -> None:
+        if self._is_behind or self._random.random() < 0.1:
+            more.setdefault("topic_partitions", self._rows())
+        answer = await self._ask(**more)
+        if answer is None:
+            return
+        self._is_behind = False
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self._assigned(answer.assignment.topic_partitions)
+
+    async def _ask(self, **more: Any) -> Any:
+        """None if the group has something against it."""
+        fields = {"member_epoch": self.epoch, "instance_id": self._instance, "topic_partitions": None} | more
+        request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, **fields)
+        answer = await self.wire.ask_coordinator(GROUP, self.group, HEARTBEAT, 1, request)
+        error = ErrorCode(answer.error_code)
+        if error is NONE:
+            return answer
+        self.wire.say(f"heartbeat: {error.name}")
+        if error in ASK_COORDINATOR_AGAIN:
+            raise Gone(error.name)
+        if error is ErrorCode.fenced_instance_id:
+            self.begin_life()
+        elif error in EXPELLED:
+            self._lose_all()
+        elif error is not ErrorCode.unreleased_instance_id and error not in TRY_AGAIN:
+            raise Broken(f"{self.wire.name} is refused with {error.name}: {answer.error_message}")
+        return None
+
+    def _assigned(self, rows: Iterable[Any]) -> None:
+        topic_name = self.wire.facts.topic_name
+        told = {(topic_name(row.topic_id), index) for row in rows for index in row.partitions}
+        self._is_behind = told != self.owned.keys()
+        if self._is_behind:
+            self.wire.say(f"has {sorted(told)} in epoch {self.epoch}")
+        self.owned = {spot: self.owned.get(spot) for spot in sorted(told)}
+
+    def _rows(self) -> list[TopicPartitions]:
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in self.owned:
+            by_topic.setdefault(topic, []).append(index)
+        topic_id = self.wire.facts.topic_id
+        return [TopicPartitions(topic_id=topic_id(name), partitions=of) for name, of in by_topic.items()]
+
+    # ---- offsets
+
+    async def committed(self, spot: Spot) -> int:
+        """The stable offset, asked for in the member's epoch."""
+        request = OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequestGroup(
+                    group_id=self.group,
+                    member_id=self.member_id,
+                    member_epoch=self.epoch,
+                    topics=[OffsetFetchRequestTopics(name=spot[0], partition_indexes=[spot[1]])],
+                )
+            ],
+            require_stable=True,
+        )
+        answer = await self.wire.ask_coordinator(GROUP, self.group, OFFSET_FETCH, 9, request)
+        (group,) = answer.groups
+        errors = [group.error_code, *(row.error_code for topic in group.topics for row in topic.partitions)]
+        for error in map(ErrorCode, errors):
+            if error is not NONE:
+                self.wire.say(f"its offsets: {error.name}")
+                raise Unsettled(error.name) if error not in ASK_COORDINATOR_AGAIN else Gone(error.name)
+        return max(int(group.topics[0].partitions[0].committed_offset), 0)
+
+
+class Unsettled(Exception):
+    """The answer may be another in a moment."""
+
+
+async def copy_together(
+    member: ConsumerMember, source: str, target: str, stop: Any, transactional_id: str, level: int
+) -> None:
+    """Consume, transform, produce, as a member of a group: the offsets in a transaction name the member's epoch."""
+    producer = Producer(member.wire, transactional_id, level=level)
+    await producer.live()
+
+    async def work(spot: Spot) -> None:
+        if spot[0] != source:
+            return
+        try:
+            await _copy_some(member, producer, spot, target)
+        except Unsettled:
+            return
+        except MustAbort as error:
+            member.wire.say(f"copy is aborted: {error}")
+            await producer.abort()
+        except MustRestart as error:
+            member.wire.say(f"copy restarts: {error}")
+            await producer.live()
+
+    await member.run(stop, work)
+
+
+async def _copy_some(member: ConsumerMember, producer: Producer, spot: Spot, target: str) -> None:
+    position, random = member.owned[spot], member.wire.random
+    member.owned[spot] = None  # until it is known how this ends
+    if position is None:
+        position = await member.committed(spot)
+    reader = Reader(member.wire, spot, "read_committed")
+    reader.position = position
+    offsets = [at for at, _ in (await reader.fetch(500))[:COPIED_AT_ONCE]]
+    if not offsets:
+        member.owned[spot] = position
+        return
+    index = spot[1]
+    await producer.send((target, index), [f"copy {index}:{offset}".encode() for offset in offsets])
+    if random.random() < 0.05:
+        await asyncio.sleep(random.uniform(3, 12))  # its session may be over then
+    await producer.send_offsets(member.group, {spot: offsets[-1] + 1}, member.identity)
+    if random.random() < 0.05:
+        await asyncio.sleep(random.uniform(3, 12))
+    committed = random.random() >= ABORTS
+    await producer.end(committed=committed)
+    if committed:
+        member.owned[spot] = offsets[-1] + 1
+    member.wire.say(f"copied {index}: {offsets} in epoch {member.epoch}")
+
+
+async def commit_in_epochs(member: ConsumerMember, ledger: OffsetsLedger, stop: Any) -> None:
+    """Commit offsets that say in which epoch the member was: none of an older epoch comes after one of a newer."""
+    count = 0
+
+    async def work(spot: Spot) -> None:
+        nonlocal count
+        count += 1
+        offset = member.epoch * GENERATION_STEP + count
+        highest = ledger.acknowledged.get(spot, -1)
+        ledger.sent.setdefault(spot, set()).add(offset)
+        try:
+            error = await _commit(member, spot, offset)
+        except Gone:
+            # It may come late, and must not undo what this client commits meanwhile.
+            member.begin_life()
+            raise
+        member.wire.say(f"commits {offset} in {spot}: {error.name}")
+        if error is NONE:
+            if offset // GENERATION_STEP < highest // GENERATION_STEP:
+                raise Broken(f"{offset} was committed in {spot} after {highest} of a later epoch")
+            ledger.acknowledged[spot] = max(highest, offset, ledger.acknowledged.get(spot, -1))
+        elif error in ASK_COORDINATOR_AGAIN:
+            raise Gone(error.name)
+        elif error not in STALE and error not in TRY_AGAIN:
+            raise Broken(f"{member.wire.name} may not commit in {spot}: {error.name}")
+
+    await member.run(stop, work)
+
+
+async def _commit(member: ConsumerMember, spot: Spot, offset: int) -> ErrorCode:
+    row = OffsetCommitRequestPartition(
+        partition_index=spot[1], committed_offset=offset, committed_metadata=""
+    )
+    request = OffsetCommitRequest(
+        group_id=member.group,
+        generation_id_or_member_epoch=member.epoch,
+        member_id=member.member_id,
+        group_instance_id=member.identity.instance_id,
+        topics=[OffsetCommitRequestTopic(name=spot[0], partitions=[row])],
+    )
+    answer = await member.wire.ask_coordinator(GROUP, member.group, OFFSET_COMMIT, 9, request)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
