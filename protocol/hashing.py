@@ -4,6 +4,7 @@ Coordinators put a group or a transactional id on `abs(String.hashCode) mod part
 on murmur2. Both must agree with Java to the bit, or a client looks for its state in the wrong partition.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from struct import unpack
 from typing import Final
@@ -56,3 +57,17 @@ def murmur2(data: bytes) -> int:
 def partition_of_key(key: bytes, partitions: int) -> int:
     """Where a producer's default partitioner puts a record with this key."""
     return (murmur2(key) & _POSITIVE) % partitions
+
+
+def hash_map_order(keys: Iterable[str]) -> list[str]:
+    """The order in which a ``java.util.HashMap`` that has grown from its default size gives these keys."""
+    names = list(keys)
+    buckets = 16
+    while len(names) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        spread = java_string_hash(name) & _UINT32
+        return (spread ^ (spread >> 16)) & (buckets - 1)
+
+    return sorted(names, key=bucket)

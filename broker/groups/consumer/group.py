@@ -15,6 +15,7 @@ from broker.groups.consumer.assignments import NO_TARGET, AssignedPartitions, Ta
 from broker.groups.consumer.member import ConsumerGroupMember, MemberState
 from broker.groups.consumer.resolved import ResolvedRegex
 from broker.groups.consumer.subscriptions import Subscriptions
+from protocol.hashing import hash_map_order
 
 FIRST_GROUP_EPOCH: Final = 1
 FIRST_ASSIGNMENT_EPOCH: Final = 1
@@ -173,7 +174,8 @@ class ConsumerGroup:
             _add(counts, old.server_assignor, -1)
         if new is not None and new.server_assignor is not None:
             _add(counts, new.server_assignor, 1)
-        return max(counts, key=lambda name: counts[name], default=None)
+        # Among equals the first in the order of Kafka's hash map.
+        return max(hash_map_order(counts), key=lambda name: counts[name], default=None)
 
     def supports_classic(self, protocol_type: str, names: frozenset[str]) -> bool:
         """May a member with these classic protocols join? All that speak the classic protocol must share one."""

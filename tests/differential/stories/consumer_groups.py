@@ -607,6 +607,92 @@ def classic_members_join(s: Story) -> None:
 
 
 @story("consumer-groups", PROFILE)
+def preferences(s: Story) -> None:
+    """Another assignor, rack or rebalance timeout is kept, and changes nothing before the next target assignment."""
+    t = s.topic(4)
+    a, b = Member(s, "a", names=[t.name]), Member(s, "b", names=[t.name], instance="i")
+    a.join("a joins", rack_id="r1")
+    b.join("b joins")
+    a.beat("a gives up", owned={t: [0, 1]})
+    b.beat("b gets", owned={})
+    describe(s, "shared")
+    a.beat("another assignor", server_assignor="range")
+    a.beat("another rack", rack_id="r2")
+    a.beat("another rebalance timeout", rebalance_timeout=30_000)
+    describe(s, "of one vote each, or none")
+    b.beat("the same assignor", server_assignor="range")
+    b.beat("the other one again", server_assignor="uniform")
+    describe(s, "one vote for each")
+    b.beat("both want one", server_assignor="range")
+    c = Member(s, "c", names=[t.name], assignor="uniform")
+    c.join("a third one joins, which wants the other")
+    describe(s, "two votes to one")
+    log(s)
+
+
+@story("consumer-groups", PROFILE)
+def joining_again(s: Story) -> None:
+    """A member that joins again owns nothing: what it had yet to give up is free."""
+    t = s.topic(4)
+    a, b = Member(s, "a", names=[t.name]), Member(s, "b", names=[t.name])
+    a.join("a joins")
+    b.join("b joins")
+    a.beat("a shall revoke")
+    b.beat("b waits", owned={})
+    a.join("a joins again")
+    describe(s, "a owns nothing but what it shall have")
+    b.beat("b gets its part", owned={})
+    b.join("b joins again, with all that it has")
+    b.join("and with other topics", subscribed_topic_names=[])
+    describe(s, "b has nothing")
+    log(s)
+
+
+@story("consumer-groups", PROFILE)
+def expressions_and_internal_topics(s: Story) -> None:
+    """An expression may stand for an internal topic; it has to match the whole name."""
+    t = s.topic(1)
+    m = Member(s, "m", regex="__consumer_off.*")
+    m.join("an internal topic")
+    m.until(lambda answer: answer["assignment"] is not None, "it was resolved")
+    short = Member(s, "short", "h", regex=t.name[:-1])
+    short.join("the beginning of a name")
+    short.beat("nothing matches", owned={})
+    log(s, group="h")
+
+
+@story("consumer-groups", PROFILE)
+def static_members_change_their_protocol(s: Story) -> None:
+    """A static member comes back with the other protocol, and takes over what it had."""
+    t = s.topic(2)
+    old = ClassicMember(s, "a", t, instance="i")
+    old.join()
+    old.sync({old.id: {t.name: [0, 1]}})
+    new = Member(s, "new", names=[t.name], instance="i")
+    new.join("with the consumer protocol")
+    describe(s, "upgraded by its only member")
+    old.heartbeat("the classic incarnation")
+    new.beat("has what it had", owned={t: [0, 1]})
+    other = Member(s, "other", names=[t.name], instance="j")
+    other.join("another joins")
+    new.beat("the first gives up", owned={t: [0]})
+    other.beat("the other gets", owned={})
+    back = ClassicMember(s, "b", t, instance="j")
+    back.join(note="with the classic protocol", member_id="")
+    describe(s, "of both protocols")
+    other.beat("the incarnation before it")
+    back.sync(note="synced")
+    # The members in the record of the classic group come in the order of a hash map of their ids, which are random.
+    log(s)
+    last = ClassicMember(s, "c", t, instance="i")
+    last.join(note="the last one of the consumer protocol goes classic too", member_id="")
+    s.ask("list_groups", 5, note="downgraded")
+    last.sync(note="in the classic group")
+    back.heartbeat("in the classic group")
+    new.beat("the incarnation before it")
+
+
+@story("consumer-groups", PROFILE)
 def empty_groups(s: Story) -> None:
     """An empty group takes either protocol."""
     t = s.topic(1)

@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from broker.groups.consumer.assignments import TargetAssignment
-from protocol.hashing import java_string_hash
+from protocol.hashing import hash_map_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,3 @@ class Assignor(Protocol):
     """Computes what each member shall have. No partition may go to two, or to one that does not subscribe to its topic."""
 
     def __call__(self, spec: GroupSpec) -> Assignment: ...
-
-
-def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """The order in which a ``java.util.HashMap`` that has grown from its default size gives these keys."""
-    names = list(keys)
-    buckets = 16
-    while len(names) > buckets * 3 // 4:
-        buckets *= 2
-
-    def bucket(name: str) -> int:
-        spread = java_string_hash(name) & 0xFFFF_FFFF
-        return (spread ^ (spread >> 16)) & (buckets - 1)
-
-    return sorted(names, key=bucket)

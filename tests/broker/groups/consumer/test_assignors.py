@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.groups.consumer.assignors import ASSIGNORS
-from broker.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec, hash_map_order
+from broker.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
+from protocol.hashing import hash_map_order
 
 TOPICS = [UUID(int=number) for number in range(1, 6)]
 
