@@ -50,6 +50,7 @@ EXPELLED: Final = frozenset(
 STALE: Final = EXPELLED | {ErrorCode.stale_member_epoch}
 COPIED_AT_ONCE: Final = 5
 ABORTS: Final = 0.2
+BEATS_MEANWHILE: Final = 0.3
 ACTS: Final = (("sleep", 5), ("die", 3), ("leave", 3), ("subscribe", 3), ("work", 90))
 """What a member does next, and how often in a hundred or so."""
 Subscription = tuple[Sequence[str] | None, str | None]
@@ -115,15 +116,15 @@ class ConsumerMember:
             await self._leave()
         elif act == "subscribe":
             names, regex = self._random.choice(self._subscriptions)
-            await self._beat(subscribed_topic_names=names, subscribed_topic_regex=regex)
+            await self.beat(subscribed_topic_names=names, subscribed_topic_regex=regex)
         else:
-            await self._beat()
+            await self.beat()
             if self.owned and self.epoch != JOIN:
                 await work(self._random.choice(sorted(self.owned)))
 
     async def _join(self) -> None:
         names, regex = self._random.choice(self._subscriptions)
-        await self._beat(
+        await self.beat(
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             subscribed_topic_names=names,
             subscribed_topic_regex=regex,
@@ -138,7 +139,7 @@ class ConsumerMember:
         self.begin_life()
         await asyncio.sleep(self._random.uniform(0, 4))
 
-    async def _beat(self, **more: Any) -> None:
+    async def beat(self, **more: Any) -> None:
         if self._is_behind or self._random.random() < 0.1:
             more.setdefault("topic_partitions", self._rows())
         answer = await self._ask(**more)
@@ -268,12 +269,22 @@ async def commit_in_epochs(member: ConsumerMember, ledger: OffsetsLedger, stop: 
     async def work(spot: Spot) -> None:
         nonlocal count
         count += 1
-        offset = member.epoch * GENERATION_STEP + count
+        epoch = member.epoch
+        offset = epoch * GENERATION_STEP + count
         highest = ledger.acknowledged.get(spot, -1)
         ledger.sent.setdefault(spot, set()).add(offset)
+        beating = None
+        if member.wire.random.random() < BEATS_MEANWHILE:
+            # The commit comes behind a heartbeat, with which the member may get to its next epoch.
+            beating = asyncio.ensure_future(member.beat())
+            await asyncio.sleep(0)
         try:
-            error = await _commit(member, spot, offset)
+            error = await _commit(member, spot, offset, epoch)
+            if beating is not None:
+                await beating
         except Gone:
+            if beating is not None:
+                await asyncio.gather(beating, return_exceptions=True)
             # It may come late, and must not undo what this client commits meanwhile.
             member.begin_life()
             raise
@@ -290,13 +301,13 @@ async def commit_in_epochs(member: ConsumerMember, ledger: OffsetsLedger, stop: 
     await member.run(stop, work)
 
 
-async def _commit(member: ConsumerMember, spot: Spot, offset: int) -> ErrorCode:
+async def _commit(member: ConsumerMember, spot: Spot, offset: int, epoch: int) -> ErrorCode:
     row = OffsetCommitRequestPartition(
         partition_index=spot[1], committed_offset=offset, committed_metadata=""
     )
     request = OffsetCommitRequest(
         group_id=member.group,
-        generation_id_or_member_epoch=member.epoch,
+        generation_id_or_member_epoch=epoch,
         member_id=member.member_id,
         group_instance_id=member.identity.instance_id,
         topics=[OffsetCommitRequestTopic(name=spot[0], partitions=[row])],
