@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
@@ -27,7 +30,9 @@ from protocol.records.group_log import (
 )
 from tests.broker.groups.consumer.test_consumer_groups import Client, classic_member, join_classic, names
 from tests.broker.groups.world import World
+from tests.support.deadlines import HANG_S
 
+ROOT: Final = Path(__file__).parents[4]
 T, U = UUID(int=1), UUID(int=2)
 BOTH: Final = (0, 1)
 SINCE_1: Final = (1,)
@@ -360,6 +365,21 @@ def test_the_range_assignor_gives_a_member_the_same_ranges_of_topics_that_are_al
     spec = GroupSpec.of(members, lambda topic: 7, homogeneous=True)
     for assigned in ASSIGNORS["range"](spec).values():
         assert assigned[T] == assigned[U]
+
+
+def test_a_broker_without_consumer_groups_does_not_load_the_assignors():
+    program = (
+        "import sys, broker.cluster; from broker.requests.api import discover; discover()\n"
+        "assert 'broker.groups.consumer.heartbeat' in sys.modules\n"
+        "loaded = [name for name in sys.modules if 'broker.groups.consumer.assign' in name or name == 're2']\n"
+        "assert loaded == ['broker.groups.consumer.assignments'], loaded"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=HANG_S)
+
+
+def test_the_first_member_loads_them(world):
+    Client(world, "a").join()
+    assert "broker.groups.consumer.assignors.uniform" in sys.modules
 
 
 @pytest.mark.parametrize(
