@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from broker.groups.consumer.context import Refused
 from broker.groups.consumer.epoch_checks import check_commit, check_fetch
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.records import group_tombstones
+from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
 from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, Found, Spot
 from broker.groups.records import LogRecord
@@ -63,22 +64,21 @@ def commit(
     shard: GroupShard, who: Committer, offsets: Sequence[OffsetToCommit], retention_ms: int, api_version: int
 ) -> Errors | Future[Errors]:
     """OffsetCommit."""
-    group = shard.state.group(who.group_id)
-    if isinstance(group, ConsumerGroup):
-        return _commit_of_member(shard, group, who, offsets, retention_ms, NO_PRODUCER, api_version)
-    if group is None:
+
+    def check() -> ErrorCode:
+        found = shard.state.group(who.group_id)
+        if isinstance(found, ConsumerGroup):
+            return _check_member(shard, found, who, offsets, api_version, transactional=False)
+        if found is not None:
+            error, effects = _check_classic(found, who, transactional=False)
+            shard.run(found, effects)
+            return error
         # Generation -1 makes a group of its own kind: one that only commits.
         since = GROUP_ID_NOT_FOUND_SINCE
         missing = ErrorCode.group_id_not_found if api_version >= since else ErrorCode.illegal_generation
-        error = ErrorCode.none if who.generation_id < 0 else missing
-    else:
-        error, effects = classic.commit(
-            group, who.member_id, who.group_instance_id, who.generation_id, transactional=False
-        )
-        shard.run(group, effects)
-    if error is not ErrorCode.none:
-        return [error] * len(offsets)
-    return _write(shard, who.group_id, offsets, retention_ms, NO_PRODUCER)
+        return ErrorCode.none if who.generation_id < 0 else missing
+
+    return _write(shard, who.group_id, offsets, retention_ms, NO_PRODUCER, check)
 
 
 def commit_transactional(
@@ -89,32 +89,37 @@ def commit_transactional(
     api_version: int,
 ) -> Errors | Future[Errors]:
     """TxnOffsetCommit, once the transaction coordinator has agreed."""
-    group = shard.state.group(who.group_id)
-    if isinstance(group, ConsumerGroup):
-        return _commit_of_member(shard, group, who, offsets, NO_RETENTION_OF_ITS_OWN, producer, api_version)
-    if group is None:
-        error = ErrorCode.none if who.generation_id < 0 else ErrorCode.illegal_generation
-    else:
-        error, _ = classic.commit(
-            group, who.member_id, who.group_instance_id, who.generation_id, transactional=True
-        )
-    if error is not ErrorCode.none:
-        return [error] * len(offsets)
-    return _write(shard, who.group_id, offsets, NO_RETENTION_OF_ITS_OWN, producer)
+
+    def check() -> ErrorCode:
+        found = shard.state.group(who.group_id)
+        if isinstance(found, ConsumerGroup):
+            error = _check_member(shard, found, who, offsets, api_version, transactional=True)
+            return ErrorCode.illegal_generation if error is ErrorCode.stale_member_epoch else error
+        if found is not None:
+            return _check_classic(found, who, transactional=True)[0]
+        return ErrorCode.none if who.generation_id < 0 else ErrorCode.illegal_generation
+
+    return _write(shard, who.group_id, offsets, NO_RETENTION_OF_ITS_OWN, producer, check)
 
 
-def _commit_of_member(
+def _check_classic(
+    group: ClassicGroup, who: Committer, *, transactional: bool
+) -> tuple[ErrorCode, Sequence[Effect]]:
+    return classic.commit(
+        group, who.member_id, who.group_instance_id, who.generation_id, transactional=transactional
+    )
+
+
+def _check_member(
     shard: GroupShard,
     group: ConsumerGroup,
     who: Committer,
     offsets: Sequence[OffsetToCommit],
-    retention_ms: int,
-    producer: Producer,
     api_version: int,
-) -> Errors | Future[Errors]:
-    """A commit to a consumer group. One partition that the member may not commit fails the whole request, as on Kafka."""
-    transactional = producer is not NO_PRODUCER
-    error = ErrorCode.none
+    *,
+    transactional: bool,
+) -> ErrorCode:
+    """May a member of a consumer group commit this? One partition that it may not fails the whole request, as on Kafka."""
     try:
         check = check_commit(
             group,
@@ -125,22 +130,27 @@ def _commit_of_member(
             api_version=api_version,
         )
     except Refused as refusal:
-        error, check = refusal.error, None
-    if check is not None:
-        metadata_max = shard.config().offset_metadata_max_bytes
-        looked_at = (wanted for wanted in offsets if _java_length(wanted.metadata or "") <= metadata_max)
-        errors = (check(wanted.topic_id, wanted.partition) for wanted in looked_at)
-        error = next((found for found in errors if found is not ErrorCode.none), error)
-    if error is ErrorCode.stale_member_epoch and transactional:
-        error = ErrorCode.illegal_generation
-    if error is not ErrorCode.none:
-        return [error] * len(offsets)
-    return _write(shard, who.group_id, offsets, retention_ms, producer)
+        return refusal.error
+    if check is None:
+        return ErrorCode.none
+    metadata_max = shard.config().offset_metadata_max_bytes
+    looked_at = (wanted for wanted in offsets if _java_length(wanted.metadata or "") <= metadata_max)
+    errors = (check(wanted.topic_id, wanted.partition) for wanted in looked_at)
+    return next((found for found in errors if found is not ErrorCode.none), ErrorCode.none)
 
 
 def _write(
-    shard: GroupShard, group_id: str, offsets: Sequence[OffsetToCommit], retention_ms: int, producer: Producer
+    shard: GroupShard,
+    group_id: str,
+    offsets: Sequence[OffsetToCommit],
+    retention_ms: int,
+    producer: Producer,
+    check: Callable[[], ErrorCode],
 ) -> Errors | Future[Errors]:
+    """Write what ``check`` allows. It is asked again where a rule has held the append up: the member may be gone by then."""
+    refused = check()
+    if refused is not ErrorCode.none:
+        return [refused] * len(offsets)
     now_ms = shard.clock.now_ms()
     has_expiry = retention_ms != NO_RETENTION_OF_ITS_OWN
     metadata_max = shard.config().offset_metadata_max_bytes
@@ -170,7 +180,7 @@ def _write(
     def committed(error: ErrorCode) -> None:
         reply.resolve(errors if error is ErrorCode.none else [error] * len(offsets))
 
-    shard.write(records, committed, producer=producer)
+    shard.write(records, committed, producer=producer, check=check)
     return reply.outcome()
 
 
@@ -258,59 +268,67 @@ def delete_offsets(
     shard: GroupShard, group_id: str, spots: Sequence[Spot]
 ) -> tuple[ErrorCode, Errors] | Future[tuple[ErrorCode, Errors]]:
     """OffsetDelete: (an error for the whole group, an error for each spot)."""
-    group = shard.state.group(group_id)
-    error = ErrorCode.none
-    if group is None:
-        error = ErrorCode.group_id_not_found
-    elif isinstance(group, ClassicGroup):
-        error = classic.offsets_deletable(group)
-    if group is None or error is not ErrorCode.none:
-        return error, []
     errors: Errors = []
-    doomed: list[Key] = []
-    for topic, partition in spots:
-        subscribed = group.is_subscribed_to(topic)
-        errors.append(ErrorCode.group_subscribed_to_topic if subscribed else ErrorCode.none)
-        if not subscribed and shard.state.offsets.exists(group_id, (topic, partition)):
-            doomed.append(OffsetCommitKey(group_id, topic, partition))
+
+    def find() -> list[Key] | ErrorCode:
+        group = shard.state.group(group_id)
+        error = ErrorCode.none
+        if group is None:
+            error = ErrorCode.group_id_not_found
+        elif isinstance(group, ClassicGroup):
+            error = classic.offsets_deletable(group)
+        if group is None or error is not ErrorCode.none:
+            return error
+        subscribed = [group.is_subscribed_to(topic) for topic, _ in spots]
+        errors[:] = [ErrorCode.group_subscribed_to_topic if each else ErrorCode.none for each in subscribed]
+        free = [spot for spot, is_subscribed in zip(spots, subscribed, strict=True) if not is_subscribed]
+        return _keys(group_id, (spot for spot in free if shard.state.offsets.exists(group_id, spot)))
+
     reply: Deferred[tuple[ErrorCode, Errors]] = Deferred()
     shard.write_tombstones(
-        doomed, lambda failure: reply.resolve((failure, errors if failure is ErrorCode.none else []))
+        find, lambda failure: reply.resolve((failure, errors if failure is ErrorCode.none else []))
     )
     return reply.outcome()
 
 
 def delete_group(shard: GroupShard, group_id: str) -> ErrorCode | Future[ErrorCode]:
     """DeleteGroups: the group with all its offsets, pending ones included."""
-    group = shard.state.group(group_id)
-    if group is None:
-        return ErrorCode.group_id_not_found
-    if isinstance(group, ConsumerGroup):
-        error = ErrorCode.non_empty_group if group.members else ErrorCode.none
-    else:
-        error = classic.deletable(group)
-    if error is not ErrorCode.none:
-        return error
-    spots = shard.state.offsets.all_spots(group_id)
+
+    def find() -> list[Key] | ErrorCode:
+        group = shard.state.group(group_id)
+        if group is None:
+            return ErrorCode.group_id_not_found
+        if isinstance(group, ConsumerGroup):
+            error = ErrorCode.non_empty_group if group.members else ErrorCode.none
+        else:
+            error = classic.deletable(group)
+        if error is not ErrorCode.none:
+            return error
+        return [*_keys(group_id, shard.state.offsets.all_spots(group_id)), *_group_keys(group)]
+
     reply: Deferred[ErrorCode] = Deferred()
-    shard.write_tombstones([*_keys(group_id, spots), *_group_keys(group)], reply.resolve)
+    shard.write_tombstones(find, reply.resolve)
     return reply.outcome()
 
 
 def expire(shard: GroupShard, retention_ms: int) -> int:
     """Delete the offsets that are expired by the retention; how many tombstones that took."""
+    doomed: list[Key] = []
 
     def now_for(written_ms: int) -> int:
         return shard.clock.now_for(written_ms, Domain.GROUPS)
 
-    doomed: list[Key] = []
-    for group in shard.state.all_groups():
-        spots, nothing_left = shard.state.offsets.expired(group, now_for, retention_ms)
-        doomed += _keys(group.group_id, spots)
-        if nothing_left and group.is_empty:
-            doomed += _group_keys(group)
+    def find() -> list[Key]:
+        doomed.clear()
+        for group in shard.state.all_groups():
+            spots, nothing_left = shard.state.offsets.expired(group, now_for, retention_ms)
+            doomed.extend(_keys(group.group_id, spots))
+            if nothing_left and group.is_empty:
+                doomed.extend(_group_keys(group))
+        return doomed
+
     # No request waits for it: what could not be written is found again the next time.
-    shard.write_tombstones(doomed, lambda _: None)
+    shard.write_tombstones(find, lambda _: None)
     return len(doomed)
 
 
@@ -328,10 +346,14 @@ def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
 
 def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> int:
     """A topic is gone, and its offsets with it: one that comes later under its name starts without them."""
-    doomed = [
-        OffsetCommitKey(group_id, *spot) for group_id, spot in shard.state.offsets.of_topic(topic, topic_id)
-    ]
-    shard.write_tombstones(doomed, lambda _: None)
+    doomed: list[Key] = []
+
+    def find() -> list[Key]:
+        spots = shard.state.offsets.of_topic(topic, topic_id)
+        doomed[:] = [OffsetCommitKey(group_id, *spot) for group_id, spot in spots]
+        return doomed
+
+    shard.write_tombstones(find, lambda _: None)
     return len(doomed)
 
 

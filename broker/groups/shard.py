@@ -217,10 +217,18 @@ class GroupShard(CoordinatorShard):
         *,
         producer: Producer = NO_PRODUCER,
         patient: bool = False,
+        check: Callable[[], ErrorCode] | None = None,
     ) -> None:
-        """Append one batch and take it into memory; ``committed`` is called once, with an error meant for clients."""
+        """Append one batch and take it into memory; ``committed`` is called once, with an error meant for clients.
+
+        ``check`` says whether it may be written still, when a rule has held it up.
+        """
+        was_held = self.is_intercepted
 
         def append(committed: Callable[[ErrorCode], None]) -> None:
+            if was_held and check is not None and (refused := check()) is not ErrorCode.none:
+                committed(refused)
+                return
             error, end_offset = self.append_records(records, producer)
             if error is not ErrorCode.none:
                 committed(self.client_error(error))
@@ -303,10 +311,27 @@ class GroupShard(CoordinatorShard):
             self._cancel((key.group_id, REGEX_TIMER))
         self.state.apply(offset, producer_id, key, value)
 
-    def write_tombstones(self, keys: Sequence[Key], committed: Callable[[ErrorCode], None]) -> None:
-        """Delete what these keys stand for, in as many batches as it takes; the last one is waited for."""
-        if keys:
-            self.at_append(keys[0], partial(self._write_tombstones, keys), committed)
+    def write_tombstones(
+        self, find: Callable[[], Sequence[Key] | ErrorCode], committed: Callable[[ErrorCode], None]
+    ) -> None:
+        """Delete what is found, in as many batches as it takes; the last one is waited for.
+
+        It is looked for again where a rule has held it up: what was found may be needed by then.
+        """
+        found = find()
+        was_held = self.is_intercepted
+
+        def append(committed: Callable[[ErrorCode], None]) -> None:
+            doomed = find() if was_held else found
+            if isinstance(doomed, ErrorCode):
+                committed(doomed)
+            else:
+                self._write_tombstones(doomed, committed)
+
+        if isinstance(found, ErrorCode):
+            committed(found)
+        elif found:
+            self.at_append(found[0], append, committed)
         else:
             committed(ErrorCode.none)
 

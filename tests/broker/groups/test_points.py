@@ -11,6 +11,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.metadata.values import PartitionState
 from protocol.errors import ErrorCode as E
+from tests.broker.groups.consumer.test_consumer_groups import Client
 from tests.broker.groups.world import NODE_ID, World, settled, turn
 from tests.support.points import Gate
 
@@ -157,3 +158,70 @@ async def test_member_ids_come_from_the_chance_that_is_given(world: World) -> No
         return str(groups._new_uuid())
 
     assert member_id() == member_id()
+
+
+# -- what is held is decided anew ----------------------------------------------------------------------------------
+
+
+async def test_a_commit_that_is_held_counts_only_if_its_member_is_still_one(world: World) -> None:
+    """Another member may have the partition by then, and have read what was committed before (found by a simulated seed)."""
+    member = Client(world, "m")
+    member.join()
+    world.injection.points = gate = Gate("group.append")
+    committing = world.commit(5, version=9, member_id="m", generation_id_or_member_epoch=member.epoch)
+    await turn()
+    world.injection.points = None
+    world.clock.advance(46_000)
+    assert member.member is None
+    gate.release()
+    assert await settled(committing) is E.unknown_member_id
+    assert world.fetch() == (-1, E.none)
+
+
+async def test_a_commit_that_is_held_counts_only_in_the_generation_of_its_member(world: World) -> None:
+    member = await world.member()
+    world.injection.points = gate = Gate("group.append")
+    committing = world.commit(5, member_id=member, generation_id_or_member_epoch=1)
+    await turn()
+    world.injection.points = None
+    world.clock.advance(11_000)  # its session is over
+    await world.member()
+    gate.release()
+    assert await settled(committing) is E.unknown_member_id
+    assert world.fetch() == (-1, E.none)
+
+
+async def test_a_group_that_has_a_member_by_then_is_not_deleted(world: World) -> None:
+    world.commit(5)
+    world.injection.points = gate = Gate("group.append")
+    deleting = world.groups.delete("g")
+    world.injection.points = None
+    assert Client(world, "m").join().error_code == E.none
+    gate.release()
+    assert await settled(deleting) is E.non_empty_group
+    assert world.fetch() == (5, E.none)
+
+
+async def test_offsets_of_a_topic_that_has_a_subscriber_by_then_are_not_deleted(world: World) -> None:
+    member = Client(world, "m", subscribed_topic_names=["u"])
+    member.join()
+    world.commit(5, version=9, member_id="m", generation_id_or_member_epoch=member.epoch)
+    world.injection.points = gate = Gate("group.append")
+    deleting = world.groups.delete_offsets("g", [("t", 0)])
+    world.injection.points = None
+    member.ask(subscribed_topic_names=["t"])
+    gate.release()
+    assert await settled(deleting) == (E.none, [E.group_subscribed_to_topic])
+    assert world.fetch() == (5, E.none)
+
+
+async def test_an_offset_that_is_committed_again_by_then_does_not_expire(world: World) -> None:
+    world.commit(5)
+    world.clock.advance(7 * 86_400_000 - 1_000)
+    world.injection.points = gate = Gate("group.append")
+    world.clock.advance(601_000)
+    assert gate.held
+    world.injection.points = None
+    world.commit(6)
+    gate.release()
+    assert world.fetch() == (6, E.none)
