@@ -15,6 +15,7 @@ NAMES: Final = (
     "fetch_large",
     "produce_small",
     "transactions",
+    "groups",
     "reset",
     "snapshot",
     "log_append",
