@@ -39,6 +39,7 @@ FEATURES: Final = (
     "exactly-once loop, members killed",
     "exactly-once loop, broker killed",
     "exactly-once loop in a consumer group",
+    "state stores and internal topics",
     "administration",
     "metrics of clients (KIP-714)",
 )

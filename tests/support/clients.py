@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.support.batches import Batch, whole_batches
 from tests.support.deadlines import HANG_S, Deadline
@@ -579,6 +579,13 @@ def topics(bootstrap: str) -> dict[str, int]:
     return {
         name: len(topic.partitions) for name, topic in client.list_topics(timeout=DEADLINE_S).topics.items()
     }
+
+
+def topic_settings(bootstrap: str, topic: str) -> dict[str, str]:
+    """All settings of a topic, as DescribeConfigs gives them."""
+    client = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap})
+    (future,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    return {name: entry.value for name, entry in future.result(DEADLINE_S).items()}
 
 
 def committed_offset(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:

@@ -269,6 +269,20 @@ class Running:
         assert status == 0, f"exit code {status} after {self.seen}\n{self.complaints}"
         return self.seen
 
+    def kill(self) -> list[dict[str, Any]]:
+        """SIGKILL; all that it said until then."""
+        self._process.kill()
+        self._process.wait()
+        while (said := self._lines.get(timeout=HANG_S)) is not None:
+            self.seen.append(said)
+        self._lines.put(None)
+        self.close()
+        return self.seen
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     @property
     def complaints(self) -> str:
         """The end of its standard error."""

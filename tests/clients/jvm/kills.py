@@ -1,0 +1,216 @@
+"""The exactly-once loop of a framework, whose members and whose broker are killed according to a plan.
+
+    run(StreamsLoop(broker, directory), [Kill("broker", "txn.marker.after:5"), Kill("member")])
+
+A loop feeds its framework with numbered inputs, and knows what has to come out of them. The inputs come in portions, one
+before each kill and one at the end; a kill comes while its portion is being worked on. `draw` makes a plan of a seed.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from confluent_kafka import Consumer, TopicPartition
+
+from odradek.demo.doomed import restart_doomed
+from tests.support.broker import Broker
+from tests.support.clients import DEADLINE_S, PATIENCE, ConfluentProducer, eventually
+from tests.support.deadlines import HANG_S, Deadline
+from tests.support.foreign import Running
+
+# Brokers of these loops: members that are killed are missed after a short session, their transactions are soon aborted.
+SETTINGS: Mapping[str, str] = {
+    "group.min.session.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+TRICKLE = 10
+"""So many inputs at a time keep a broker at work that is to die at a point."""
+PAUSE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Kill:
+    who: str
+    """"member" or "broker"."""
+    point: str = ""
+    """The crash point of a broker; without one the kill comes after so many results."""
+    after: int = 1
+
+
+class Loop:
+    """What a framework's test has to say."""
+
+    name: ClassVar[str]
+    topics: ClassVar[tuple[str, ...]]
+    output: ClassVar[str]
+    """The topic of the results."""
+    deaths: ClassVar[tuple[str, ...]]
+    """Crash points that its work passes."""
+    members: ClassVar[int] = 1
+    portion: ClassVar[int] = 200
+    settings: ClassVar[Mapping[str, str]] = SETTINGS
+
+    def __init__(self, broker: Broker, directory: Path) -> None:
+        self.broker = broker
+        self.directory = directory
+        self.started = 0
+
+    def member(self, number: int) -> Running:
+        """Start the member with this number."""
+        raise NotImplementedError
+
+    def feed(self, first: int, count: int) -> None:
+        """Give these inputs to the framework."""
+        raise NotImplementedError
+
+    def is_done(self, count: int) -> bool:
+        """Whether the results of so many inputs are committed."""
+        raise NotImplementedError
+
+    def check(self, count: int) -> None:
+        """Each of so many inputs has had its effect once."""
+        raise NotImplementedError
+
+
+def send(bootstrap: str, topic: str, texts: Sequence[str]) -> None:
+    """Keys and values are the same; the key decides about the partition."""
+    producer = ConfluentProducer(bootstrap)
+    producer.send(topic, texts, keys=texts, partition=None)
+    producer.close()
+
+
+def written(bootstrap: str, topic: str) -> int:
+    """How many offsets a topic has used, those of open and aborted transactions and of markers too."""
+    consumer = Consumer({**PATIENCE, "bootstrap.servers": bootstrap, "group.id": "watch"})
+    try:
+        found = consumer.list_topics(topic, DEADLINE_S).topics[topic].partitions
+        places = [TopicPartition(topic, partition) for partition in found]
+        return sum(consumer.get_watermark_offsets(place, timeout=DEADLINE_S)[1] for place in places)
+    finally:
+        consumer.close()
+
+
+class Run:
+    """One run of a plan."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._broker = loop.broker
+        self._members: list[Running] = []
+        self._numbers = 0
+        self._fed = 0
+
+    def __call__(self, plan: Sequence[Kill]) -> list[dict[str, Any]]:
+        """What all members said."""
+        said: list[dict[str, Any]] = []
+        try:
+            for _ in range(self._loop.members):
+                self._start()
+            for kill in plan:
+                self._broker_dies(kill) if kill.who == "broker" else self._member_dies(kill, said)
+            self._feed()
+            self._wait(lambda: self._loop.is_done(self._fed), "all is done")
+            for member in self._members:
+                said += member.finish()
+            self._loop.check(self._fed)
+        finally:
+            for member in self._members:
+                member.close()
+        return said
+
+    def _start(self) -> None:
+        self._members.append(self._loop.member(self._numbers))
+        self._numbers += 1
+
+    def _feed(self) -> None:
+        self._loop.feed(self._fed, self._loop.portion)
+        self._fed += self._loop.portion
+
+    def _wait(self, look: Callable[[], bool], what: str) -> None:
+        def looked() -> bool:
+            self._all_live()
+            return look()
+
+        try:
+            eventually(looked, what)
+        except AssertionError as failed:
+            raise AssertionError(f"{failed}\n{self._told()}") from None
+
+    def _all_live(self) -> None:
+        for member in self._members:
+            assert member.is_running, f"ended by itself: {member.seen}\n{member.complaints}"
+
+    def _told(self) -> str:
+        return "\n".join(f"{member.seen}\n{member.complaints}" for member in self._members)
+
+    def _some_results(self, count: int) -> None:
+        before = written(self._broker.bootstrap, self._loop.output)
+        self._feed()
+        self._wait(
+            lambda: written(self._broker.bootstrap, self._loop.output) >= before + count,
+            f"{count} results",
+        )
+
+    def _member_dies(self, kill: Kill, said: list[dict[str, Any]]) -> None:
+        self._some_results(kill.after)
+        said += self._members.pop(0).kill()
+        self._start()
+
+    def _broker_dies(self, kill: Kill) -> None:
+        if kill.point:
+            self._reaches(kill.point)
+        else:
+            self._some_results(kill.after)
+            self._broker.kill()
+            self._broker.restart(environment={})
+
+    def _reaches(self, point: str) -> None:
+        """The broker is started with this crash point, and has work until it dies of it."""
+        restart_doomed(self._broker, point)
+        deadline = Deadline()
+        with ThreadPoolExecutor(1) as thread:
+            feeding: Future[None] | None = None
+            while self._broker.is_running:
+                deadline.check(f"the broker dies at {point}; {self._told()}")
+                self._all_live()
+                if feeding is None or feeding.done():
+                    feeding = self._trickle(feeding, thread)
+                time.sleep(PAUSE_S)
+            assert self._broker.wait() == -signal.SIGKILL
+            self._broker.restart(environment={})
+            if feeding is not None:
+                feeding.result(HANG_S)
+
+    def _trickle(self, before: Future[None] | None, thread: ThreadPoolExecutor) -> Future[None]:
+        """A few more inputs; what sends them goes on while the broker is away."""
+        if before is not None:
+            before.result()
+        first, self._fed = self._fed, self._fed + TRICKLE
+        return thread.submit(self._loop.feed, first, TRICKLE)
+
+
+def run(loop: Loop, plan: Sequence[Kill]) -> list[dict[str, Any]]:
+    return Run(loop)(plan)
+
+
+def draw(loop: type[Loop], seed: int, kills: int) -> list[Kill]:
+    """A plan of so many kills, the same for the same seed."""
+    chance = random.Random(seed)
+    plan = []
+    for _ in range(kills):
+        if chance.random() < 0.4:
+            plan.append(Kill("member", after=chance.randint(1, loop.portion)))
+        elif chance.random() < 0.25:
+            plan.append(Kill("broker", after=chance.randint(1, loop.portion)))
+        else:
+            plan.append(Kill("broker", f"{chance.choice(loop.deaths)}:{chance.randint(1, 12)}"))
+    return plan

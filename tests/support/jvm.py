@@ -1,0 +1,43 @@
+"""Programs of the JVM's frameworks under ``tests/clients/jvm``: a folder for each framework, with its unmodified jars.
+
+    program = jvm_program("streams", "WordCount")
+    with program.start(broker.bootstrap, directory) as member:
+        member.expect("state", "RUNNING")
+
+``artifacts.json`` pins what each framework needs. A program says lines of JSON, as ``tests.support.foreign`` reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.foreign import Program
+from tests.support.java import SHORT_LIVED, jars_folder, java
+from tests.support.javaprog import compiled
+
+FOLDER = Path(__file__).resolve().parents[1] / "clients" / "jvm"
+OPTIONS = (*SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+
+def artifacts(framework: str) -> list[str]:
+    """The Maven coordinates that a framework's programs need."""
+    pinned: list[str] = json.loads((FOLDER / "artifacts.json").read_text())[framework]
+    return pinned
+
+
+def framework_jars(framework: str) -> str:
+    """The class path of a framework and of all it depends on; fetched once for each list of coordinates."""
+    coordinates = artifacts(framework)
+    digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:8]
+    return str(jars_folder(f"{framework}-{digest}", *coordinates) / "*")
+
+
+def jvm_program(framework: str, main: str, *, heap_mib: int = 256, options: Sequence[str] = ()) -> Program:
+    """A program of a framework's folder, or of the framework itself; skips the test where there is no Java or no way to the jars."""
+    classpath = framework_jars(framework)
+    if any((FOLDER / framework).glob("*.java")):
+        classpath = compiled(FOLDER / framework, classpath)
+    return Program([java(), f"-Xmx{heap_mib}m", *OPTIONS, *options, "-cp", classpath, main])
