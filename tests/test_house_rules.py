@@ -30,6 +30,7 @@ CLOCKS = {
 TEST_CLOCK = "tests/support/deadlines.py"
 TESTS_THAT_SLEEP = {
     "tests/chaos/": "a run goes on for a while, and its actors rest",
+    "tests/clients/jvm/kills.py": "asks again",
     "tests/differential/": "asks again; and lets a long poll begin, which another request is to end",
     "tests/odradek/test_broker.py": "a task that shows that the loop goes on",
     "tests/scenarios/loop_workers.py": "a worker that stands still until it is killed",

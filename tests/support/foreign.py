@@ -243,11 +243,15 @@ class Running:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def kill(self) -> None:
-        """SIGKILL: it has no time for anything."""
+    def kill(self) -> list[dict[str, Any]]:
+        """SIGKILL: it has no time for anything. All that it said until then."""
         assert self.is_alive, self.complaints
         self._process.kill()
         self._process.wait(HANG_S)
+        while (said := self._lines.get(timeout=HANG_S)) is not None:
+            self.seen.append(said)
+        self._lines.put(None)
+        return self.seen
 
     def go_on(self) -> None:
         """The word that it waits for."""
@@ -268,20 +272,6 @@ class Running:
             self.seen.append(said)
         assert status == 0, f"exit code {status} after {self.seen}\n{self.complaints}"
         return self.seen
-
-    def kill(self) -> list[dict[str, Any]]:
-        """SIGKILL; all that it said until then."""
-        self._process.kill()
-        self._process.wait()
-        while (said := self._lines.get(timeout=HANG_S)) is not None:
-            self.seen.append(said)
-        self._lines.put(None)
-        self.close()
-        return self.seen
-
-    @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
 
     @property
     def complaints(self) -> str:

@@ -36,7 +36,10 @@ def framework_jars(framework: str) -> str:
 
 
 def jvm_program(framework: str, main: str, *, heap_mib: int = 256, options: Sequence[str] = ()) -> Program:
-    """A program of a framework's folder, or of the framework itself; skips the test where there is no Java or no way to the jars."""
+    """A program of a framework's folder, or of the framework itself.
+
+    The test is skipped where there is no Java, or no way to the jars.
+    """
     classpath = framework_jars(framework)
     if any((FOLDER / framework).glob("*.java")):
         classpath = compiled(FOLDER / framework, classpath)

@@ -147,7 +147,7 @@ class Run:
 
     def _all_live(self) -> None:
         for member in self._members:
-            assert member.is_running, f"ended by itself: {member.seen}\n{member.complaints}"
+            assert member.is_alive, f"ended by itself: {member.seen}\n{member.complaints}"
 
     def _told(self) -> str:
         return "\n".join(f"{member.seen}\n{member.complaints}" for member in self._members)
@@ -162,7 +162,8 @@ class Run:
 
     def _member_dies(self, kill: Kill, said: list[dict[str, Any]]) -> None:
         self._some_results(kill.after)
-        said += self._members.pop(0).kill()
+        with self._members.pop(0) as victim:
+            said += victim.kill()
         self._start()
 
     def _broker_dies(self, kill: Kill) -> None:

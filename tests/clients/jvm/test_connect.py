@@ -138,7 +138,7 @@ class ConnectLoop(Loop):
         for name, settings in self.connectors().items():
 
             def created(name: str = name, settings: dict[str, str] = settings) -> bool:
-                assert worker.is_running, worker.complaints
+                assert worker.is_alive, worker.complaints
                 status, answer = worker.ask("PUT", f"/connectors/{name}/config", settings)
                 # Until it has joined its group it does not know the leader.
                 assert status in (0, 200, 201, 404, 409, 500, 503), answer
