@@ -287,8 +287,8 @@ def kind_of(broker: Broker, group: str) -> str:
 
 
 class GroupContract:
-    # Whether a static member of a consumer group says that it will be back, so that its partitions wait for it.
-    says_that_it_will_be_back: ClassVar[bool] = True
+    # The protocols in which the partitions of a static member that is closed wait for it.
+    keeps_static_members: ClassVar[frozenset[str]] = frozenset(("classic", "consumer"))
 
     @pytest.mark.feature("consumer group (KIP-848)")
     def test_members_of_a_consumer_group_come_go_and_are_killed(
@@ -315,7 +315,7 @@ class GroupContract:
     def test_a_static_member_comes_back_to_what_it_had(
         self, program: Program, start_broker: StartBroker, protocol: str
     ):
-        waits = protocol == "classic" or self.says_that_it_will_be_back
+        waits = protocol in self.keeps_static_members
         session = {"group.consumer.session.timeout.ms": 45_000 if waits else SESSION_MS}
         broker = start_broker(topics=["orders:4"], settings=QUICK | session)
         group = (broker.bootstrap, protocol, "workers", "orders")
@@ -385,6 +385,10 @@ class GroupContract:
         self, program: Program, start_broker: StartBroker, protocol: str
     ):
         """Each is killed at a step of its own, and comes back with the same transactional id."""
+        self.kill_members_of_the_loop(program, start_broker, protocol)
+
+    @staticmethod
+    def kill_members_of_the_loop(program: Program, start_broker: StartBroker, protocol: str) -> None:
         with Crew(program, start_broker, protocol) as crew:
             crew.start("a")
             for step in ("send:2", "commit:1", "poll:2"):

@@ -1,4 +1,4 @@
-"""kafkajs."""
+"""kafkajs and @platformatic/kafka."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import pytest
 
-from tests.clients.contract import Contract
+from tests.clients.contract import Contract, GroupContract
+from tests.support.broker import StartBroker
 from tests.support.foreign import Program, node_program
 
 pytestmark = pytest.mark.foreign
@@ -33,3 +34,47 @@ class TestKafkaJs(Contract):
     @pytest.fixture
     def program(self) -> Program:
         return Program(node_program("kafkajs"))
+
+
+@pytest.mark.client("@platformatic/kafka")
+class TestPlatformatic(Contract, GroupContract):
+    """Version 1, for Node 20. It has no subscription by a regular expression, and zstd with Node 22 only.
+
+    Its transactions name generation 0 for a member of a consumer group, which a coordinator refuses: no loop in one. Its
+    classic members are not at home in a group that is upgraded: their subscriptions say version 1 and have the fields of
+    version 0, which cannot be read, and their OffsetFetch names epoch -1, which is stale.
+    """
+
+    codecs = ("none", "gzip", "snappy", "lz4")
+    exists = "TOPIC_ALREADY_EXISTS"
+    fenced: ClassVar = {
+        "produce": "INVALID_PRODUCER_EPOCH",
+        "commit": "PRODUCER_FENCED",
+        "abort": "PRODUCER_FENCED",
+        "offsets": "PRODUCER_FENCED",
+    }
+    spoken: ClassVar = {
+        "produce": 11,
+        "fetch": 17,
+        "init_producer_id": 5,
+        "add_partitions_to_txn": 5,
+        "add_offsets_to_txn": 4,
+        "txn_offset_commit": 4,
+        "end_txn": 4,
+    }
+    # A static member that is closed leaves for good.
+    keeps_static_members = frozenset()
+    test_the_broker_resolves_a_regular_expression = None
+    test_a_group_changes_its_protocol_with_members_in_it = None
+    test_the_loop_of_a_consumer_group_outlives_the_broker = None
+    test_the_loop_is_exactly_once_though_members_are_killed = None
+
+    @pytest.mark.feature("exactly-once loop, members killed")
+    def test_the_loop_of_a_classic_group_is_exactly_once_though_members_are_killed(
+        self, program: Program, start_broker: StartBroker
+    ):
+        self.kill_members_of_the_loop(program, start_broker, "classic")
+
+    @pytest.fixture
+    def program(self) -> Program:
+        return Program(node_program("platformatic"))

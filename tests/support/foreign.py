@@ -34,7 +34,7 @@ from tests.support.deadlines import HANG_S, TEST_S
 
 CLIENTS = Path(__file__).resolve().parents[1] / "clients"
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
-NODE_VERSION_MIN = 18
+NODE_VERSION_MIN = 20
 
 
 class Unavailable(Exception):
