@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
+from protocol.uuids import parse_uuid, uuid_text
 from storage.files import DamagedFile, Name, StorageError, read_file, replace_file
 
 VERSION = 0
@@ -111,17 +110,6 @@ def write_rows(path: Path, rows: Sequence[bytes]) -> None:
     replace_file(path, b"".join((f"{VERSION}\n{len(rows)}\n".encode(), *rows)))
 
 
-def topic_id_text(topic_id: uuid.UUID) -> str:
-    """Kafka's spelling of a uuid: base64url without padding."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-
-
-@lru_cache(maxsize=1024)
-def parse_topic_id(text: str) -> uuid.UUID:
-    """The uuid that Kafka spells like this; ``ValueError`` for any other text."""
-    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-
-
 def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
     """``partition.metadata``: 43 bytes, no newline at the end, as Kafka 4.3 writes it.
 
@@ -131,7 +119,7 @@ def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
 
 
 def _partition_metadata(topic_id: uuid.UUID) -> bytes:
-    return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def is_damaged_partition_metadata(directory: Path, topic_id: uuid.UUID) -> bool:
@@ -152,6 +140,6 @@ def read_partition_metadata(directory: Path) -> uuid.UUID | None:
     if fields.get("version") != "0" or "topic_id" not in fields:
         raise StorageError(path, "this is not a partition.metadata of version 0")
     try:
-        return parse_topic_id(fields["topic_id"])
+        return parse_uuid(fields["topic_id"])
     except ValueError as error:
         raise StorageError(path, f"{fields['topic_id']!r} is not a topic id") from error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
 from uuid import UUID
 
 from odradek.printable import printable
+from protocol.uuids import uuid_text
 
 
 def time_text(time_ms: int) -> str:
@@ -44,4 +44,4 @@ def text_of(data: bytes | None) -> str:
 
 def id_text(number: UUID | None) -> str:
     """A topic id as Kafka prints it: 22 characters of base64."""
-    return urlsafe_b64encode((number or UUID(int=0)).bytes).decode().rstrip("=")
+    return uuid_text(number or UUID(int=0))

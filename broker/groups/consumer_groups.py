@@ -7,7 +7,6 @@ of every timer is the same (`ConsumerGroups.carry_out`): decide, append, move ti
 from __future__ import annotations
 
 from asyncio import Future
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -33,6 +32,7 @@ from protocol.messages.consumer_group_heartbeat import (
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.uuids import uuid_text
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -164,7 +164,7 @@ class ConsumerGroups:
         unique = self._new_uuid()
         if not isinstance(unique, UUID):
             return str(unique)
-        return urlsafe_b64encode(unique.bytes).rstrip(b"=").decode()
+        return uuid_text(unique)
 
     # -- carrying out -------------------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from storage.checkpoints import format_rows, parse_topic_id, topic_id_text
+from protocol.uuids import parse_uuid, uuid_text
+from storage.checkpoints import format_rows
 from storage.checkpoints import write_partition_metadata as _write_partition_metadata
 from storage.files import make_directory, replace_file
 
@@ -62,7 +63,7 @@ def identify(
                 "it names the cluster and the node that they belong to; restore it from a copy, or from another node's "
                 "directory with this node's node.id and without directory.id"
             )
-        identity = DirectoryIdentity(cluster_id or topic_id_text(new_id()), node_id, new_id())
+        identity = DirectoryIdentity(cluster_id or uuid_text(new_id()), node_id, new_id())
         replace_file(path, _properties_text(identity, now_ms))
         return identity
     return _read_identity(path, node_id, new_id, now_ms)
@@ -114,7 +115,7 @@ def _read_identity(
     written = properties.get("directory.id")
     if written:
         try:
-            return DirectoryIdentity(properties["cluster.id"], node_id, parse_topic_id(written))
+            return DirectoryIdentity(properties["cluster.id"], node_id, parse_uuid(written))
         except ValueError as error:
             raise WrongDirectory(f"{path} has a directory.id that is none: {written!r}") from error
     # A directory that was formatted before Kafka 3.7 gets its id now, as Kafka gives it one.
@@ -145,7 +146,7 @@ def _properties_text(identity: DirectoryIdentity, now_ms: int) -> bytes:
         "#",
         f"#{moment}",
         f"node.id={identity.node_id}",
-        f"directory.id={topic_id_text(identity.directory_id)}",
+        f"directory.id={uuid_text(identity.directory_id)}",
         "version=1",
         f"cluster.id={identity.cluster_id}",
     )

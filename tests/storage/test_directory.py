@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from protocol.uuids import parse_uuid, uuid_text
 from storage.checkpoints import (
-    parse_topic_id,
     read_offsets,
     read_partition_metadata,
-    topic_id_text,
     write_offsets,
     write_partition_metadata,
 )
@@ -141,16 +140,16 @@ def test_a_deleted_partition_frees_its_name_at_once(
 
 
 def test_partition_metadata_is_43_bytes(tmp_path: Path):
-    write_partition_metadata(tmp_path, parse_topic_id("p06y4Oi2TAqUcN9-lvxwgQ"))
+    write_partition_metadata(tmp_path, parse_uuid("p06y4Oi2TAqUcN9-lvxwgQ"))
     content = (tmp_path / "partition.metadata").read_bytes()
     assert content == b"version: 0\ntopic_id: p06y4Oi2TAqUcN9-lvxwgQ"
     assert len(content) == 43
-    assert topic_id_text(read_partition_metadata(tmp_path) or uuid.UUID(int=0)) == "p06y4Oi2TAqUcN9-lvxwgQ"
+    assert uuid_text(read_partition_metadata(tmp_path) or uuid.UUID(int=0)) == "p06y4Oi2TAqUcN9-lvxwgQ"
 
 
 def test_a_newline_behind_partition_metadata_is_read_too(tmp_path: Path):
     (tmp_path / "partition.metadata").write_bytes(b"version: 0\ntopic_id: p06y4Oi2TAqUcN9-lvxwgQ\n")
-    assert read_partition_metadata(tmp_path) == parse_topic_id("p06y4Oi2TAqUcN9-lvxwgQ")
+    assert read_partition_metadata(tmp_path) == parse_uuid("p06y4Oi2TAqUcN9-lvxwgQ")
 
 
 @pytest.mark.parametrize(
