@@ -3,9 +3,9 @@
 FROM python:3.11-slim AS build
 
 # What changes least comes first: after a change of code a rebuild takes seconds.
-COPY requirements/runtime.txt /src/requirements/runtime.txt
+COPY requirements/image.txt /src/requirements/image.txt
 RUN python -m venv /opt/odradek
-RUN /opt/odradek/bin/pip install --no-cache-dir --require-hashes -r /src/requirements/runtime.txt
+RUN /opt/odradek/bin/pip install --no-cache-dir --require-hashes -r /src/requirements/image.txt
 
 COPY pyproject.toml setup.py README.md LICENSE /src/
 COPY protocol /src/protocol

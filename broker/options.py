@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from broker.client_metrics.exporting import MissingPackage, check_exporter
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, node_configs
 from broker.config.settings import ControlPort, Settings, TopicSpec
 from storage.config import LogConfig
@@ -136,10 +137,11 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         nodes, warnings = node_configs(
             _path(options["config"]), environ, _overrides(options), int(str(options["nodes"]))
         )
+        check_exporter(nodes[0])
         topics = [parse_topic(text, nodes[0]) for text in _texts(options["topics"])]
         _check_different(topics, "--topic {} is given more than once.")
         topics += _without(topics, _topics_of_variables(environ, nodes))
-    except ConfigError as error:
+    except (ConfigError, MissingPackage) as error:
         raise BadSetting(str(error)) from None
     features = dict(parse_feature(text) for text in _texts(options["features"]))
     return Settings(

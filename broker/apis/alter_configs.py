@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.config.patterns import full_match
 from broker.metadata import ApiError
 from broker.metadata.altering import Operation, Resource, replaced
 from broker.metadata.values import BROKER_RESOURCE
 from broker.requests.api import api
-from broker.requests.config_changes import KINDS, Decision, Entry, Wanted, alter, check_broker, is_pattern
+from broker.requests.config_changes import KINDS, Decision, Entry, Wanted, alter, check_broker
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -42,7 +43,7 @@ async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -
 
     def decision(each: Wanted) -> Decision:
         values = {entry.name: entry.value for entry in each.entries if entry.value is not None}
-        return lambda image: replaced(image, context.node.config, each.resource, values, is_pattern)
+        return lambda image: replaced(image, context.node.config, each.resource, values, full_match)
 
     results = await alter(wanted, context, decision, handled, validate_only=request.validate_only)
     return AlterConfigsResponse(

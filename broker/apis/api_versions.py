@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 KEY: Final = 18
 VERSIONS: Final = range(5)
+CLIENT_METRICS_KEYS: Final = (71, 72)
+"""Clients push metrics as soon as these are announced."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 
 
@@ -36,9 +38,13 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.invalid_request)
+    if names_software:
+        context.client.software_name = request.client_software_name
+        context.client.software_version = request.client_software_version
     metadata = context.node.metadata
+    hidden = () if context.node.client_metrics.is_announced else CLIENT_METRICS_KEYS
     return ApiVersionsResponse(
-        api_keys=[_announced(key) for key in sorted(APIS)],
+        api_keys=[_announced(key) for key in sorted(APIS) if key not in hidden],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED_FEATURES.items()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.config.patterns import full_match
 from broker.metadata import ApiError
 from broker.metadata.altering import ConfigChanges, Operation, Resource, altered
 from broker.metadata.image import Image
@@ -20,7 +21,6 @@ from broker.requests.config_changes import (
     Wanted,
     alter,
     check_broker,
-    is_pattern,
 )
 from broker.requests.logger_changes import change_loggers
 from protocol.errors import ErrorCode
@@ -68,7 +68,7 @@ async def incremental_alter_configs(
 
 def _decide(image: Image, each: Wanted, context: RequestContext) -> ConfigChanges:
     operations = {entry.name: (Operation(entry.operation), entry.value) for entry in each.entries}
-    return altered(image, context.node.config, each.resource, operations, is_pattern)
+    return altered(image, context.node.config, each.resource, operations, full_match)
 
 
 def _answer(resource: Resource, refusal: ApiError | None) -> AlterConfigsResourceResponse:

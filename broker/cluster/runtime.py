@@ -16,7 +16,10 @@ from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
+from broker.client_metrics.exporting import exporter_of
+from broker.client_metrics.manager import ClientMetricsManager
 from broker.clock import Clock
 from broker.clock.of_node import NodeClock
 from broker.cluster.failed_replicas import FailedReplicaListener
@@ -181,7 +184,15 @@ class NodeRuntime:
         """Let clients in."""
         loop = asyncio.get_running_loop()
         quotas = ConnectionQuotas.of(self.config)
-        self.connections = Connections(self.node, Routes(discover()), quotas, self._clock, loop, self._calls)
+        self.connections = Connections(
+            self.node,
+            Routes(discover()),
+            quotas,
+            self._clock,
+            loop,
+            self._calls,
+            self.node.client_metrics.on_disconnected,
+        )
         await self._server.accept(self.connections)
         self.connections.watch_idleness()
         self.node.replicas.start_timers()
@@ -212,6 +223,14 @@ class NodeRuntime:
         transactions = TransactionCoordinator(
             config, clock, metadata, replicas, groups, injection=injection, peers=peers
         )
+        client_metrics = ClientMetricsManager(
+            metadata.image,
+            clock,
+            lambda: UUID(int=random.getrandbits(128), version=4),
+            config.telemetry_max_bytes,
+            exporter_of(config),
+        )
+        metadata.subscribe(client_metrics)
         return Node(
             node_id=config.node_id,
             config=config,
@@ -226,6 +245,7 @@ class NodeRuntime:
             ),
             verifier=Verifier(config, clock, transactions, peers),
             quotas=ClientQuotas(config, clock, lambda: metadata.image.quotas),
+            client_metrics=client_metrics,
             rack=config.broker_rack,
             injection=injection,
             slices=self._slices,
@@ -286,8 +306,9 @@ class NodeRuntime:
 
     def _forget_metadata(self) -> None:
         """What changes from now on is no affair of this node any more."""
-        for listener in (self._publisher, self.node.replicas, self.node.groups, self.node.transactions):
-            self.node.metadata.unsubscribe(listener)
+        node = self.node
+        for listener in (self._publisher, node.replicas, node.groups, node.transactions, node.client_metrics):
+            node.metadata.unsubscribe(listener)
 
     def release(self, *, clean: bool) -> None:
         """Give the directory back; after a clean end with the mark that says so."""

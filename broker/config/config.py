@@ -173,6 +173,7 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    telemetry_max_bytes: int
     transaction_max_timeout_ms: int
     transaction_partition_verification_enable: bool
     transaction_remove_expired_transaction_cleanup_interval_ms: int
@@ -188,6 +189,7 @@ class BrokerConfig:
     background_flush_interval_ms: int
     batch_decompressed_bytes_max: int
     batch_records_max: int
+    client_telemetry_exporter: str
     cluster_id: str | None
     commit_order: str
     commit_marker_delay_ms: int

@@ -25,6 +25,7 @@ from storage.config_def import (
 )
 
 OWN_PREFIX = "odradek."
+EXPORTER_NONE, EXPORTER_LOG = "none", "log"  # the values of odradek.client.telemetry.exporter
 EMULATOR, KAFKA = "emulator", "kafka"  # the values of odradek.defaults
 MARKERS_FIRST = "markers-first"
 
@@ -93,6 +94,15 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             OneOf((EMULATOR, KAFKA)),
             "emulator: the defaults of the single-node apache/kafka image, and internal topics never have "
             "more replicas than there are nodes; kafka: the defaults of Apache Kafka 4.3.1 itself.",
+        ),
+        _own(
+            "client.telemetry.exporter",
+            ConfigType.STRING,
+            EXPORTER_NONE,
+            OneOf((EXPORTER_NONE, EXPORTER_LOG)),
+            "log: the broker announces GetTelemetrySubscriptions and PushTelemetry (KIP-714), and the metrics that clients "
+            "push for the subscriptions of kafka-client-metrics are lines in its log; it needs odradek[telemetry]. "
+            "none: it does not announce them, as Kafka without a plug-in.",
         ),
         _own(
             "cluster.id",

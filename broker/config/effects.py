@@ -70,6 +70,7 @@ _OF_THE_BROKER = {
     "request.timeout.ms",
     "socket.listen.backlog.size",
     "socket.request.max.bytes",
+    "telemetry.max.bytes",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     "transaction.max.timeout.ms",
     "transaction.partition.verification.enable",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from broker.config.patterns import InvalidPattern, Matches
 from storage.config_def import ConfigError, ConfigKey, ConfigType, ListOf
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
@@ -59,7 +60,7 @@ METRICS_CONFIGS: Final[Mapping[str, MetricsConfigKey]] = {
 
 
 def check_metrics_configs(
-    subscription: str, given: Mapping[str, str], is_pattern: Callable[[str], bool]
+    subscription: str, given: Mapping[str, str], compile_pattern: Callable[[str], Matches]
 ) -> None:
     """`BadRequest` or `ConfigError` if a subscription cannot have these settings."""
     if not subscription:
@@ -73,12 +74,21 @@ def check_metrics_configs(
         raise BadRequest(
             f"Invalid value {interval_ms} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
         )
-    _check_patterns(values.get("match", ()), is_pattern)
+    parse_matching_patterns(values.get("match", ()), compile_pattern)
 
 
-def _check_patterns(patterns: Iterable[str], is_pattern: Callable[[str], bool]) -> None:
+def parse_matching_patterns(
+    patterns: Iterable[str], compile_pattern: Callable[[str], Matches]
+) -> dict[str, Matches]:
+    """What ``match`` says: a pattern for each of its parameters. `ConfigError` for one that makes no sense."""
+    compiled: dict[str, Matches] = {}
     for each in patterns:
         # Java's split leaves out empty parts at the end: "client_id=" has one.
-        parts = each.rstrip("=").split("=")
-        if len(parts) != 2 or parts[0].strip() not in PARAMETERS or not is_pattern(parts[1].strip()):
+        parts = [part.strip() for part in each.rstrip("=").split("=")]
+        if len(parts) != 2 or parts[0] not in PARAMETERS:
             raise ConfigError(f"Illegal client matching pattern: {each}")
+        try:
+            compiled[parts[0]] = compile_pattern(parts[1])
+        except InvalidPattern:
+            raise ConfigError(f"Illegal client matching pattern: {each}") from None
+    return compiled

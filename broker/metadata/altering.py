@@ -1,6 +1,6 @@
 """What a request to change settings comes to: Kafka's ``ConfigurationControlManager``. Pure.
 
-    changes = altered(image, config, resource, {"retention.ms": (Operation.SET, "1000")}, is_pattern)
+    changes = altered(image, config, resource, {"retention.ms": (Operation.SET, "1000")}, full_match)
     # {"retention.ms": "1000"}: what `records_for_config_change` takes
 
 All of a resource is changed, or nothing of it. The texts of refusals are Kafka's.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.config.definitions import alterable_configs
 from broker.config.group_configs import check_group_configs, group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS, BadRequest, check_metrics_configs
+from broker.config.patterns import Matches
 from broker.metadata.image import Image
 from broker.metadata.results import ApiError
 from broker.metadata.topics import invalid_topic_name
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 VALUE_CHARACTERS_MAX: Final = 32_767
 
-IsPattern = Callable[[str], bool]
+CompilePattern = Callable[[str], Matches]
 ConfigChanges = dict[str, str | None]
 """Settings with their new values; None unsets one."""
 
@@ -59,7 +60,7 @@ def altered(
     config: BrokerConfig,
     resource: Resource,
     operations: Mapping[str, tuple[Operation, str | None]],
-    is_pattern: IsPattern,
+    compile_pattern: CompilePattern,
 ) -> ConfigChanges:
     """One operation for each of these settings (IncrementalAlterConfigs). ``ApiError`` if it cannot be."""
     current = own_configs(image, resource)
@@ -68,18 +69,22 @@ def altered(
         for name, (operation, value) in operations.items()
     }
     changes = _differing(resource, wanted, current)
-    _check(image, config, resource, changes, is_pattern)
+    _check(image, config, resource, changes, compile_pattern)
     return changes
 
 
 def replaced(
-    image: Image, config: BrokerConfig, resource: Resource, wanted: Mapping[str, str], is_pattern: IsPattern
+    image: Image,
+    config: BrokerConfig,
+    resource: Resource,
+    wanted: Mapping[str, str],
+    compile_pattern: CompilePattern,
 ) -> ConfigChanges:
     """These settings and no others (AlterConfigs). ``ApiError`` if it cannot be."""
     current = own_configs(image, resource)
     changes = _differing(resource, wanted, current)
     changes |= dict.fromkeys(name for name in current if name not in wanted)
-    _check(image, config, resource, changes, is_pattern)
+    _check(image, config, resource, changes, compile_pattern)
     return changes
 
 
@@ -141,7 +146,11 @@ def key_of(resource: Resource, name: str) -> ConfigKey | None:
 
 
 def _check(
-    image: Image, config: BrokerConfig, resource: Resource, changes: ConfigChanges, is_pattern: IsPattern
+    image: Image,
+    config: BrokerConfig,
+    resource: Resource,
+    changes: ConfigChanges,
+    compile_pattern: CompilePattern,
 ) -> None:
     for value in changes.values():
         if value is not None and len(value) > VALUE_CHARACTERS_MAX:
@@ -152,7 +161,7 @@ def _check(
     merged = {**own_configs(image, resource), **changes}
     values = {name: value for name, value in merged.items() if value is not None}
     try:
-        _check_values(config, resource, values, is_pattern)
+        _check_values(config, resource, values, compile_pattern)
     except BadRequest as error:
         raise ApiError(ErrorCode.invalid_request, str(error)) from None
     except ConfigError as error:
@@ -161,7 +170,7 @@ def _check(
 
 
 def _check_values(
-    config: BrokerConfig, resource: Resource, values: Mapping[str, str], is_pattern: IsPattern
+    config: BrokerConfig, resource: Resource, values: Mapping[str, str], compile_pattern: CompilePattern
 ) -> None:
     if resource.kind == TOPIC_RESOURCE:
         if not resource.name:
@@ -173,7 +182,7 @@ def _check_values(
     elif resource.kind == BROKER_RESOURCE:
         _check_broker_name(resource.name)
     elif resource.kind == METRICS_RESOURCE:
-        check_metrics_configs(resource.name, values, is_pattern)
+        check_metrics_configs(resource.name, values, compile_pattern)
     else:
         if not resource.name:
             raise BadRequest("Default group resources are not allowed.")

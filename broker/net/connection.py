@@ -27,7 +27,7 @@ from broker.net.connection_limits import (
 )
 from broker.net.holds import CLOSED, HELD, IN_PROGRESS, PAUSED, SLICED, TURN_OVER, WRITE_BUFFER_FULL
 from broker.net.paused_transport import paused, resumed
-from broker.node.context import RequestContext
+from broker.node.context import ClientInformation, RequestContext
 from broker.requests.api import NO_RESPONSE, CloseConnection, CompletableEarly, DelayedResponse
 from broker.resources.unsent import Unsent
 from protocol.codec import MalformedRequest
@@ -67,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_unsent",
         "address",
+        "client",
         "connection_id",
         "host",
         "last_active_tick",
@@ -79,9 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared = shared
         self.listener = listener
         self.connection_id = 0
-        self.host = ""
-        self.port = 0
-        self.peer = ""
+        self.host, self.port, self.peer = "", 0, ""
         self.address = ("", 0)  # ours: what the peer has connected to
         self.last_active_tick = shared.tick
         self._transport: asyncio.Transport | None = None
@@ -109,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         if sockname:
             self.address = (str(sockname[0]), int(sockname[1]))
         self.peer = f"/{self.host}"
+        self.client = ClientInformation(self.port)
         if not self._shared.life.alive:
             # The loop had accepted it before the node was killed: the kernel would have reset it with the process.
             self.reset()
@@ -289,6 +289,7 @@ class Connection(asyncio.BufferedProtocol):
             header.client_id,
             self.peer,
             self.connection_id,
+            self.client,
         )
         if isinstance(request, GeneratorType):
             # The view in ``frame`` ends with this call, the bytes do not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -79,8 +80,11 @@ class Connections:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         calls: CallInterceptors | None = None,
+        on_disconnected: Callable[[int], object] = lambda connection_id: None,
     ) -> None:
         self.node = node
+        self.on_disconnected = on_disconnected
+        """Called with the number of each connection that has ended."""
         self.calls = calls or CallInterceptors()
         self.life = node.life
         self.routes = routes
@@ -132,6 +136,7 @@ class Connections:
         if connection not in self._open:
             return
         del self._open[connection]
+        self.on_disconnected(connection.connection_id)
         SLOTS.gone()
         self._per_ip[connection.host] -= 1
         if not self._per_ip[connection.host]:

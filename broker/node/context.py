@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.node import Listener, Node
+
+
+@dataclass(slots=True)
+class ClientInformation:
+    """What is known of the client at the other end of a connection."""
+
+    port: int = 0
+    software_name: str = "unknown"
+    """As ApiVersions has told it since version 3 (KIP-511)."""
+    software_version: str = "unknown"
 
 
 @dataclass(slots=True)
@@ -21,6 +31,7 @@ class RequestContext:
     peer: str
     """The peer's address as Kafka writes it into group metadata: ``/127.0.0.1``."""
     connection_id: int = 0
+    client: ClientInformation = field(default_factory=ClientInformation)
     principal: str = "User:ANONYMOUS"
 
     def authorize(self, operation: str, resource_type: str, resource_name: str) -> bool:

@@ -11,6 +11,7 @@ from broker.loop.slices import Slices
 from broker.replicas.append_queues import AppendQueues
 
 if TYPE_CHECKING:
+    from broker.client_metrics.manager import ClientMetricsManager
     from broker.clock import Clock
     from broker.config import BrokerConfig
     from broker.groups.coordinator import GroupCoordinator
@@ -51,6 +52,7 @@ class Node:
     fetch_sessions: FetchSessionCache
     verifier: Verifier
     quotas: ClientQuotas
+    client_metrics: ClientMetricsManager
     rack: str | None = None
     injection: FaultInjection = field(default_factory=FaultInjection)
     """Shared by all nodes of the broker."""

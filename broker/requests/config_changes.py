@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.config.definitions import alterable_configs
 from broker.config.dynamic import check, check_change, is_dynamic, is_valid, with_dynamic
-from broker.config.patterns import InvalidPattern, full_match
 from broker.metadata import ApiError
 from broker.metadata.altering import ConfigChanges, Operation, Resource, own_configs, with_members
 from broker.metadata.image import Image
@@ -113,15 +112,6 @@ def _check_rights(resource: Resource, context: RequestContext) -> None:
     name = resource.name if resource.kind in _RIGHTS else CLUSTER_NAME
     if not context.authorize("ALTER_CONFIGS", kind, name):
         raise ApiError(error, message)
-
-
-def is_pattern(text: str) -> bool:
-    """Whether a client metrics subscription may match clients by it."""
-    try:
-        full_match(text)
-    except InvalidPattern:
-        return False
-    return True
 
 
 # -- the settings of brokers ------------------------------------------------------------------------------------

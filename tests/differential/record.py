@@ -15,7 +15,7 @@ def main(wanted: list[str]) -> None:
         chosen = [e for e in runner.entries(profile) if not wanted or any(_matches(w, e) for w in wanted)]
         if not chosen:
             continue
-        with kafka_with_relay(setting["properties"], transaction_version=setting["feature"]) as (
+        with kafka_with_relay(runner.kafka_properties(profile), transaction_version=setting["feature"]) as (
             oracle,
             relay,
         ):

@@ -27,6 +27,9 @@ CONSUMER_GROUPS = TIMEOUTS | {
     "group.consumer.min.heartbeat.interval.ms": "100",
 }
 KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": "100"}
+# A plug-in of ours makes Kafka want the metrics of clients.
+WITH_METRICS_SINK = COMMON | {"telemetry.max.bytes": "1048576"}
+METRICS_IN_THE_LOG = {"odradek.client.telemetry.exporter": "log"}
 PROFILES: dict[str, dict[str, Any]] = {
     "main": {"feature": 2, "properties": TIMEOUTS, "ours": {}},
     "order": {"feature": 2, "properties": COMMON, "ours": KAFKAS_ORDER},
@@ -34,11 +37,22 @@ PROFILES: dict[str, dict[str, Any]] = {
     "tv0": {"feature": 0, "properties": COMMON, "ours": {}},
     "unverified": {"feature": 1, "properties": UNVERIFIED, "ours": {}},
     "consumer-groups": {"feature": 2, "properties": CONSUMER_GROUPS, "ours": {}},
+    "client-metrics": {
+        "feature": 2,
+        "properties": WITH_METRICS_SINK,
+        "ours": METRICS_IN_THE_LOG,
+        "kafka": {"metric.reporters": "MetricsSink"},
+    },
     "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
 }
 Transcript = list[dict[str, Any]]
 
 assert stories
+
+
+def kafka_properties(profile: str) -> dict[str, str]:
+    """What Apache Kafka is started with."""
+    return PROFILES[profile]["properties"] | PROFILES[profile].get("kafka", {})
 
 
 def entries(profile: str | None = None) -> list[Entry]:

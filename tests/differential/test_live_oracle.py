@@ -38,7 +38,10 @@ def test_kafka_answers_as_recorded_and_ours_as_kafka(profile: str, tmp_path: Pat
     rotten: list[runner.Difference] = []
     different: list[runner.Difference] = []
     with (
-        kafka_with_relay(setting["properties"], transaction_version=setting["feature"]) as (oracle, relay),
+        kafka_with_relay(runner.kafka_properties(profile), transaction_version=setting["feature"]) as (
+            oracle,
+            relay,
+        ),
         ours(tmp_path) as told,
     ):
         runner.warm_up(oracle.host, oracle.port)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.support import raw
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
 from tests.support.java import SHORT_LIVED, java, kafka_classpath
+from tests.support.javaprog import programs_classpath
 from tests.support.relay import Relay
 
 SETTINGS = {
@@ -44,8 +45,8 @@ def _ask(wire: raw.Wire, api: str, version: int, **body: object) -> dict[str, ob
     return raw.decode_response(api, version, wire.receive_frame())[1]
 
 
-def _command(*arguments: str) -> list[str]:
-    return [java(), "-Xmx1g", *SHORT_LIVED, "-cp", kafka_classpath(), *arguments]
+def _command(*arguments: str, classpath: Callable[[], str] = kafka_classpath) -> list[str]:
+    return [java(), "-Xmx1g", *SHORT_LIVED, "-cp", classpath(), *arguments]
 
 
 def _ready(port: int) -> bool:
@@ -116,7 +117,10 @@ def started(settings: Path) -> Iterator[Oracle]:
     home = settings.parent
     [listeners] = re.findall(r"^listeners=PLAINTEXT://[^:]*:(\d+)", settings.read_text(), re.MULTILINE)
     log = home / "kafka.log"
-    command = _command("kafka.Kafka", str(settings))
+    # A plug-in of a broker is one of our programs.
+    has_plugin = "metric.reporters=" in settings.read_text()
+    classpath = programs_classpath if has_plugin else kafka_classpath
+    command = _command("kafka.Kafka", str(settings), classpath=classpath)
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=home)
     oracle = Oracle("127.0.0.1", int(listeners), process, log)

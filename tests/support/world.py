@@ -27,6 +27,7 @@ from broker.apis.end_txn import end_txn
 from broker.apis.init_producer_id import init_producer_id
 from broker.apis.produce import produce
 from broker.apis.write_txn_markers import write_txn_markers
+from broker.client_metrics.manager import ClientMetricsManager
 from broker.config import BrokerConfig, broker_config
 from broker.groups.commits import OffsetToCommit
 from broker.groups.coordinator import GroupCoordinator
@@ -210,6 +211,9 @@ class World:
             fetch_sessions=FetchSessionCache(10, lambda: 1),
             verifier=Verifier(self.config, self.clock, transactions, peers),
             quotas=ClientQuotas(self.config, self.clock, dict),
+            client_metrics=ClientMetricsManager(
+                Image(), self.clock, uuid.uuid4, self.config.telemetry_max_bytes, None
+            ),
             injection=injection,
             peers=peers,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.apis.api_versions import api_versions, unsupported_version_response
+from broker.apis.api_versions import CLIENT_METRICS_KEYS, api_versions, unsupported_version_response
 from broker.requests.api import APIS, discover
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
@@ -22,14 +22,23 @@ async def test_it_lists_the_registry_in_order(cluster, version):
     discover()
     response = api_versions(request(), context_of(cluster, version))
     assert response.error_code == 0
-    assert [one.api_key for one in response.api_keys] == sorted(APIS)
+    announced = {key: one for key, one in APIS.items() if key not in CLIENT_METRICS_KEYS}
+    assert [one.api_key for one in response.api_keys] == sorted(announced)
     ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
     assert ranges[18] == (0, 4)
     assert ranges[3] == (0, 13)
-    assert ranges == {key: (one.announced[0], one.announced[-1]) for key, one in APIS.items()}
+    assert ranges == {key: (one.announced[0], one.announced[-1]) for key, one in announced.items()}
     encoded = b"".join(bytes(chunk) for chunk in request_codec(18, version).encode(response))
     again = client_codec(18, version).decode(encoded, 0)
-    assert len(again.api_keys) == len(APIS)
+    assert len(again.api_keys) == len(announced)
+
+
+async def test_clients_are_told_of_metrics_where_something_takes_them(cluster):
+    discover()
+    context = context_of(cluster, 4, odradek_client_telemetry_exporter="log")
+    keys = {one.api_key for one in api_versions(request(), context).api_keys}
+    assert keys == set(APIS)
+    assert keys.issuperset(CLIENT_METRICS_KEYS)
 
 
 @pytest.mark.parametrize(

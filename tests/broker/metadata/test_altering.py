@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from broker.config import broker_config
+from broker.config.patterns import full_match
 from broker.metadata import ApiError
 from broker.metadata.altering import Operation, Resource, altered, replaced
 from broker.metadata.image import Image
@@ -34,7 +35,7 @@ def change(
     image: Image, resource: Resource, **operations: tuple[Operation, str | None]
 ) -> Mapping[str, str | None]:
     named = {name.replace("_", "."): operation for name, operation in operations.items()}
-    return altered(image, CONFIG, resource, named, lambda text: text != "[")
+    return altered(image, CONFIG, resource, named, full_match)
 
 
 def test_what_differs_is_set_and_unset(image: Image) -> None:
@@ -173,7 +174,7 @@ def test_what_cannot_be_is_refused_in_kafka_s_words(
     message: str,
 ) -> None:
     with pytest.raises(ApiError) as refused:
-        altered(image, CONFIG, resource, {name: (operation, value)}, lambda text: text != "[")
+        altered(image, CONFIG, resource, {name: (operation, value)}, full_match)
     assert (refused.value.error, refused.value.message) == (error, message)
 
 

@@ -8,7 +8,10 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
+from broker.client_metrics.exporting import exporter_of
+from broker.client_metrics.manager import ClientMetricsManager
 from broker.clock import Domain, Unmoved
 from broker.config import broker_config
 from broker.loop.slices import Slices
@@ -108,14 +111,22 @@ def context_of(
     overrides = {name.replace("_", "."): value for name, value in settings.items()}
     # Without any it is the node in whose directory the metadata lies.
     settings_of_node = Settings(cluster.image, broker_config(overrides)) if overrides else cluster.settings
+    config = settings_of_node.current
     node = SimpleNamespace(
         node_id=cluster.identity.node_id,
         metadata=cluster,
         settings=settings_of_node,
-        config=settings_of_node.current,
+        config=config,
         replicas=SimpleNamespace(is_offline=lambda topic, index: False, is_offline_on=lambda *_: False),
         slices=Slices(),
-        quotas=ClientQuotas(settings_of_node.current, FixedClock(), lambda: cluster.image.quotas),
+        quotas=ClientQuotas(config, FixedClock(), lambda: cluster.image.quotas),
+        client_metrics=ClientMetricsManager(
+            cluster.image,
+            FixedClock(),
+            uuid4,
+            settings_of_node.current.telemetry_max_bytes,
+            exporter_of(settings_of_node.current),
+        ),
     )
     context = Restricted(node, LISTENER, 0, api_version, "test", "/127.0.0.1")  # type: ignore[arg-type]
     context.denied = set(denied)

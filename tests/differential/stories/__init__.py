@@ -3,6 +3,7 @@
 from tests.differential.stories import add_partitions as add_partitions
 from tests.differential.stories import alter_configs as alter_configs
 from tests.differential.stories import api_versions as api_versions
+from tests.differential.stories import client_metrics as client_metrics
 from tests.differential.stories import connection as connection
 from tests.differential.stories import consumer_groups as consumer_groups
 from tests.differential.stories import coordinators as coordinators

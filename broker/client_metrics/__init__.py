@@ -1,0 +1,1 @@
+"""The metrics that clients push to the broker (KIP-714)."""

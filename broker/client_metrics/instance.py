@@ -1,0 +1,95 @@
+"""One client as a node knows it while it pushes metrics, and which of its requests come too early or make no sense.
+
+Pure. The codes and their order are those of Kafka's ``ClientMetricsManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker.client_metrics.subscriptions import Requested
+from protocol.errors import ErrorCode
+
+COMPRESSION_TYPES: Final = (4, 3, 1, 2)
+"""zstd, lz4, gzip, snappy: what clients are told to use, in the order of preference."""
+UNCOMPRESSED: Final = 0
+_ASKED_ANEW_AFTER: Final = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type)
+
+
+class Expiry(Protocol):
+    """A timer, when the client is forgotten."""
+
+    def cancel(self) -> None: ...
+
+
+@dataclass(slots=True)
+class ClientInstance:
+    """A client with its own id."""
+
+    parameters: Mapping[str, str]
+    """Of its first request here: what patterns are matched with."""
+    requested: Requested
+    version: int
+    """Of the subscriptions that ``requested`` was made from."""
+    is_terminating: bool = False
+    last_error: ErrorCode = ErrorCode.none
+    last_get_ms: float | None = None
+    last_push_ms: float | None = None
+    expiry: Expiry | None = None
+
+    def forget_expiry(self) -> None:
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What one PushTelemetry request says of itself."""
+
+    subscription_id: int
+    is_terminating: bool
+    compression_type: int
+    size: int
+    """Bytes of metrics, as they were sent."""
+
+
+def check_get(instance: ClientInstance, now_ms: float) -> ErrorCode:
+    """May the client ask for its subscription now?"""
+    times = [each for each in (instance.last_get_ms, instance.last_push_ms) if each is not None]
+    if not times or now_ms - max(times) >= instance.requested.push_interval_ms:
+        instance.last_get_ms = now_ms
+        return ErrorCode.none
+    if instance.last_error in _ASKED_ANEW_AFTER:
+        return ErrorCode.none
+    return ErrorCode.throttling_quota_exceeded
+
+
+def check_push(instance: ClientInstance, push: Push, bytes_max: int, now_ms: float) -> ErrorCode:
+    """May the client push these metrics now?"""
+    if instance.is_terminating:
+        return ErrorCode.invalid_request
+    if not _is_due(instance, now_ms) and not push.is_terminating:
+        return ErrorCode.throttling_quota_exceeded
+    if push.subscription_id != instance.requested.subscription_id:
+        return ErrorCode.unknown_subscription_id
+    if push.compression_type != UNCOMPRESSED and push.compression_type not in COMPRESSION_TYPES:
+        return ErrorCode.unsupported_compression_type
+    if push.size > bytes_max:
+        return ErrorCode.telemetry_too_large
+    return ErrorCode.none
+
+
+def _is_due(instance: ClientInstance, now_ms: float) -> bool:
+    """The first push behind an answer comes when the client likes: it draws its moment at random."""
+    get_ms, push_ms = instance.last_get_ms, instance.last_push_ms
+    is_due = (
+        push_ms is None
+        or (get_ms is not None and get_ms > push_ms)
+        or now_ms - push_ms >= instance.requested.push_interval_ms
+    )
+    if is_due:
+        instance.last_push_ms = now_ms
+    return is_due

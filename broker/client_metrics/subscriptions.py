@@ -1,0 +1,81 @@
+"""Which metrics a client is asked for: the subscriptions that match it, as Kafka's ``ClientMetricsManager`` joins them.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import google_crc32c
+
+from broker.config.metrics_configs import METRICS_CONFIGS, parse_matching_patterns
+from broker.config.patterns import Matches
+
+ALL_METRICS: Final = "*"
+INTERVAL_MS_DEFAULT: Final = METRICS_CONFIGS["interval.ms"].default
+_SIGN: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The settings of one ``client-metrics`` resource."""
+
+    metrics: frozenset[str]
+    """Prefixes of names; `ALL_METRICS` for all."""
+    interval_ms: int
+    patterns: Mapping[str, Matches]
+    """By the parameter that they are about (``client_id``); without any the subscription is for all clients."""
+
+    def is_for(self, parameters: Mapping[str, str]) -> bool:
+        """Do all patterns match the client with these parameters?"""
+        return all(
+            name in parameters and matches(parameters[name]) for name, matches in self.patterns.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """What one client is asked for."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]
+    push_interval_ms: int
+
+
+def subscription_of(configs: Mapping[str, str], compile_pattern: Callable[[str], Matches]) -> Subscription:
+    """What the settings of a resource say, which were checked when they were set."""
+    values = {
+        name: key.parse(configs[name]) if name in configs else key.default
+        for name, key in METRICS_CONFIGS.items()
+    }
+    return Subscription(
+        frozenset(values["metrics"]),
+        values["interval.ms"],
+        parse_matching_patterns(values["match"], compile_pattern),
+    )
+
+
+def requested_of(
+    instance_id: UUID, parameters: Mapping[str, str], subscriptions: Iterable[Subscription]
+) -> Requested:
+    """All metrics of all subscriptions that match the client, and the shortest of their intervals."""
+    metrics: set[str] = set()
+    interval_ms: int = INTERVAL_MS_DEFAULT
+    for each in subscriptions:
+        if each.is_for(parameters):
+            metrics |= each.metrics
+            interval_ms = min(interval_ms, each.interval_ms)
+    names = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
+    return Requested(_subscription_id(names, interval_ms, instance_id), names, interval_ms)
+
+
+def _subscription_id(names: Iterable[str], interval_ms: int, instance_id: UUID) -> int:
+    """Another one for other metrics, another interval or another client: as Kafka makes it, up to the order of names."""
+    crc = google_crc32c.value(f"[{', '.join(names)}]{interval_ms}".encode())
+    folded = (instance_id.int >> 64) ^ (instance_id.int & (1 << 64) - 1)
+    number: int = (crc ^ (folded >> 32) ^ folded) & 0xFFFFFFFF
+    return number - 2 * _SIGN if number & _SIGN else number
