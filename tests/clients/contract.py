@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, ClassVar, Final
 
@@ -390,14 +390,7 @@ class GroupContract:
     @staticmethod
     def kill_members_of_the_loop(program: Program, start_broker: StartBroker, protocol: str) -> None:
         with Crew(program, start_broker, protocol) as crew:
-            crew.start("a")
-            for step in ("send:2", "commit:1", "poll:2"):
-                doomed = crew.start("b", step)
-                eventually(lambda: crew.feed() or doomed.heard("here"), step)  # noqa: B023
-                doomed.kill()
-            crew.start("b")
-            crew.kill("a")
-            crew.start("a")
+            crew.lose_members()
             crew.finish()
 
     @pytest.mark.feature("exactly-once loop in a consumer group")
@@ -406,16 +399,7 @@ class GroupContract:
         self, program: Program, start_broker: StartBroker, deaths: tuple[str, ...]
     ):
         with Crew(program, start_broker, "consumer") as crew:
-            for _ in range(15 * len(deaths)):
-                crew.feed_now()
-            crew.start("a")
-            crew.start("b")
-            crew.broker.terminate()
-            for death in deaths:
-                restart_doomed(crew.broker, death)
-                eventually(lambda: crew.mend() or not crew.broker.is_running, f"the broker dies at {death}")
-                assert crew.broker.wait() == -signal.SIGKILL
-            crew.broker.restart(environment={})
+            crew.outlive(deaths)
             crew.finish()
 
     @staticmethod
@@ -490,8 +474,32 @@ class Crew:
             self._producer.send("in", [f"{partition}-{self._fed}"], partition=partition)
         self._fed += 1
 
+    def lose_members(self) -> None:
+        """Each is killed at a step of its own, and comes back with the same transactional id."""
+        self.start("a")
+        for step in ("send:2", "commit:1", "poll:2"):
+            doomed = self.start("b", step)
+            eventually(lambda: self.feed() or doomed.heard("here"), step)  # noqa: B023
+            doomed.kill()
+        self.start("b")
+        self.kill("a")
+        self.start("a")
+
+    def outlive(self, deaths: Sequence[str]) -> None:
+        """The broker dies at each of these crash points, and comes back."""
+        for _ in range(15 * len(deaths)):
+            self.feed_now()
+        self.start("a")
+        self.start("b")
+        self.broker.terminate()
+        for death in deaths:
+            restart_doomed(self.broker, death)
+            eventually(lambda: self.mend() or not self.broker.is_running, f"the broker dies at {death}")
+            assert self.broker.wait() == -signal.SIGKILL
+        self.broker.restart(environment={})
+
     def finish(self) -> None:
-        """All is done, by members that then leave; and each result is there once."""
+        """All is done, by members that then leave; then the results are judged."""
         self.feed_now()
 
         def is_done() -> bool:
@@ -508,4 +516,8 @@ class Crew:
         for member in self._members.values():
             member.finish()
         wanted = [f"done {partition}-{at}" for partition in range(PARTITIONS) for at in range(self._fed)]
-        assert sorted(values(self.broker.bootstrap, "out")) == sorted(wanted)
+        self.judge(values(self.broker.bootstrap, "out"), wanted)
+
+    def judge(self, found: list[str], wanted: list[str]) -> None:
+        """Each result is there once."""
+        assert sorted(found) == sorted(wanted)
