@@ -6,7 +6,7 @@
         member.expect("assigned", [0, 1, 2])
 
 A program says one line of JSON for each thing it saw, and hears a line (or the end) of its input as the word to go on.
-Where there is no Go, or no Node, or no way to their packages, the tests are skipped with the reason; in CI they fail.
+Where there is no Go, Node or Rust, or no way to their packages, the tests are skipped with the reason; in CI they fail.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ def node_program(name: str, sources: Path = CLIENTS / "node") -> list[str]:
     """The same for a folder with a package.json."""
     folder = _or_skip(lambda: _node_programs(sources))
     return [_tool("node"), str(folder / f"{name}.js")]
+
+
+def rust_program(name: str, sources: Path = CLIENTS / "rust") -> list[str]:
+    """The same for the binaries of a package of Rust."""
+    return [str(_or_skip(lambda: _rust_programs(sources)) / name)]
 
 
 def go_tests(sources: Path) -> Path:
@@ -161,6 +166,27 @@ def _check_go(version: str, module: str) -> None:
         raise Unavailable(
             f"needs Go {wanted[1]}.{wanted[2]} or newer, which its clients ask for ({version or 'none runs'})"
         )
+
+
+@cache
+def _rust_programs(sources: Path) -> Path | Unavailable:
+    # Each without optimisation and debug information: a cold build costs half the time, librdkafka's C above all.
+    environment = {"CARGO_HOME": str(CACHE / "rust" / "home"), "CFLAGS": "-O0 -g0", "CARGO_INCREMENTAL": "0"}
+    try:
+        cargo = _tool("cargo")
+        version = subprocess.run([cargo, "--version"], capture_output=True, text=True).stdout.strip()
+        files = [*sources.rglob("*.rs"), sources / "Cargo.toml", sources / "Cargo.lock"]
+        with _built_once("rust", files, version) as (folder, new):
+            if new is not None:
+                target = CACHE / "rust" / "target"
+                _build(
+                    [cargo, "build", "--locked", "--bins", "--target-dir", str(target)], sources, environment
+                )
+                for program in (sources / "src" / "bin").glob("*.rs"):
+                    shutil.copy(target / "debug" / program.stem, new)
+    except Unavailable as missing:
+        return missing
+    return folder
 
 
 @cache
