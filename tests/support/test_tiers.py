@@ -18,7 +18,7 @@ from tests.support.tiers import tier_of
         (["java", "smoke", "more"], "more"),
         (["more", "slow"], "soak"),
         (["spark", "slow"], "soak"),
-        (["foreign", "slow"], "clients"),
+        (["foreign", "slow"], "soak"),
     ],
 )
 def test_marks_say_the_tier(marks: list[str], tier: str):

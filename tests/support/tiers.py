@@ -23,10 +23,10 @@ JVM: Final = frozenset({"java", "spark", "spark_apart"})
 
 def tier_of(marks: Collection[str]) -> str:
     """The tier of a test with these marks."""
-    if "foreign" in marks:
-        return "clients"
     if "slow" in marks:
         return "soak"
+    if "foreign" in marks:
+        return "clients"
     if "more" in marks or (JVM.intersection(marks) and "smoke" not in marks):
         return "more"
     return "test"
