@@ -44,15 +44,19 @@ structlog.configure(
 )
 
 TSHARK = shutil.which("tshark")
+PROGRAMS = {"tshark": TSHARK, "kcat": shutil.which("kcat")}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without Wireshark's tshark, which is no Python package, captures are judged by the tests' own reader alone."""
-    if TSHARK is None:
-        judged = [item for item in items if item.get_closest_marker("tshark")]
-        config.hook.pytest_deselected(items=judged)
-        items[:] = [item for item in items if item not in judged]
+    """What needs a program that is no Python package is left out where it is not: Wireshark's tshark, without which the
+    tests' own reader judges captures alone, and kcat."""
+    missing = [name for name, found in PROGRAMS.items() if found is None]
+    left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_report_header() -> str:
-    return f"tshark: {TSHARK or 'not installed, its tests are left out'}"
+    return ", ".join(
+        f"{name}: {found or 'not installed, its tests are left out'}" for name, found in PROGRAMS.items()
+    )
