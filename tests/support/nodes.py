@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,8 +97,14 @@ class Controller:
     def state(self, name: str = TOPIC, index: int = 0) -> PartitionState:
         return self.image.topics[name].partitions[index]
 
-    async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
+    def alter_partition(
+        self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]
+    ) -> Coroutine[object, object, None]:
+        # In the leader's turn: a turn later a follower that had just fetched may be cut off.
         self.watch_isr(tuple(isr))
+        return self._alter_partition(topic, index, leader_epoch, isr)
+
+    async def _alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
         await asyncio.sleep(0)
         if self.refuses_isr:
             raise ConnectionError("no controller")
