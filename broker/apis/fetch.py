@@ -16,6 +16,7 @@ from broker.node.fetch_sessions import Answers, CachedPartition, Key, Opened
 from broker.requests.api import DelayedResponse, api
 from broker.requests.delayed import Delayed
 from broker.requests.fetch_reading import TOPIC_IDS_SINCE, FetchReading, ReadOutcome, replica_id, topic_name
+from broker.requests.metadata_views import NO_NODE, address_of
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -137,15 +138,10 @@ def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
 
 def _leaders(context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
     """Where to find the leaders that errors of this answer name (KIP-951)."""
-    found: dict[int, NodeEndpoint] = {}
-    for _, answer in answers:
-        node_id = answer.current_leader.leader_id
-        if node_id < 0 or node_id in found:
-            continue
-        broker = context.node.metadata.image.brokers.get(node_id)
-        endpoint = broker.endpoint(context.listener.name) if broker else None
-        if broker is not None and endpoint is not None:
-            found[node_id] = NodeEndpoint(
-                node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
-            )
-    return list(found.values())
+    leaders = {answer.current_leader.leader_id for _, answer in answers}
+    addresses = (address_of(context, node_id) for node_id in sorted(leaders - {NO_NODE}))
+    return [
+        NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+        for each in addresses
+        if each is not None
+    ]

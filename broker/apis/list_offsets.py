@@ -28,6 +28,8 @@ from storage.steps import Steps
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
+DEBUGGING: Final = -2
+"""A tool that may ask a follower, too."""
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -92,14 +94,12 @@ def _find(
     if asked.timestamp < 0 and context.api_version < SINCE.get(asked.timestamp, NEVER):
         return TimestampOffset(ErrorCode.unsupported_version)
     replicas, index = context.node.replicas, asked.partition_index
-    partition = replicas.leader(name, index)
+    find = replicas.hosted if request.replica_id == DEBUGGING else replicas.leader
+    partition = find(name, index, asked.current_leader_epoch)
     if isinstance(partition, ErrorCode):
         return TimestampOffset(partition)
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return TimestampOffset(ErrorCode.unknown_server_error)
-    error = partition.check_epoch(asked.current_leader_epoch)
-    if error is not ErrorCode.none:
-        return TimestampOffset(error)
     if asked.timestamp == LATEST and request.replica_id != CONSUMER:
         # ReplicaManager, and tools that debug as one, see the whole log.
         return TimestampOffset(ErrorCode.none, partition.log_end_offset, -1, partition.leader_epoch)
@@ -107,7 +107,7 @@ def _find(
     result = yield from _look_up(
         partition, asked.timestamp, read_committed=request.isolation_level == READ_COMMITTED
     )
-    if replicas.leader(name, index) is not partition or partition.leader_epoch != epoch:
+    if find(name, index) is not partition or partition.leader_epoch != epoch:
         return TimestampOffset(ErrorCode.not_leader_or_follower)  # it has moved while records were searched
     if result.error is ErrorCode.offset_not_available and context.api_version < OFFSET_NOT_AVAILABLE_SINCE:
         return TimestampOffset(ErrorCode.leader_not_available)

@@ -35,11 +35,8 @@ def offset_for_leader_epoch(
 def _end_offset(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     if not context.authorize("DESCRIBE", "TOPIC", topic):
         return EpochEndOffset(partition=asked.partition, error_code=ErrorCode.topic_authorization_failed)
-    partition = context.node.replicas.leader(topic, asked.partition)
+    partition = context.node.replicas.leader(topic, asked.partition, asked.current_leader_epoch)
     if isinstance(partition, ErrorCode):
         return EpochEndOffset(partition=asked.partition, error_code=partition)
-    error = partition.check_epoch(asked.current_leader_epoch)
-    if error is not ErrorCode.none:
-        return EpochEndOffset(partition=asked.partition, error_code=error)
     epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -7,12 +7,13 @@ ids (KIP-516). v0-v2 are announced and not served, as on Kafka: old librdkafka r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 
 from broker.loop.deferred import Deferred
 from broker.node.context import RequestContext
 from broker.replicas.partition import AppendResult
 from broker.requests.api import NO_RESPONSE, CloseConnection, NoResponse, api
+from broker.requests.metadata_views import address_of
 from broker.requests.producing import Item, Produce
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
@@ -54,7 +55,7 @@ def _phrase(items: Sequence[Item], context: RequestContext) -> ProduceResponse:
     responses: list[TopicProduceResponse] = []
     partitions: list[PartitionProduceResponse] = []
     before: Item | None = None
-    moved = False
+    leaders: set[int] = set()
     for item in items:
         if before is None or item.name != before.name or item.topic_id != before.topic_id:
             partitions = []
@@ -73,9 +74,10 @@ def _phrase(items: Sequence[Item], context: RequestContext) -> ProduceResponse:
         )
         if result.error is not ErrorCode.none:
             _explain(response, result)
-            moved = _hint_leader(response, item, context) or moved
+            _hint_leader(response, item, context)
+            leaders.add(response.current_leader.leader_id)
         partitions.append(response)
-    return ProduceResponse(responses=responses, node_endpoints=_endpoints(context) if moved else ())
+    return ProduceResponse(responses=responses, node_endpoints=_endpoints(context, leaders))
 
 
 def _explain(response: PartitionProduceResponse, result: AppendResult) -> None:
@@ -86,24 +88,22 @@ def _explain(response: PartitionProduceResponse, result: AppendResult) -> None:
     ]
 
 
-def _hint_leader(response: PartitionProduceResponse, item: Item, context: RequestContext) -> bool:
+def _hint_leader(response: PartitionProduceResponse, item: Item, context: RequestContext) -> None:
     """Tell who leads now, so that the client need not ask for metadata (KIP-951)."""
     if response.error_code != ErrorCode.not_leader_or_follower:
-        return False
+        return
     topic = context.node.metadata.topic(item.name)
     state = topic.partition(item.index) if topic is not None else None
     if state is None or context.api_version < FIRST_VERSION_WITH_LEADER_HINTS:
-        return False
+        return
     response.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
-    return True
 
 
-def _endpoints(context: RequestContext) -> list[NodeEndpoint]:
-    endpoints = []
-    for broker in context.node.metadata.brokers.values():
-        endpoint = broker.endpoint(context.listener.name)
-        if endpoint is not None:
-            endpoints.append(
-                NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            )
-    return endpoints
+def _endpoints(context: RequestContext, leaders: Iterable[int]) -> list[NodeEndpoint]:
+    """Where to find the leaders that the response names, as far as they are alive."""
+    addresses = (address_of(context, node_id) for node_id in sorted(leaders))
+    return [
+        NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+        for each in addresses
+        if each is not None
+    ]

@@ -99,25 +99,28 @@ class ReplicaManager(MetadataListener):
 
     # -- finding ------------------------------------------------------------------------------------------------
 
-    def leader(self, topic: str, index: int) -> Partition | ErrorCode:
-        """The partition, if this node leads it; else the code that a client gets."""
-        partition = self._partitions.get((topic, index)) or self._open_known(topic, index)
+    def leader(self, topic: str, index: int, client_epoch: int = -1) -> Partition | ErrorCode:
+        """The partition, if this node leads it; else the code that a client gets.
+
+        ``client_epoch`` is the leader epoch that the client knows, -1 for none. A client with a wrong one is told so by a
+        follower too (``Partition.localLogWithEpochOrThrow``).
+        """
+        partition = self.hosted(topic, index, client_epoch)
+        if isinstance(partition, Partition) and partition.leader_id != self.node_id:
+            return ErrorCode.not_leader_or_follower
+        return partition
+
+    def hosted(self, topic: str, index: int, client_epoch: int = -1) -> Partition | ErrorCode:
+        """The partition, if this node has a replica of it, leader or not: what consumers may read from (KIP-392)."""
+        partition = self.get(topic, index)
         if partition is None:
             known = self._metadata.topic(topic)
             exists = known is not None and known.partition(index) is not None
             return ErrorCode.not_leader_or_follower if exists else ErrorCode.unknown_topic_or_partition
-        if partition.leader_id != self.node_id:
-            return ErrorCode.not_leader_or_follower
         if partition.offline is not None:
             return ErrorCode.kafka_storage_error
-        return partition
-
-    def hosted(self, topic: str, index: int) -> Partition | ErrorCode:
-        """The partition, if this node has a replica of it, leader or not: what consumers may read from (KIP-392)."""
-        partition = self.get(topic, index) if self._roles is not None else None
-        if partition is None:
-            return self.leader(topic, index)
-        return ErrorCode.kafka_storage_error if partition.offline is not None else partition
+        error = partition.check_epoch(client_epoch)
+        return partition if error is ErrorCode.none else error
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, if a replica of it is hosted here (leader or not)."""

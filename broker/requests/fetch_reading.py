@@ -172,9 +172,7 @@ class FetchReading:
 
     def _replica(self, wanted: CachedPartition) -> Partition | ErrorCode:
         """The partition if this node may serve the reader, and the topic id is the reader's."""
-        replicas = self._node.replicas
-        find = replicas.hosted if self._knows_racks else replicas.leader
-        partition = find(wanted.topic or "", wanted.index)
+        partition = self._node.replicas.hosted(wanted.topic or "", wanted.index)
         if isinstance(partition, ErrorCode):
             return partition
         if wanted.topic_id is not None and partition.topic_id != wanted.topic_id:
@@ -184,6 +182,8 @@ class FetchReading:
             error = partition.check_epoch(wanted.leader_epoch)
             if error is not ErrorCode.none:
                 return error
+        if not self._knows_racks and partition.leader_id != self._node.node_id:
+            return ErrorCode.not_leader_or_follower
         if self._replica_id >= 0 and not _is_follower(partition, self._replica_id):
             # A replica that this leader does not know; which error depends on whether it knows the epoch.
             if wanted.leader_epoch >= 0:

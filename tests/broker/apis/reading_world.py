@@ -45,7 +45,7 @@ class World:
         for node_id in (NODE_ID, OTHER_NODE_ID):
             endpoint = Endpoint("PLAINTEXT", f"node-{node_id}", 9090 + node_id)
             self.brokers[node_id] = BrokerRegistration(
-                node_id, 1, uuid.UUID(int=node_id), (endpoint,), rack=f"r{node_id}"
+                node_id, 1, uuid.UUID(int=node_id), (endpoint,), rack=f"r{node_id}", fenced=False
             )
         ids = count(1000)
         self.node = SimpleNamespace(
@@ -55,7 +55,7 @@ class World:
             metadata=SimpleNamespace(
                 topic=self.topics.get,
                 topic_by_id=self._topic_by_id,
-                image=SimpleNamespace(brokers=self.brokers),
+                brokers=self.brokers,
             ),
             replicas=SimpleNamespace(leader=self._leader, hosted=self._leader),
             fetch_sessions=FetchSessionCache(1000, lambda: next(ids)),
@@ -65,10 +65,14 @@ class World:
     def _topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
 
-    def _leader(self, topic: str, index: int) -> Partition | ErrorCode:
+    def _leader(self, topic: str, index: int, client_epoch: int = -1) -> Partition | ErrorCode:
         if (error := self.errors.get((topic, index))) is not None:
             return error
-        return self.partitions.get((topic, index), ErrorCode.unknown_topic_or_partition)
+        partition = self.partitions.get((topic, index))
+        if partition is None:
+            return ErrorCode.unknown_topic_or_partition
+        error = partition.check_epoch(client_epoch)
+        return partition if error is ErrorCode.none else error
 
     def add_topic(self, name: str, partitions: int = 1, *, epoch: int = 0, **config: Any) -> Topic:
         # A name may come again, under another id.
