@@ -59,7 +59,12 @@ WAITS = {
 }
 WAITS_BY_NAME = ("timeout", "within_s", "request_timeout", "operation_timeout")
 # Where the same names are fields of Kafka's requests, or methods that take a count.
-NOT_WAITS = ("tests/differential/stories/", "tests/broker/apis/", "tests/broker/trace/test_timeline.py")
+NOT_WAITS = (
+    "tests/differential/stories/",
+    "tests/differential/cluster/",
+    "tests/broker/apis/",
+    "tests/broker/trace/test_timeline.py",
+)
 COUNTING = ("kafka", "rule")
 TIME_CALLS = {
     ("time", "time"),
@@ -79,7 +84,12 @@ WITHOUT_ACTOR = re.compile(
     r"(?<![^\W_])(nobody|somebody|anybody|whoever|who[ _]asks)(?![^\W_])", re.IGNORECASE
 )
 # Recordings of Apache Kafka and of mutants, and the stories whose requests are recorded.
-RECORDED = ("tests/differential/recorded/", "tests/differential/stories/", "tests/mutants/results.json")
+RECORDED = (
+    "tests/differential/recorded",
+    "tests/differential/stories/",
+    "tests/differential/cluster/stories/",
+    "tests/mutants/results.json",
+)
 TEXTS = {".py", ".md", ".j2", ".sh", ".go", ".js", ".toml"}
 # A file of Markdown in prose, code or a link; but not the last part of a path that code puts together (`ROOT / "a.md"`).
 MARKDOWN = re.compile(r"(?<!/ \")(?<![\w./*-])[\w./*-]*\w\.md\b")

@@ -22,6 +22,11 @@ class Row:
     kafka: tuple[str, ...]
     ours: tuple[str, ...]
 
+    @property
+    def is_of_clusters(self) -> bool:
+        """Of stories of several nodes (`tests.differential.cluster`), which are played by a test of their own."""
+        return all(pattern.startswith("cluster-") for pattern in self.stories)
+
     def needs(self) -> set[tuple[str, str, str]]:
         """Each pattern of the row must be met by at least one difference."""
         return {(self.id, "story", p) for p in self.stories} | {(self.id, "field", p) for p in self.fields}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from tests.differential.batches import read_batches, text
@@ -28,8 +29,8 @@ MINUTE = 60_000
 class Normal:
     """The symbols of one story run: the same id has the same symbol in all its answers."""
 
-    def __init__(self, prefix: str, port: int, base_time: int) -> None:
-        self.prefix, self.port, self.base_time = prefix, port, base_time
+    def __init__(self, prefix: str, ports: Mapping[int, str], base_time: int) -> None:
+        self.prefix, self.ports, self.base_time = prefix, ports, base_time
         self.symbols: dict[tuple[str, Any], str] = {}
 
     def symbol(self, kind: str, value: Any) -> str:
@@ -142,8 +143,8 @@ class Normal:
             return self.symbol("pid", value)
         if field == "session_id" and value > 0:
             return self.symbol("session", value)
-        if field == "port" and value == self.port:
-            return "port"
+        if field == "port":
+            return self.ports.get(value, value)
         if field == "finalized_features_epoch":
             return "offset"
         if field in ("total_bytes", "usable_bytes") and value > 0:

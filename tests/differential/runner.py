@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.differential import stories
 from tests.differential.story import STORIES, Entry, Story, Unanswered
@@ -107,8 +107,8 @@ def warm_up(host: str, port: int) -> None:
 # -- recordings ----------------------------------------------------------------------------------------------------
 
 
-def load(area: str) -> dict[str, Transcript]:
-    file = RECORDED / f"{area}.json"
+def load(area: str, folder: Path = RECORDED) -> dict[str, Transcript]:
+    file = folder / f"{area}.json"
     return json.loads(file.read_text()) if file.exists() else {}
 
 
@@ -116,14 +116,14 @@ def recorded(entry: Entry) -> Transcript | None:
     return load(entry.area).get(entry.name)
 
 
-def save(area: str, answers: dict[str, Transcript]) -> None:
+def save(area: str, answers: dict[str, Transcript], folder: Path = RECORDED) -> None:
     """One exchange a line, so that a change of an answer is a change of its line."""
-    RECORDED.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     blocks = []
     for name in sorted(answers):
         lines = ",\n".join("  " + json.dumps(exchange, ensure_ascii=False) for exchange in answers[name])
         blocks.append(f" {json.dumps(name)}: [\n{lines}\n ]")
-    (RECORDED / f"{area}.json").write_text("{\n" + ",\n".join(blocks) + "\n}\n")
+    (folder / f"{area}.json").write_text("{\n" + ",\n".join(blocks) + "\n}\n")
 
 
 # -- comparison ----------------------------------------------------------------------------------------------------
@@ -146,7 +146,12 @@ class Difference:
 ABSENT = "(absent)"
 
 
-def differences(entry: Entry, kafka: Transcript, ours: Transcript) -> list[Difference]:
+class Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+def differences(entry: Named, kafka: Transcript, ours: Transcript) -> list[Difference]:
     found = []
     for number in range(max(len(kafka), len(ours))):
         theirs = kafka[number] if number < len(kafka) else {"ask": ABSENT, "answer": ABSENT}

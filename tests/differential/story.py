@@ -96,10 +96,13 @@ class Story:
         if self.attempt:
             self.prefix += f"-again{self.attempt}"
         self.t0 = int(time.time() * 1000) - 10 * MINUTE
-        self.normal = Normal(self.prefix, self.port, self.t0)
+        self.normal = self._normal()
         self.wires: dict[str, raw.Wire] = {}
         self.correlation = 0
         self.topics = 0
+
+    def _normal(self) -> Normal:
+        return Normal(self.prefix, {self.port: "port"}, self.t0)
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -125,8 +128,10 @@ class Story:
         note = body.pop("note", "")
         self.correlation += 1
         self.wire(on).send_frame(raw.encode_request(api, version, body, self.correlation, client_id))
-        label = f"{api} v{version}" + (f" ({note})" if note else "")
-        return Pending(api, version, on, self.correlation, label)
+        return Pending(api, version, on, self.correlation, self._label(api, version, on, note))
+
+    def _label(self, api: str, version: int, on: str, note: str) -> str:
+        return f"{api} v{version}" + (f" ({note})" if note else "")
 
     def receive(self, pending: Pending, wait: float = WAIT) -> Body:
         wire = self.wire(pending.on)
@@ -169,10 +174,10 @@ class Story:
                 pending = self.send(api, version, **body)
                 answer = self.receive(pending, wait)
             except (raw.Closed, raw.Silence, raw.Malformed) as error:
-                outcome = self._nothing(error, body.get("on", "main"))
+                on = body.get("on", "main")
+                outcome = self._nothing(error, on)
                 if not quiet:
-                    note = f" ({body['note']})" if body.get("note") else ""
-                    self.put(f"{api} v{version}{note}", outcome)
+                    self.put(self._label(api, version, on, body.get("note", "")), outcome)
                 raise Unanswered(f"{api} v{version}: {outcome}") from error
             if not codes & set(raw.error_codes(answer)) or deadline.is_over:
                 break

@@ -76,6 +76,10 @@ class Shape:
     tagged: tuple[Field, ...]
 
 
+CLIENT_ID = Field("client_id", "string", None, False, True, None, None)
+NO_FIELDS = Shape("header", True, (), ())
+
+
 def _peel(annotation: Any) -> tuple[Any, bool, bool]:
     """The inner type, whether it is an array, whether it may be null."""
     nullable = False
@@ -331,6 +335,18 @@ def encode_request(
     flexible = bool(_entity(api, version, EntityType.request).__flexible__)
     header = encode_header(API_KEYS[api], version, correlation, client_id, flexible)
     return header + encode_body(api, version, body)
+
+
+def decode_request(api: str, version: int, frame: bytes) -> dict[str, Any]:
+    """The body of a request that begins with its header."""
+    entity = _entity(api, version, EntityType.request)
+    reader = _Reader(frame, 8)
+    reader.value(CLIENT_ID, False)
+    if entity.__flexible__:
+        reader.tags(NO_FIELDS)
+    body = reader.struct(_shape(entity))
+    reader.finish()
+    return body
 
 
 def decode_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str, Any]]:

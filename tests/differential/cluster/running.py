@@ -1,0 +1,216 @@
+"""Plays the stories of a scene on one cluster, and keeps Kafka's answers as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.differential import runner
+from tests.differential.cluster import stories
+from tests.differential.cluster.story import (
+    NODES,
+    PLACED,
+    STORIES,
+    ClusterStory,
+    Entry,
+    Side,
+    assignments,
+    java_hash,
+)
+from tests.differential.runner import Transcript
+from tests.differential.story import Unanswered
+from tests.support import raw
+
+RECORDED = Path(__file__).parents[1] / "recorded_cluster"
+INTERNAL = {
+    "__transaction_state": {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    },
+    "__consumer_offsets": {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    },
+}
+
+assert stories
+
+Act = Callable[["Stage"], None]
+
+
+class Stage:
+    """A cluster, and what acts do to it: each returns when all nodes that run know of it."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self._eye = ClusterStory(Entry("cluster-stage", "eye", lambda s: None, ""), side.host, 0, side=side)
+        self._cuts: set[tuple[int, int]] = set()
+        self._paused: set[int] = set()
+        self._playing: list[ClusterStory] = []
+
+    def __enter__(self) -> Stage:
+        self._create_internal_topics()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._eye.close()
+
+    def _create_internal_topics(self) -> None:
+        for name, configs in INTERNAL.items():
+            rows = [{"name": key, "value": value} for key, value in configs.items()]
+            topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "configs": rows}
+            topic["assignments"] = assignments(PLACED)
+            self._eye.quiet("create_topics", 7, topics=[topic], timeout=30_000)
+        self.heal()
+
+    def _forget(self, node_id: int) -> None:
+        for each in (self._eye, *self._playing):
+            each.forget(node_id)
+
+    def kill(self, *nodes: int) -> None:
+        for node_id in nodes:
+            self._forget(node_id)
+            self.side.kill(node_id)
+        self._await_known()
+
+    def stop(self, node_id: int) -> None:
+        self._forget(node_id)
+        self.side.stop(node_id)
+        self._await_known()
+
+    def start(self, *nodes: int) -> None:
+        for node_id in nodes:
+            self.side.start(node_id)
+        self._await_known()
+
+    def pause(self, node_id: int) -> None:
+        self.side.pause(node_id)
+        self._paused.add(node_id)
+
+    def resume(self, node_id: int) -> None:
+        self.side.resume(node_id)
+        self._paused.discard(node_id)
+        self._await_known()
+
+    def cut(self, one: int, other: int) -> None:
+        self.side.cut(one, other)
+        self._cuts.add((one, other))
+
+    def mend(self) -> None:
+        for one, other in tuple(self._cuts):
+            self.side.mend(one, other)
+            self._cuts.discard((one, other))
+
+    def _await_known(self) -> None:
+        """Until those that run know each other, and no others."""
+        if self.side.reachable():
+            self._eye.home = self.side.reachable()[-1]
+            self._eye.await_known(set(self.side.reachable()))
+
+    def heal(self) -> None:
+        """All nodes run and reach each other, lead what they are to lead, and coordinate what that brings with it."""
+        self.side.release()
+        self.mend()
+        for node_id in tuple(self._paused):
+            self.resume(node_id)
+        missing = [each for each in NODES if each not in self.side.reachable()]
+        if missing:
+            self.start(*missing)
+        eye = self._eye
+        for name in INTERNAL:
+            for index in range(len(PLACED)):
+                eye.await_isr(name, set(NODES), index)
+        rows = [{"topic": name, "partitions": list(range(len(PLACED)))} for name in INTERNAL]
+        eye.quiet("elect_leaders", 2, retry=(), election_type=0, topic_partitions=rows, timeout=30_000)
+        for name in INTERNAL:
+            for index, nodes in enumerate(PLACED):
+                eye.await_leader(name, nodes[0], index)
+        for index, nodes in enumerate(PLACED):
+            name = next(each for n in range(1000) if java_hash(each := f"warm{n}") % len(PLACED) == index)
+            for kind in (0, 1):
+                eye.await_coordinator(name, kind, nodes[0])
+
+    def remove(self, told: ClusterStory) -> None:
+        """The topics of a story that is over."""
+        known = self._eye.quiet("metadata", 12, topics=None)["topics"]
+        rows = [{"name": row["name"]} for row in known if (row["name"] or "").startswith(told.prefix)]
+        if rows:
+            self._eye.quiet("delete_topics", 6, retry=(), topics=rows, timeout=30_000)
+
+    # -- playing ------------------------------------------------------------------------------------------------
+
+    def play(self, entries: Sequence[Entry], acts: Sequence[Act], attempt: int = 0) -> dict[str, Transcript]:
+        """The transcripts of some stories of one scene. Another attempt on the same cluster has names of its own."""
+        self._playing = [ClusterStory(each, self.side.host, 0, attempt, side=self.side) for each in entries]
+        runs = [(told, told.entry.run(told)) for told in self._playing]
+        for act in (*acts, None):
+            for told, run in runs:
+                self._step(told, run)
+            if act is not None:
+                act(self)
+        self.heal()
+        for told in self._playing:
+            told.close()
+            self.remove(told)
+        transcripts = {told.entry.id: json.loads(json.dumps(told.transcript)) for told in self._playing}
+        self._playing = []
+        return transcripts
+
+    def _step(self, told: ClusterStory, run: Iterator[None] | None) -> None:
+        if run is None or told.is_over:
+            return
+        try:
+            next(run)
+            return
+        except StopIteration:
+            pass
+        except Unanswered as error:
+            told.put("ended early", str(error))
+        except (
+            raw.Closed,
+            raw.Silence,
+            raw.Malformed,
+            OSError,
+            LookupError,
+            TypeError,
+            AssertionError,
+        ) as error:
+            told.put("ended early", f"{type(error).__name__}: {error}")
+        told.is_over = True
+
+
+@dataclass(frozen=True)
+class Scene:
+    name: str
+    acts: tuple[Act, ...] = ()
+
+
+SCENES = {
+    scene.name: scene
+    for scene in (
+        Scene("calm"),
+        Scene("killed", (lambda stage: stage.kill(1), lambda stage: stage.start(1))),
+    )
+}
+
+
+def entries(scene: str | None = None) -> list[Entry]:
+    return [entry for entry in STORIES.values() if scene in (None, entry.scene)]
+
+
+def play(stage: Stage, scene: Scene, chosen: Sequence[Entry], attempt: int = 0) -> dict[str, Transcript]:
+    return stage.play(chosen, scene.acts, attempt)
+
+
+def recorded(entry: Entry) -> Transcript | None:
+    return runner.load(entry.area, RECORDED).get(entry.name)
+
+
+def record(entry: Entry, transcript: Transcript) -> None:
+    runner.save(entry.area, runner.load(entry.area, RECORDED) | {entry.name: transcript}, RECORDED)

@@ -1,0 +1,3 @@
+"""All stories of several nodes, by area. Importing this registers them."""
+
+from tests.differential.cluster.stories import leadership as leadership

@@ -1,0 +1,349 @@
+"""Stories of three nodes: as those of one (`tests.differential.story`), with nodes that are killed, stopped and cut off.
+
+A story belongs to a scene, which says what becomes of the nodes. All stories of a scene share its acts: each runs up to its
+first `yield`, then the first act is performed once for all of them, and so on.
+
+    @story("leadership", scene="killed")       # acts: node 1 is killed; it is started again
+    def produce(s):
+        t = s.topic([[1, 2, 3]])
+        s.produce(t, s.batch(1), at=1)
+        yield
+        s.await_leader(t, 2)
+        s.produce(t, s.batch(1), at=2)
+        yield
+        s.await_isr(t, {1, 2, 3})
+
+Replicas are placed by the story, so that both sides choose the same leaders: nodes, epochs and offsets are compared as they
+are. What a story waits for, it polls with requests that are not in the transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tests.differential.normal import Normal
+from tests.differential.story import Body, Pending, Story, Topic, Unanswered
+from tests.support import raw
+from tests.support.deadlines import Deadline
+
+NODES = (1, 2, 3)
+PORT_NAMES = {node_id: f"port of {node_id}" for node_id in NODES}
+# How the partitions of both internal topics are placed, so that a story can have any coordinator, and any that follows it.
+PLACED = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1))
+LOADING = (14, 15, 16)
+NO_LEADER_YET = (5, 6, 75, 78)
+UNFIT = (3, 5, 6, 75, 78)
+
+
+class Side(Protocol):
+    """A cluster that stories run on: Kafka's or ours."""
+
+    host: str
+
+    def port(self, node_id: int) -> int: ...
+
+    def reachable(self) -> list[int]:
+        """The nodes that run and are not paused."""
+        ...
+
+    def kill(self, node_id: int) -> None: ...
+
+    def stop(self, node_id: int) -> None: ...
+
+    def start(self, node_id: int) -> None: ...
+
+    def pause(self, node_id: int) -> None: ...
+
+    def resume(self, node_id: int) -> None: ...
+
+    def cut(self, one: int, other: int) -> None: ...
+
+    def mend(self, one: int, other: int) -> None: ...
+
+    def wait(self) -> None:
+        """What is polled for has not happened yet."""
+        ...
+
+    def hold(self, api: str, sender: int, receiver: int) -> None:
+        """Requests of this API, of one node to another, do not arrive, until `release`."""
+        ...
+
+    def release(self) -> None: ...
+
+    def sent(self) -> list[Sent]:
+        """The requests between nodes so far, in the order in which they arrived at each."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request of one node to another, and the response, if there was one."""
+
+    receiver: int
+    api: str
+    version: int
+    client_id: str | None
+    request: Body
+    response: Body | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    area: str
+    name: str
+    run: Callable[[ClusterStory], Iterator[None] | None]
+    scene: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.area}.{self.name}"
+
+
+STORIES: dict[str, Entry] = {}
+
+
+def story(
+    area: str, scene: str = "calm"
+) -> Callable[[Callable[[ClusterStory], Any]], Callable[[ClusterStory], Any]]:
+    """Registers a story. Its area begins with "cluster-", so that docs/differences.md tells it from those of one node."""
+
+    def register(run: Callable[[ClusterStory], Any]) -> Callable[[ClusterStory], Any]:
+        entry = Entry(f"cluster-{area}", run.__name__, run, scene)
+        assert entry.id not in STORIES, entry.id
+        STORIES[entry.id] = entry
+        return run
+
+    return register
+
+
+def java_hash(name: str) -> int:
+    """Kafka's choice of a coordinator: ``Utils.abs(name.hashCode())``."""
+    value = 0
+    for char in name:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >> 31 else value
+    return abs(signed) if signed != -(1 << 31) else 0
+
+
+class ClusterNormal(Normal):
+    """Nodes are known by their numbers. Which one Kafka names as controller is chance."""
+
+    def __init__(self, prefix: str, ports: dict[int, str], base_time: int) -> None:
+        super().__init__(prefix, ports, base_time)
+        self.names: dict[str, str] = {}
+        """Names that were chosen for where they are coordinated, and what they are called."""
+
+    def _string(self, value: str, field: str) -> str:
+        for name, called in self.names.items():
+            value = value.replace(name, called)
+        return super()._string(value, field)
+
+    def _number(self, value: int, field: str) -> Any:
+        if field == "controller_id" and value in NODES:
+            return "node"
+        return super()._number(value, field)
+
+    def _list(self, values: list[Any], field: str, sort: bool) -> Any:
+        if field in ("isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"):
+            return sorted(values)
+        return super()._list(values, field, sort)
+
+
+@dataclass
+class ClusterStory(Story):
+    """`at` is the node that a request is sent to."""
+
+    side: Side = field(kw_only=True)
+    home: int = field(default=3, kw_only=True)
+    """Where preparations are asked for, and all that any node may be asked."""
+    normal: ClusterNormal = field(init=False)
+    is_over: bool = field(default=False, init=False)
+
+    def _normal(self) -> ClusterNormal:
+        return ClusterNormal(
+            self.prefix, {self.side.port(node_id): PORT_NAMES[node_id] for node_id in NODES}, self.t0
+        )
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    def wire(self, on: str = "main") -> raw.Wire:
+        if on not in self.wires:
+            self.wires[on] = raw.Wire(self.side.host, self.side.port(int(on.split()[0])))
+        return self.wires[on]
+
+    def forget(self, node_id: int) -> None:
+        """The node has gone, and its connections with it."""
+        for on in [each for each in self.wires if each.split()[0] == str(node_id)]:
+            self.close(on)
+
+    def _on(self, at: int | None, on: str) -> str:
+        if on[:1].isdigit():
+            return on
+        return f"{at or self.home} {on}".strip()
+
+    def send(self, api: str, version: int, /, *, at: int | None = None, on: str = "", **body: Any) -> Pending:
+        return super().send(api, version, on=self._on(at, on), **body)
+
+    def ask(self, api: str, version: int, /, *, at: int | None = None, on: str = "", **body: Any) -> Body:
+        return super().ask(api, version, on=self._on(at, on), **body)
+
+    def _label(self, api: str, version: int, on: str, note: str) -> str:
+        return f"{super()._label(api, version, on, note)} at {on}"
+
+    # -- names ---------------------------------------------------------------------------------------------------
+
+    def coordinated(self, by: Sequence[int], suffix: str = "tx") -> str:
+        """A transactional id, or group, whose partition has its replicas on these nodes, in this order."""
+        index = PLACED.index(tuple(by))
+        number = 0
+        while java_hash(name := self.name(f"{suffix}{number}")) % len(PLACED) != index:
+            number += 1
+        self.normal.names[name] = f"~-{suffix}"
+        return name
+
+    def topic(self, replicas: Sequence[Sequence[int]] = ((1, 2, 3),), **configs: str) -> Topic:  # type: ignore[override]
+        """A new topic with its replicas on these nodes, led and followed when this returns."""
+        self.topics += 1
+        name = self.name(f"t{self.topics}")
+        row = {
+            "name": name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": assignments(replicas),
+            "configs": [{"name": k.replace("__", "."), "value": v} for k, v in configs.items()],
+        }
+        answer = self.quiet("create_topics", 7, retry=(), topics=[row], timeout=30_000)["topics"][0]
+        if answer["error_code"]:
+            raise Unanswered(f"{name} not created: {answer['error_code']} {answer['error_message']}")
+        self.normal.symbol("topic", answer["topic_id"])
+        topic = Topic(name, answer["topic_id"])
+        self.settled(topic)
+        return topic
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = Deadline()
+        while not condition():
+            deadline.check(f"{self.entry.id}: {what}")
+            self.side.wait()
+
+    def look(self, at: int, api: str, version: int, **body: Any) -> Body:
+        """Ask once, without a word in the transcript."""
+        return self.quiet(api, version, retry=(), at=at, on="look", **body)
+
+    def partitions(self, topic: Topic | str, at: int) -> dict[int, Body]:
+        """What a node tells of a topic's partitions; none if it does not know it."""
+        name = topic if isinstance(topic, str) else topic.name
+        answer = self.look(at, "metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
+        return {row["partition_index"]: row for row in answer["topics"][0]["partitions"]}
+
+    def settled(self, topic: Topic | str) -> None:
+        """Until all nodes tell the same of a topic, and each of them acts by it."""
+        self.until(lambda: self._is_settled(topic), f"{topic} is settled")
+
+    def _is_settled(self, topic: Topic | str) -> bool:
+        nodes = self.side.reachable()
+        told = [self.partitions(topic, at) for at in nodes]
+        keys = ("leader_id", "leader_epoch", "replica_nodes")
+        views = [{index: [row[key] for key in keys] for index, row in each.items()} for each in told]
+        if not views[0] or any(view != views[0] for view in views):
+            return False
+        name = topic if isinstance(topic, str) else topic.name
+        return all(
+            self._role_code(name, index, epoch, at) == (0 if at == leader else 6)
+            for index, (leader, epoch, replicas) in views[0].items()
+            for at in replicas
+            if at in nodes and leader in (*nodes, -1)
+        )
+
+    def _role_code(self, name: str, index: int, epoch: int, at: int) -> int:
+        row = {"partition_index": index, "current_leader_epoch": epoch, "timestamp": -1}
+        body = self.look(at, "list_offsets", 5, replica_id=-1, topics=[{"name": name, "partitions": [row]}])
+        return int(body["topics"][0]["partitions"][0]["error_code"])
+
+    def await_leader(self, topic: Topic | str, leader: int, partition: int = 0) -> None:
+        """Until all nodes know this leader, and it leads."""
+        self.until(
+            lambda: all(
+                self.partitions(topic, at).get(partition, {}).get("leader_id") == leader
+                for at in self.side.reachable()
+            ),
+            f"{topic}-{partition} is led by {leader}",
+        )
+        self.settled(topic)
+
+    def await_isr(self, topic: Topic | str, isr: set[int], partition: int = 0) -> None:
+        """Until all nodes know these replicas in sync."""
+        self.until(
+            lambda: all(
+                set(self.partitions(topic, at).get(partition, {}).get("isr_nodes", ())) == isr
+                for at in self.side.reachable()
+            ),
+            f"{topic}-{partition} has {isr} in sync",
+        )
+        self.settled(topic)
+
+    def await_replicated(
+        self, topic: Topic, high_watermark: int, at: Sequence[int], partition: int = 0
+    ) -> None:
+        """Until these replicas, leader or followers, know a high watermark."""
+        self.until(
+            lambda: all(self._high_watermark(topic, partition, each) >= high_watermark for each in at),
+            f"{topic}-{partition} has {high_watermark} committed on {at}",
+        )
+
+    def _high_watermark(self, topic: Topic, partition: int, at: int) -> int:
+        row = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1}
+        body = self.look(at, "fetch", 11, **(LOOK | {"topics": [{"topic": topic.name, "partitions": [row]}]}))
+        found = body["responses"][0]["partitions"][0]
+        return -1 if found["error_code"] not in (0, 1) else int(found["high_watermark"])
+
+    def await_known(self, nodes: set[int]) -> None:
+        """Until these nodes, and no others, are brokers of the cluster to all that run."""
+        self.until(
+            lambda: all(
+                {row["broker_id"] for row in self.look(at, "describe_cluster", 0)["brokers"]} == nodes
+                for at in self.side.reachable()
+            ),
+            f"the brokers are {nodes}",
+        )
+
+    def await_coordinator(self, name: str, kind: int, node: int) -> None:
+        """Until a node coordinates a group (0) or a transactional id (1)."""
+        self.until(
+            lambda: self._coordination_code(name, kind, node) not in LOADING, f"{node} coordinates {name}"
+        )
+
+    def _coordination_code(self, name: str, kind: int, at: int) -> int:
+        if kind:
+            body = self.look(at, "describe_transactions", 0, transactional_ids=[name])
+            return int(body["transaction_states"][0]["error_code"])
+        body = self.look(at, "heartbeat", 0, group_id=name, generation_id=0, member_id="")
+        return int(body["error_code"])
+
+    def await_transaction(self, name: str, state: str, at: int) -> None:
+        """Until the coordinator of a transactional id says that it is in this state."""
+
+        def is_there() -> bool:
+            row = self.look(at, "describe_transactions", 0, transactional_ids=[name])["transaction_states"][0]
+            return row["error_code"] == 0 and row["transaction_state"] == state
+
+        self.until(is_there, f"{name} is {state}")
+
+
+LOOK = {
+    "replica_id": -1,
+    "max_wait": 0,
+    "min_bytes": 0,
+    "max_bytes": 1,
+    "isolation_level": 0,
+    "session_id": 0,
+    "session_epoch": -1,
+}
+
+
+def assignments(replicas: Sequence[Sequence[int]]) -> list[Body]:
+    return [{"partition_index": index, "broker_ids": list(nodes)} for index, nodes in enumerate(replicas)]

@@ -1,0 +1,64 @@
+"""Each story of three nodes on ours, in this process, answer by answer as three brokers of Apache Kafka 4.3.1 gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.differential import listed, runner
+from tests.differential.cluster import running
+from tests.differential.cluster.running import Stage
+from tests.differential.cluster.sides import our_side
+from tests.differential.runner import Transcript
+
+pytestmark = pytest.mark.xdist_group("differential")
+ENTRIES = running.entries()
+
+
+class Ours:
+    """Plays a scene when the first story of it is asked for."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._transcripts: dict[str, Transcript] = {}
+
+    def transcript(self, entry: running.Entry) -> Transcript:
+        if entry.id not in self._transcripts:
+            scene = running.SCENES[entry.scene]
+            self._transcripts |= running.play(self._stage, scene, running.entries(scene.name))
+        return self._transcripts[entry.id]
+
+    def differences(self, entry: running.Entry) -> list[runner.Difference]:
+        kafka = running.recorded(entry)
+        assert kafka is not None, f"not recorded: python -m tests.differential.cluster.record {entry.id}"
+        return runner.differences(entry, kafka, self.transcript(entry))
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
+    with our_side(tmp_path_factory.mktemp("cluster")) as side, Stage(side) as stage:
+        yield Ours(stage)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+def test_as_kafka(entry: running.Entry, ours: Ours) -> None:
+    found = listed.unlisted(ours.differences(entry), listed.rows())
+    assert not found, "\n" + "\n".join(map(str, found))
+
+
+def test_every_listed_difference_is_one(ours: Ours) -> None:
+    found = [difference for entry in ENTRIES for difference in ours.differences(entry)]
+    stale = listed.stale(found, [row for row in listed.rows() if row.is_of_clusters])
+    assert not stale, f"listed in docs/differences.md, and no longer different: {sorted(stale)}"
+
+
+def test_no_story_ended_early() -> None:
+    exchanges = [exchange for entry in ENTRIES for exchange in running.recorded(entry) or []]
+    assert not [exchange for exchange in exchanges if exchange["ask"] == "ended early"]
+
+
+def test_no_recording_without_its_story() -> None:
+    known = {(entry.area, entry.name) for entry in ENTRIES}
+    areas = [file.stem for file in running.RECORDED.glob("*.json")]
+    assert {(area, name) for area in areas for name in runner.load(area, running.RECORDED)} == known
