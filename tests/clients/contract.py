@@ -25,6 +25,7 @@ import contextlib
 import signal
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from random import Random
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -77,6 +78,8 @@ ALL_DEATHS: Final = (
     *SOME_DEATHS,
 )
 """How far the broker gets in its life before it dies."""
+SOME_STEPS: Final = ("send:2", "commit:1", "poll:2")
+KILL_SEEDS: Final = 5
 
 
 def words(name: str) -> list[str]:
@@ -387,10 +390,22 @@ class GroupContract:
         """Each is killed at a step of its own, and comes back with the same transactional id."""
         self.kill_members_of_the_loop(program, start_broker, protocol)
 
+    @pytest.mark.slow
+    @in_both_protocols("exactly-once loop, members killed", "exactly-once loop in a consumer group")
+    @pytest.mark.parametrize("seed", range(KILL_SEEDS))
+    def test_the_loop_is_exactly_once_with_kills_from_a_seed(
+        self, program: Program, start_broker: StartBroker, protocol: str, seed: int
+    ):
+        rng = Random(seed)
+        steps = [f"{rng.choice(('poll', 'send', 'commit'))}:{rng.randint(1, 4)}" for _ in range(8)]
+        self.kill_members_of_the_loop(program, start_broker, protocol, steps)
+
     @staticmethod
-    def kill_members_of_the_loop(program: Program, start_broker: StartBroker, protocol: str) -> None:
+    def kill_members_of_the_loop(
+        program: Program, start_broker: StartBroker, protocol: str, steps: Sequence[str] = SOME_STEPS
+    ) -> None:
         with Crew(program, start_broker, protocol) as crew:
-            crew.lose_members()
+            crew.lose_members(steps)
             crew.finish()
 
     @pytest.mark.feature("exactly-once loop in a consumer group")
@@ -474,10 +489,10 @@ class Crew:
             self._producer.send("in", [f"{partition}-{self._fed}"], partition=partition)
         self._fed += 1
 
-    def lose_members(self) -> None:
+    def lose_members(self, steps: Sequence[str] = SOME_STEPS) -> None:
         """Each is killed at a step of its own, and comes back with the same transactional id."""
         self.start("a")
-        for step in ("send:2", "commit:1", "poll:2"):
+        for step in steps:
             doomed = self.start("b", step)
             eventually(lambda: self.feed() or doomed.heard("here"), step)  # noqa: B023
             doomed.kill()

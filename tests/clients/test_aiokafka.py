@@ -13,6 +13,8 @@ from tests.support.broker import Broker, StartBroker
 from tests.support.clients import aiokafka, batches_of, tidy
 from tests.support.deadlines import HANG_S
 
+pytestmark = pytest.mark.client("aiokafka")
+
 
 @pytest.fixture(autouse=True)
 def tidied() -> Any:
@@ -35,6 +37,7 @@ async def consumer(broker: Broker, **more: Any) -> AsyncIterator[aiokafka.AIOKaf
         yield made
 
 
+@pytest.mark.feature("idempotence")
 async def test_an_idempotent_producer_numbers_its_batches(start_broker: StartBroker):
     broker = start_broker(topics=["orders:1"])
     async with aiokafka.AIOKafkaProducer(
@@ -47,6 +50,7 @@ async def test_an_idempotent_producer_numbers_its_batches(start_broker: StartBro
     assert len({batch.producer_id for batch in batches}) == 1
 
 
+@pytest.mark.feature("produce and read")
 async def test_a_group_goes_on_where_it_was(start_broker: StartBroker):
     broker = start_broker(topics=["orders:1"])
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
@@ -58,6 +62,7 @@ async def test_a_group_goes_on_where_it_was(start_broker: StartBroker):
                 await reading.commit()
 
 
+@pytest.mark.feature("classic group")
 async def test_two_members_share_the_partitions_and_one_takes_over(start_broker: StartBroker):
     broker = start_broker(topics=["orders:4"])
 
@@ -73,6 +78,7 @@ async def test_two_members_share_the_partitions_and_one_takes_over(start_broker:
         await settled((first, 4))
 
 
+@pytest.mark.feature("transactions", "read_committed")
 @pytest.mark.parametrize("end", ["commit", "abort"])
 async def test_a_transaction_as_a_context(start_broker: StartBroker, end: str):
     broker = start_broker(topics=["orders:1"])

@@ -18,6 +18,8 @@ from confluent_kafka.admin import (
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import DEADLINE_S, PATIENCE, ConfluentProducer, eventually, topics, values
 
+pytestmark = pytest.mark.client("librdkafka (confluent-kafka)")
+
 
 @pytest.fixture
 def admin(broker: Broker) -> AdminClient:
@@ -30,6 +32,7 @@ def done(futures: dict[Any, Any]) -> Any:
     return future.result(DEADLINE_S)
 
 
+@pytest.mark.feature("topics and settings")
 def test_topics_are_created_grown_and_deleted(admin: AdminClient, broker: Broker):
     done(admin.create_topics([NewTopic("orders", 2, 1, config={"retention.ms": "1234"})]))
     with pytest.raises(KafkaException) as refused:
@@ -45,6 +48,7 @@ def test_topics_are_created_grown_and_deleted(admin: AdminClient, broker: Broker
     assert topics(broker.bootstrap) == {}
 
 
+@pytest.mark.feature("administration")
 def test_the_cluster_and_topics_are_described(admin: AdminClient, broker: Broker):
     from confluent_kafka import TopicCollection
 
@@ -55,6 +59,7 @@ def test_the_cluster_and_topics_are_described(admin: AdminClient, broker: Broker
     assert [partition.leader.id for partition in described.partitions] == [1, 1]
 
 
+@pytest.mark.feature("administration")
 def test_offsets_are_listed_and_records_deleted(admin: AdminClient, broker: Broker):
     done(admin.create_topics([NewTopic("orders", 1, 1)]))
     ConfluentProducer(broker.bootstrap).send("orders", [str(number) for number in range(10)])
@@ -98,6 +103,7 @@ def assignments(*consumers: Consumer) -> list[set[int]]:
     return [{place.partition for place in each.assignment()} for each in consumers]
 
 
+@pytest.mark.feature("classic group")
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_partitions_are_shared_out_anew_when_members_come_and_go(
     strategy: str, start_broker: StartBroker, new_consumer: NewConsumer
@@ -119,6 +125,7 @@ def test_partitions_are_shared_out_anew_when_members_come_and_go(
     eventually(lambda: assignments(first, second) == [{0, 1, 2, 3}, set()], "the first has all again")
 
 
+@pytest.mark.feature("classic group, static members")
 def test_a_static_member_comes_back_to_what_it_had_without_a_rebalance(
     start_broker: StartBroker, new_consumer: NewConsumer
 ):
@@ -137,6 +144,7 @@ def test_a_static_member_comes_back_to_what_it_had_without_a_rebalance(
     assert len(rebalances) == seen
 
 
+@pytest.mark.feature("administration")
 def test_groups_are_listed_described_altered_and_deleted(
     admin: AdminClient, broker: Broker, new_consumer: NewConsumer
 ):

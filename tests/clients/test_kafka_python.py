@@ -19,6 +19,8 @@ with warnings.catch_warnings():
     import kafka
     from kafka.admin import KafkaAdminClient, NewTopic
 
+pytestmark = pytest.mark.client("kafka-python")
+
 
 @contextlib.contextmanager
 def consumer(broker: Broker, **more: Any) -> Iterator[kafka.KafkaConsumer]:
@@ -50,6 +52,7 @@ def poll(*consumers: kafka.KafkaConsumer) -> list[str]:
     ]
 
 
+@pytest.mark.feature("idempotence", "produce and read")
 def test_an_idempotent_producer_s_records_are_read_by_a_group_which_goes_on_where_it_was(
     start_broker: StartBroker,
 ):
@@ -67,6 +70,7 @@ def test_an_idempotent_producer_s_records_are_read_by_a_group_which_goes_on_wher
     producer.close()
 
 
+@pytest.mark.feature("classic group")
 def test_two_members_share_the_partitions(start_broker: StartBroker):
     """Each polls on a thread of its own. Two that take turns may join for ever: kafka-python 3.0 forgets what SyncGroup
     answered where a poll's time is over by then, and a leader that joins again begins the next rebalance."""
@@ -96,6 +100,7 @@ def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
     tidy()
 
 
+@pytest.mark.feature("topics and settings")
 def test_the_admin_client_creates_lists_describes_and_deletes(admin: KafkaAdminClient, broker: Broker):
     admin.create_topics([NewTopic("orders", 2, 1)])
     assert topics(broker.bootstrap) == {"orders": 2}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,17 @@ def start_relayed(relay: Relay, start_broker: StartBroker) -> Callable[..., Brok
 
 
 # librdkafka and aiokafka are asked with each change; kafka-python, whose requests are the oldest, has tests of its own too.
-MARKS = {"java": pytest.mark.java, "kafka-python": pytest.mark.more}
+MARKS = {"java": [pytest.mark.java], "kafka-python": [pytest.mark.more]}
+# As the page of compatibility has them.
+PAGE_NAMES = {"confluent": "librdkafka (confluent-kafka)", "java": "Java"}
 
 
-@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in CLIENTS])
+def named(name: str, *values: object, marks: Sequence[pytest.MarkDecorator] = ()) -> Any:
+    """One client as a parameter: what it shows is shown of this client."""
+    return pytest.param(name, *values, marks=[*marks, pytest.mark.client(PAGE_NAMES.get(name, name))])
+
+
+@pytest.fixture(params=[named(name, marks=MARKS.get(name, ())) for name in CLIENTS])
 def client(request: pytest.FixtureRequest) -> str:
     """The name of one of the four client libraries; the test runs with each."""
     return request.param

@@ -205,6 +205,7 @@ def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
     assert marker.marker == end.upper()
 
 
+@pytest.mark.feature("transactions")
 @pytest.mark.smoke
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_the_end_is_prepared_marked_in_every_partition_and_completed(

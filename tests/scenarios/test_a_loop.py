@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from odradek.demo.doomed import restart_doomed
+from tests.scenarios.conftest import named
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import ConfluentProducer, committed_offset, eventually, read
 from tests.support.deadlines import HANG_S
@@ -19,10 +20,10 @@ from tests.support.javaprog import worker_command
 
 # Eighty seconds for all four: two of them are for the longer run.
 SOME = [
-    "aiokafka",
-    "confluent",
-    pytest.param("kafka-python", marks=pytest.mark.more),
-    pytest.param("java", marks=[pytest.mark.java, pytest.mark.more]),
+    named("aiokafka"),
+    named("confluent"),
+    named("kafka-python", marks=[pytest.mark.more]),
+    named("java", marks=[pytest.mark.java, pytest.mark.more]),
 ]
 PARTITIONS = 2
 STEPS = ("init:1", "poll:2", "begin:1", "send:2", "offsets:1", "commit:2")
@@ -131,6 +132,7 @@ def assert_each_result_is_there_once(broker: Broker, count: int) -> None:
         assert found == [f"<{partition}-{number}>" for number in range(count)]
 
 
+@pytest.mark.feature("exactly-once loop, members killed", "exactly-once loop")
 @pytest.mark.parametrize("client", SOME, indirect=True)
 def test_a_worker_killed_at_any_step_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
@@ -152,6 +154,7 @@ def test_a_worker_killed_at_any_step_leaves_each_result_once(
     assert_each_result_is_there_once(broker, count)
 
 
+@pytest.mark.feature("exactly-once loop, broker killed")
 @pytest.mark.parametrize("client", SOME, indirect=True)
 def test_a_broker_killed_at_any_point_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]

@@ -156,6 +156,7 @@ def test_a_transaction_left_open_too_long_is_aborted_and_its_producer_fenced(
     assert values(broker.bootstrap, "orders") == ["in time"]
 
 
+@pytest.mark.feature("read_committed")
 def test_the_isolation_level_decides_what_a_consumer_sees(client: str, start_broker: StartBroker):
     """B5: read_committed shows committed and plain records in offset order, up to the last stable offset."""
     broker = start_broker(topics=["orders:1"])

@@ -33,6 +33,7 @@ def place(answer: dict) -> tuple[int, int]:
     return partition["error_code"], partition["base_offset"]
 
 
+@pytest.mark.feature("idempotence")
 def test_a_batch_whose_answer_is_lost_is_written_once(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):

@@ -46,6 +46,7 @@ ZOMBIE_ACTS: dict[str, Callable[[TransactionalProducer], object]] = {
 }
 
 
+@pytest.mark.feature("fencing")
 @pytest.mark.parametrize("act", ZOMBIE_ACTS)
 def test_a_zombie_is_refused_whatever_it_does(
     client: str, act: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from tests.scenarios.conftest import NewProducer
+from tests.scenarios.conftest import NewProducer, named
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import (
     CLIENTS,
@@ -122,13 +122,14 @@ def test_a_thousand_records_in_one_request_are_one_append(
 
 # Without further packages kafka-python has only gzip.
 CODECS = [
-    pytest.param(name, codec, marks=[pytest.mark.java] if name == "java" else [])
+    named(name, codec, marks=[pytest.mark.java] if name == "java" else [])
     for name in CLIENTS
     for codec in ("gzip", "snappy", "lz4", "zstd")
     if name != "kafka-python" or codec == "gzip"
 ]
 
 
+@pytest.mark.feature("every codec")
 @pytest.mark.parametrize(("client", "codec"), CODECS, indirect=["client"])
 def test_a_compressed_batch_is_kept_as_it_was_sent(
     client: str,
