@@ -15,6 +15,7 @@ from broker.node.context import RequestContext
 from broker.node.fetch_sessions import Answers, CachedPartition, Key, Opened
 from broker.requests.api import DelayedResponse, api
 from broker.requests.delayed import Delayed
+from broker.requests.fetch_quota import FetchQuota
 from broker.requests.fetch_reading import TOPIC_IDS_SINCE, FetchReading, ReadOutcome, replica_id, topic_name
 from broker.requests.metadata_views import NO_NODE, address_of
 from protocol.errors import ErrorCode
@@ -36,10 +37,16 @@ def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Awa
     opened = _open(request, context)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened)
-    reading = FetchReading(request, context, opened.wanted)
+    quota = FetchQuota(request, context)
+    reading = FetchReading(request, context, opened.wanted, quota.bytes_max)
 
     def respond(outcome: ReadOutcome) -> FetchResponse:
-        return _respond(context, opened, outcome.answers + reading.refused)
+        answers = outcome.answers + reading.refused
+        if quota.is_set:
+            throttle_ms = quota.charge(FetchResponse(responses=_by_topic(answers)), context.api_version)
+            if throttle_ms:
+                return _throttled(opened, throttle_ms)
+        return _respond(context, opened, answers)
 
     outcome = reading.read()
     if request.max_wait_ms <= 0 or outcome.must_answer or outcome.bytes_read >= reading.min_bytes:
@@ -118,6 +125,12 @@ def _respond(context: RequestContext, opened: Opened, answers: Answers) -> Fetch
         responses=_by_topic(answers),
         node_endpoints=_leaders(context, answers),
     )
+
+
+def _throttled(opened: Opened, throttle_ms: int) -> FetchResponse:
+    """The client waits, and asks again: its session has not moved."""
+    error, session_id = opened.answer_nothing()
+    return FetchResponse(error_code=error, session_id=session_id, throttle_time_ms=throttle_ms)
 
 
 def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:

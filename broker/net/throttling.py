@@ -14,7 +14,7 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from broker.clock import Domain
-from broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from broker.metadata.client_quotas import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener
 from broker.net.calls import Call, CallInterceptors, ClientConnection
@@ -111,7 +111,7 @@ def _is_exempt(call: Call) -> bool:
 
 
 def _throttle_of(outcome: Any) -> int:
-    """What the handler has decided: a quota of mutations, or a rule."""
+    """What the handler has decided: a quota of mutations or of a Fetch, or a rule."""
     return int(getattr(outcome, "throttle_time_ms", 0) or 0)
 
 
@@ -124,13 +124,7 @@ def _charged(call: Call, outcome: Any, took_ns: int) -> int:
     )
     if context.api_key == PRODUCE:
         throttle_ms = max(throttle_ms, quotas.charge(PRODUCER_BYTE_RATE, *who, len(call.frame)))
-    elif context.api_key == FETCH and outcome is not NO_RESPONSE:
-        throttle_ms = max(throttle_ms, quotas.charge(CONSUMER_BYTE_RATE, *who, _bytes_in(outcome)))
     return throttle_ms
-
-
-def _bytes_in(response: Any) -> int:
-    return sum(len(part.records or b"") for topic in response.responses for part in topic.partitions)
 
 
 class ThrottlingSwitch(MetadataListener):

@@ -139,6 +139,14 @@ class Opened:
         session_id = self.create(answers, now_ms) if self.create is not None else NO_SESSION
         return ErrorCode.none, session_id, answers
 
+    def answer_nothing(self) -> tuple[ErrorCode, int]:
+        """(top level error, session id) of an answer without partitions: its client has to wait, and asks again."""
+        if self.session is None:
+            return ErrorCode.none, NO_SESSION
+        if self.session.epoch != self.expected_epoch:
+            return ErrorCode.invalid_fetch_session_epoch, self.session.session_id
+        return ErrorCode.none, self.session.session_id
+
 
 @dataclass(slots=True, eq=False)
 class FetchSessionCache:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain
 from broker.metadata.client_quotas import CONTROLLER_MUTATION_RATE, QuotaEntity, Quotas
 from broker.metadata.results import ApiError
 from broker.quotas.limits import Limit, limit_of
-from broker.quotas.rates import SampledRate, TokenBucket, Window
+from broker.quotas.rates import MS_PER_SECOND, SampledRate, TokenBucket, Window
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -39,18 +40,47 @@ class ClientQuotas:
         """Of the request quota: one sample."""
         return self._window.sample_ms
 
+    @property
+    def are_set(self) -> bool:
+        """Has any client a quota?"""
+        return bool(self._quotas())
+
     def charge(self, key: str, user: str, client_id: str, value: float) -> int:
         """Count what a client has taken; for how long it is throttled then, in milliseconds."""
         limit = limit_of(self._quotas(), key, user, client_id)
         if limit is None:
             return 0
         now_ms = self._clock.now_ms(Domain.REQUESTS)
+        rate = self._rate(key, limit, now_ms)
+        rate.record(value, now_ms)
+        return rate.throttle_ms(limit.per_second, now_ms)
+
+    def charge_if_it_may(self, key: str, user: str, client_id: str, value: float) -> int:
+        """The same for what a client has not got yet. One that is throttled does not get it, so it does not count."""
+        limit = limit_of(self._quotas(), key, user, client_id)
+        if limit is None:
+            return 0
+        now_ms = self._clock.now_ms(Domain.REQUESTS)
+        rate = self._rate(key, limit, now_ms)
+        rate.record(value, now_ms)
+        throttle_ms = rate.throttle_ms(limit.per_second, now_ms)
+        if throttle_ms:
+            rate.take_back(value)
+        return throttle_ms
+
+    def value_max(self, key: str, user: str, client_id: str) -> float:
+        """What a client may take at once that has taken nothing of late; more would be throttled for ever."""
+        limit = limit_of(self._quotas(), key, user, client_id)
+        if limit is None:
+            return inf
+        return limit.per_second * (self._window.samples - 1) * self._window.sample_ms / MS_PER_SECOND
+
+    def _rate(self, key: str, limit: Limit, now_ms: int) -> SampledRate:
         rate = self._rates.get((key, limit.bucket))
         if rate is None:
             self._forget_idle(now_ms)
             rate = self._rates[key, limit.bucket] = SampledRate(self._window)
-        rate.record(value, now_ms)
-        return rate.throttle_ms(limit.per_second, now_ms)
+        return rate
 
     def _forget_idle(self, now_ms: int) -> None:
         if len(self._rates) >= BUCKETS_KEPT:

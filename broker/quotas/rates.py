@@ -41,6 +41,10 @@ class SampledRate:
         self._samples[-1].last_ms = now_ms
         self._purge(now_ms)
 
+    def take_back(self, value: float) -> None:
+        """What was recorded last has not happened."""
+        self._samples[-1].value -= value
+
     def _purge(self, now_ms: int) -> None:
         oldest_ms = now_ms - self._window.samples * self._window.sample_ms
         self._samples = [sample for sample in self._samples if sample.last_ms > oldest_ms]

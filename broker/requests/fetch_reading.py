@@ -6,6 +6,7 @@ Kafka spreads this over KafkaApis.handleFetchRequest, ReplicaManager.readFromLog
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -62,7 +63,11 @@ class FetchReading:
     )
 
     def __init__(
-        self, request: FetchRequest, context: RequestContext, partitions: Sequence[CachedPartition]
+        self,
+        request: FetchRequest,
+        context: RequestContext,
+        partitions: Sequence[CachedPartition],
+        bytes_max: float = inf,
     ) -> None:
         self._context = context
         self._node = context.node
@@ -70,7 +75,7 @@ class FetchReading:
         self._replica_id = replica_id(request)
         self._knows_racks = context.api_version >= RACKS_SINCE and self._replica_id < 0
         self._rack = request.rack_id if self._knows_racks else ""
-        self._bytes_max = min(request.max_bytes, context.node.config.fetch_max_bytes)
+        self._bytes_max = int(min(request.max_bytes, context.node.config.fetch_max_bytes, bytes_max))
         self.min_bytes = min(request.min_bytes, self._bytes_max)
         self.readable: list[tuple[CachedPartition, Partition]] = []
         """What was read without an error the last time, to watch while waiting."""

@@ -59,6 +59,7 @@ class World:
             ),
             replicas=SimpleNamespace(leader=self._leader, hosted=self._leader),
             fetch_sessions=FetchSessionCache(1000, lambda: next(ids)),
+            quotas=SimpleNamespace(are_set=False),
             slices=Slices(),
         )
 

@@ -55,13 +55,13 @@ class Client:
         assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
         return int(answer["throttle_time"])
 
-    def fetch(self) -> int:
+    def fetch(self) -> tuple[int, bool]:
+        """For how long the client is throttled, and whether it got something."""
         row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         body = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
         topics = [{"topic": TOPIC, "partitions": [row]}]
         answer = self.ask("fetch", 11, session_id=0, session_epoch=-1, topics=topics, **body)
-        assert answer["responses"][0]["partitions"][0]["records"]
-        return int(answer["throttle_time"])
+        return int(answer["throttle_time"]), bool(answer["responses"])
 
     def is_silent(self) -> bool:
         return not select.select([self.wire.socket], [], [], 0)[0]
@@ -122,12 +122,16 @@ def test_a_producer_that_wants_no_answer_waits_too(broker: InProcess, client: Cl
 
 
 def test_a_consumer_over_its_rate_waits(broker: InProcess, client: Client, other: Client) -> None:
-    other.produce(b"x" * 10_000)
+    other.produce(b"x" * 9_000)
     limit(other, "consumer_byte_rate", 1000.0, user=None)
-    throttle_ms = client.fetch()
-    assert 0 < throttle_ms < 200
+    assert client.fetch() == (0, True)
+    throttle_ms, got_something = client.fetch()
+    assert not got_something, "what it has to wait for does not count"
+    assert 8_000 < throttle_ms < 9_000
+    broker.advance(f"{throttle_ms}ms", ["requests"])
+    assert client.fetch()[0] > 0, "the first one still counts"
     broker.advance("20s", ["requests"])
-    assert 0 < client.fetch() < 200
+    assert client.fetch() == (0, True)
 
 
 def test_clients_of_one_user_share_its_quota(broker: InProcess, client: Client, other: Client) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.differential.story import Body, Story, story
+from tests.differential.story import FETCH, Body, Story, fetch_body, produce_body, story
 
 USER, CLIENT, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -134,3 +134,59 @@ def addresses(s: Story) -> None:
     s.ask("describe_client_quotas", 1, components=rows, strict=True)
     alter(s, "gone", (entity(ip="127.0.0.9"), [unset("connection_creation_rate")]))
     s.ask("describe_client_quotas", 1, components=rows, strict=True, note="gone")
+
+
+def throttled(s: Story, note: str, api: str, v: int, **body: Any) -> Body:
+    """How long exactly is a matter of the moment."""
+    answer = s.quiet(api, v, retry=(), **body)
+    waits = answer["throttle_time"] > 0
+    s.put(
+        f"{api} v{v} ({note})",
+        {"waits": waits, "answer": s.normal.answer(api, answer | {"throttle_time": 0})},
+    )
+    return answer
+
+
+def limited(s: Story, client_id: str, key: str) -> None:
+    """Ten thousand bytes a second, a hundred thousand in a window. Kafka answers before its brokers have read the record."""
+    alter(s, "ten thousand bytes a second", (entity(client_id=client_id), [set_(key, 10_000.0)]))
+    rows: list[Any] = [{"entity_type": CLIENT, "match_type": EXACT, "match": client_id}]
+    for _ in range(1_000):
+        if s.quiet("describe_client_quotas", 1, components=rows, strict=True)["entries"]:
+            return
+    raise AssertionError("the quota is never there")
+
+
+@story("quotas")
+def a_consumer_waits_without_its_data(s: Story) -> None:
+    """What is over the rate is not sent and does not count; a session does not move."""
+    t, slow = s.topic(), s.name("slow")
+    batch = s.batch([bytes(1_900)])
+    for _ in range(60):
+        s.quiet("produce", 9, **produce_body([(t, 0, batch)], 9, -1, None), timeout=10_000)
+    asked = FETCH | fetch_body([(t, 0, 0)], 12)
+    begun = asked | {"session_epoch": 0, "max_bytes": 0, "client_id": slow}
+    session = throttled(s, "no quota yet", "fetch", 12, **begun)["session_id"]
+    limited(s, slow, "consumer_byte_rate")
+    for epoch, (note, max_bytes) in enumerate(
+        (("most of a window", 97_000), ("over the rate", 4_000), ("behind the wait", 2_000)), start=1
+    ):
+        more = {"session_id": session, "session_epoch": epoch, "max_bytes": max_bytes, "topics": []}
+        throttled(s, note, "fetch", 12, **asked | more, client_id=slow)
+    throttled(s, "another client", "fetch", 12, **asked | {"max_bytes": 4_000})
+    alter(s, "no quota", (entity(client_id=slow), [unset("consumer_byte_rate")]))
+
+
+@story("quotas")
+def a_producer_waits_with_its_answer(s: Story) -> None:
+    """What is over the rate is written, and counts."""
+    t, slow = s.topic(), s.name("slow")
+    limited(s, slow, "producer_byte_rate")
+    for note, size, client_id in (
+        ("most of a window", 97_000, slow),
+        ("over the rate", 4_000, slow),
+        ("another client", 4_000, "raw"),
+    ):
+        body = produce_body([(t, 0, s.batch([bytes(size)]))], 9, -1, None)
+        throttled(s, note, "produce", 9, **body, timeout=10_000, client_id=client_id)
+    alter(s, "no quota", (entity(client_id=slow), [unset("producer_byte_rate")]))
