@@ -1,0 +1,45 @@
+"""A stream application on faust-streaming: copies records exactly once.
+
+Run as ``faust_copier.py BOOTSTRAP GROUP STATE`` until SIGTERM. It has no table: faust reads the end of a changelog as the last
+stable offset that its consumer has seen, which is none before the first fetch, and then restores nothing, or gives up with
+"The persisted offset for changelog topic partition is higher than the last offset".
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import faust
+
+
+def make(bootstrap: str, group: str, folder: str) -> faust.App:
+    app = faust.App(
+        group,
+        broker=f"aiokafka://{bootstrap}",
+        datadir=folder,
+        web_enabled=False,
+        processing_guarantee="exactly_once",
+        topic_partitions=4,
+        topic_disable_leader=True,
+        consumer_auto_offset_reset="earliest",
+        broker_session_timeout=2.0,
+        broker_heartbeat_interval=0.2,
+        broker_commit_interval=0.1,
+        broker_commit_every=5,
+    )
+    source = app.topic("in", key_type=str, value_type=str, key_serializer="raw", value_serializer="raw")
+    sink = app.topic("out", key_type=str, value_type=str, key_serializer="raw", value_serializer="raw")
+
+    @app.agent(source)
+    async def copy(stream: Any) -> None:
+        async for key, value in stream.items():
+            await sink.send(key=key, value=value)
+
+    return app
+
+
+if __name__ == "__main__":
+    app = make(*sys.argv[1:])
+    app.finalize()
+    faust.Worker(app, loglevel="WARN", quiet=True).execute_from_commandline()

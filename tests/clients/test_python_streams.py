@@ -1,0 +1,192 @@
+"""quixstreams (on confluent-kafka) counts in a store with a changelog topic, faust-streaming (on aiokafka) copies: exactly once,
+while their processes and the broker are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+
+from odradek.demo.doomed import restart_doomed
+from tests.support.broker import Broker, StartBroker
+from tests.support.clients import PATIENCE, committed_offset, eventually, values
+from tests.support.deadlines import HANG_S
+from tests.support.foreign import CLIENTS, python_packages
+
+pytestmark = pytest.mark.foreign
+
+PARTITIONS: Final = 4
+SETTINGS: Final = {
+    "group.min.session.timeout.ms": 500,
+    "group.initial.rebalance.delay.ms": 0,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+}
+DEATHS: Final = (
+    "txn.prepare.after:3",
+    "txn.offset.commit.after:4",
+    "txn.complete.before:3",
+    "group.append.after:3",
+)
+EVERY: Final = 20
+"""One of so many looks brings records."""
+PROGRAMS: Final = {
+    "quixstreams": ("quix_counter.py", "quixstreams==3.28.1"),
+    "faust-streaming": ("faust_copier.py", "faust-streaming==0.15.3"),
+}
+"""By client: its program, and the package."""
+
+
+class Application:
+    """Processes of one application, by name, each with a state folder of its own; and the records that they count."""
+
+    def __init__(self, client: str, start_broker: StartBroker, folder: Path) -> None:
+        program, package = PROGRAMS[client]
+        self._counts = client == "quixstreams"
+        self._command = [sys.executable, str(CLIENTS / "python" / program)]
+        self._environment = {**os.environ, "PYTHONPATH": str(python_packages(package))}
+        self._folder = folder
+        self.broker: Broker = start_broker(topics=[f"in:{PARTITIONS}", "out:1"], settings=SETTINGS)
+        # What it is given while there is no broker waits for one.
+        self._producer = Producer(
+            {
+                **PATIENCE,
+                "bootstrap.servers": self.broker.bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": 0,
+            }
+        )
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._fed = self._looks = 0
+
+    def start(self, name: str) -> None:
+        # What they say goes to a file: pytest shows the path where the test fails.
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [*self._command, self.broker.bootstrap, "counters", str(self._folder / name)],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self, name: str, *, for_good: bool = False) -> None:
+        self._processes[name].kill()
+        self._processes[name].wait(HANG_S)
+        if for_good:
+            del self._processes[name]
+
+    def mend(self) -> None:
+        """A process that has given up is started again."""
+        for name, process in list(self._processes.items()):
+            if process.poll() is not None:
+                self.start(name)
+
+    def feed(self, rounds: int) -> None:
+        """So many records for each partition, each with the one key of that partition."""
+        for _ in range(rounds):
+            for partition in range(PARTITIONS):
+                key = f"k{partition}"
+                self._producer.produce("in", f"{key}-{self._fed}", key=key, partition=partition)
+            self._producer.poll(0)
+            self._fed += 1
+
+    def kill_broker(self, point: str) -> None:
+        """It is started anew with this crash point, dies there, and comes back without it."""
+        self.broker.terminate()
+        self.feed(5)
+        restart_doomed(self.broker, point)
+        eventually(lambda: self._look() or not self.broker.is_running, f"the broker dies at {point}")
+        assert self.broker.wait() == -signal.SIGKILL
+        self.broker.restart(environment={})
+
+    def _look(self) -> None:
+        self.mend()
+        self._looks += 1
+        if self._looks % EVERY == 0:
+            self.feed(1)
+
+    def committed(self) -> list[int]:
+        return [
+            committed_offset(self.broker.bootstrap, "counters", "in", partition)
+            for partition in range(PARTITIONS)
+        ]
+
+    def await_counts(self, at_least: int) -> None:
+        def reached() -> bool:
+            self.mend()
+            return min(self.committed()) >= at_least
+
+        eventually(reached, f"{at_least} of each key are counted")
+
+    def finish(self) -> None:
+        """Every record is there once; what was counted before a kill is still known after it."""
+        self.feed(1)
+        assert self._producer.flush(HANG_S) == 0
+        self.await_counts(self._fed)
+        found = values(self.broker.bootstrap, "out")
+        for partition in range(PARTITIONS):
+            key = f"k{partition}"
+            mine = [each for each in found if each is not None and each[:2] == key]
+            if self._counts:
+                assert mine == [f"{key} {number}" for number in range(1, self._fed + 1)]
+            else:
+                assert sorted(mine) == sorted(f"{key}-{number}" for number in range(self._fed))
+        for process in self._processes.values():
+            process.send_signal(signal.SIGTERM)
+            process.wait(HANG_S)
+
+    def close(self) -> None:
+        self._producer.purge()
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait(HANG_S)
+
+
+@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.client(each)) for each in PROGRAMS])
+def application(
+    request: pytest.FixtureRequest, start_broker: StartBroker, tmp_path: Path
+) -> Iterator[Application]:
+    made = Application(request.param, start_broker, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.feature(
+    "exactly-once loop", "exactly-once loop, members killed", "exactly-once loop, broker killed"
+)
+def test_results_are_exact_though_a_member_and_the_broker_are_killed(application: Application):
+    application.start("a")
+    application.feed(5)
+    application.await_counts(5)
+    application.feed(5)
+    application.kill("a", for_good=True)
+    # Another process, without the state of the first: it has to be restored from the changelog.
+    application.start("b")
+    application.await_counts(10)
+    application.kill_broker("txn.prepare.after:2")
+    application.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_results_are_exact_in_a_storm_of_kills(application: Application, seed: int):
+    random = Random(seed)
+    for name in ("a", "b"):
+        application.start(name)
+    for _ in range(6):
+        application.feed(random.randrange(1, 10))
+        if random.random() < 0.5:
+            application.kill(random.choice("ab"))
+        else:
+            application.kill_broker(random.choice(DEATHS))
+        application.await_counts(1)
+    application.finish()
