@@ -1,5 +1,5 @@
-"""quixstreams (on confluent-kafka) counts in a store with a changelog topic, faust-streaming (on aiokafka) copies: exactly once,
-while their processes and the broker are killed."""
+"""quixstreams (on confluent-kafka) counts in a store with a changelog topic, faust-streaming (on aiokafka) copies, exactly
+once, while their processes and the broker are killed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A stream application on faust-streaming: copies records exactly once.
 
-Run as ``faust_copier.py BOOTSTRAP GROUP STATE`` until SIGTERM. It has no table: faust reads the end of a changelog as the last
-stable offset that its consumer has seen, which is none before the first fetch, and then restores nothing, or gives up with
-"The persisted offset for changelog topic partition is higher than the last offset".
+Run as ``faust_copier.py BOOTSTRAP GROUP STATE`` until SIGTERM. It has no table: faust reads the end of a changelog as the
+last stable offset that its consumer has seen, which is none before the first fetch, and then restores nothing, or gives
+up with "The persisted offset for changelog topic partition is higher than the last offset".
 """
 
 from __future__ import annotations

@@ -1,0 +1,216 @@
+"""Does with aiokafka and kafka-python what tests/clients/contract.py asks of members of classic groups.
+
+    groups.py CLIENT group-member|group-loop BOOTSTRAP classic ...
+
+Neither knows the new protocol. aiokafka joins anew while its program works, and sends no generation with its offsets: a lock
+keeps the partitions of a transaction where they are until it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+RECORDS = 5
+MEMBER = {
+    "enable_auto_commit": False,
+    "auto_offset_reset": "earliest",
+    "isolation_level": "read_committed",
+    "session_timeout_ms": 1_500,
+    "heartbeat_interval_ms": 100,
+    "fetch_max_wait_ms": 20,
+}
+
+
+def say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def word() -> threading.Event:
+    """Is set when the test says the word, or closes our input."""
+    said = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.readline()
+        said.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return said
+
+
+def doom(fatal: str) -> Callable[[str], None]:
+    """Says "here" at the step at which the program is to be killed, and waits for that."""
+    name, _, passages = fatal.partition(":")
+    left = int(passages or 0)
+
+    def step(reached: str) -> None:
+        nonlocal left
+        if reached == name:
+            left -= 1
+            if left == 0:
+                say(here=reached)
+                threading.Event().wait()
+
+    return step
+
+
+class Teller:
+    """Tells of each change of what is assigned."""
+
+    def __init__(self) -> None:
+        self._known: list[str] = []
+
+    def look(self, assignment: Any) -> None:
+        found = sorted(f"{place.topic}-{place.partition}" for place in assignment)
+        if found != self._known:
+            say(assigned=found)
+            self._known = found
+
+
+def options(group: str, instance: str = "-") -> dict[str, Any]:
+    return {"group_id": group, **MEMBER, **({} if instance == "-" else {"group_instance_id": instance})}
+
+
+# ---- aiokafka
+
+
+async def aiokafka_member(bootstrap: str, _: str, group: str, topic: str, instance: str) -> None:
+    from aiokafka import AIOKafkaConsumer
+
+    over, teller = word(), Teller()
+    async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, **options(group, instance)) as consumer:
+        while not over.is_set():
+            await consumer.getmany(timeout_ms=50)
+            teller.look(consumer.assignment())
+
+
+async def aiokafka_loop(
+    bootstrap: str, _: str, source: str, sink: str, group: str, transactional_id: str, fatal: str
+) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
+    from aiokafka.errors import KafkaError
+
+    working, rebalances = asyncio.Lock(), 0
+
+    class Patient(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            nonlocal rebalances
+            async with working:
+                rebalances += 1
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            pass
+
+    over, step, rounds, committed = word(), doom(fatal), 0, 0
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    async with producer, AIOKafkaConsumer(bootstrap_servers=bootstrap, **options(group)) as consumer:
+        consumer.subscribe([source], listener=Patient())
+        while not over.is_set():
+            before = rebalances
+            read = await consumer.getmany(timeout_ms=50, max_records=RECORDS)
+            records = [record for each in read.values() for record in each]
+            async with working:
+                if rebalances != before:
+                    # They may be another member's by now.
+                    await go_back(consumer)
+                    continue
+                if not records:
+                    continue
+                step("poll")
+                rounds += 1
+                try:
+                    await producer.begin_transaction()
+                    for record in records:
+                        await producer.send_and_wait(sink, b"done " + record.value)
+                    step("send")
+                    behind = {place: each[-1].offset + 1 for place, each in read.items()}
+                    await producer.send_offsets_to_transaction(behind, group)
+                    if rounds % 3:
+                        await producer.commit_transaction()
+                        step("commit")
+                        committed += len(records)
+                        say(committed=committed)
+                        continue
+                except KafkaError as failed:
+                    print("aborting:", failed, file=sys.stderr)
+                await producer.abort_transaction()
+                await go_back(consumer)
+
+
+async def go_back(consumer: Any) -> None:
+    """To what the group has committed. Its ``seek_to_committed`` leaves a partition without a commit where it is."""
+    for place in consumer.assignment():
+        consumer.seek(place, await consumer.committed(place) or 0)
+
+
+# ---- kafka-python
+
+
+def kafka_python_member(bootstrap: str, _: str, group: str, topic: str, instance: str) -> None:
+    from kafka import KafkaConsumer
+
+    over, teller = word(), Teller()
+    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, **options(group, instance))
+    # One that leads before it knows its topic's partitions gives out none.
+    consumer.partitions_for_topic(topic)
+    while not over.is_set():
+        consumer.poll(500)
+        teller.look(consumer.assignment())
+    consumer.close(autocommit=False)
+
+
+def kafka_python_loop(
+    bootstrap: str, _: str, source: str, sink: str, group: str, transactional_id: str, fatal: str
+) -> None:
+    from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata
+    from kafka.errors import KafkaError
+
+    over, step, rounds, committed = word(), doom(fatal), 0, 0
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    producer.init_transactions()
+    consumer = KafkaConsumer(source, bootstrap_servers=bootstrap, max_poll_records=RECORDS, **options(group))
+    consumer.partitions_for_topic(source)
+    while not over.is_set():
+        read = consumer.poll(500)
+        if not read:
+            continue
+        step("poll")
+        rounds += 1
+        try:
+            producer.begin_transaction()
+            sent = [producer.send(sink, b"done " + record.value) for each in read.values() for record in each]
+            for each in sent:
+                each.get()
+            step("send")
+            behind = {place: OffsetAndMetadata(each[-1].offset + 1, "", -1) for place, each in read.items()}
+            producer.send_offsets_to_transaction(behind, consumer.group_metadata())
+            if rounds % 3:
+                producer.commit_transaction()
+                step("commit")
+                committed += len(sent)
+                say(committed=committed)
+                continue
+        except KafkaError as failed:
+            print("aborting:", failed, file=sys.stderr)
+        producer.abort_transaction()
+        for place in consumer.assignment():
+            consumer.seek(place, consumer.committed(place) or 0)
+    consumer.close(autocommit=False)
+    with contextlib.suppress(KafkaError):
+        producer.close()
+
+
+ORDERS: dict[tuple[str, str], Callable[..., Any]] = {
+    ("aiokafka", "group-member"): lambda *words: asyncio.run(aiokafka_member(*words)),
+    ("aiokafka", "group-loop"): lambda *words: asyncio.run(aiokafka_loop(*words)),
+    ("kafka-python", "group-member"): kafka_python_member,
+    ("kafka-python", "group-loop"): kafka_python_loop,
+}
+
+if __name__ == "__main__":
+    ORDERS[sys.argv[1], sys.argv[2]](*sys.argv[3:])
