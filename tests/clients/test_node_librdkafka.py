@@ -1,0 +1,66 @@
+"""@confluentinc/kafka-javascript, on the librdkafka that it brings: its API is kafkajs's.
+
+Its members do not get over a topic that is deleted: the binding says "unknown partition" and gives up the rebalance, where the
+same librdkafka goes on in other languages. So it is not asked to follow a regular expression.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from tests.clients.contract import RECORDS_A_CODEC, Contract, GroupContract, values_of, words
+from tests.support.broker import Broker, StartBroker
+from tests.support.clients import batches_of, values
+from tests.support.foreign import CLIENTS, Program, node_program
+
+pytestmark = [pytest.mark.foreign, pytest.mark.client("@confluentinc/kafka-javascript")]
+
+
+class TestNodeLibrdkafka(GroupContract):
+    fenced: ClassVar = {
+        "produce": "ERR_INVALID_PRODUCER_EPOCH",
+        "commit": "ERR__FENCED",
+        "abort": "ERR__FENCED",
+    }
+    half = staticmethod(Contract.half)
+    test_the_broker_resolves_a_regular_expression = None
+
+    test_transactions_commit_abort_and_hold_back_committed_readers = (
+        Contract.test_transactions_commit_abort_and_hold_back_committed_readers
+    )
+    test_two_members_share_and_one_inherits = Contract.test_two_members_share_and_one_inherits
+
+    @pytest.fixture
+    def program(self) -> Program:
+        return Program(node_program("librdkafka", CLIENTS / "node-librdkafka", compiles=True))
+
+    @pytest.mark.feature("topics and settings")
+    def test_topics_are_made_described_and_deleted(self, program: Program, broker: Broker):
+        """It has neither CreatePartitions nor DescribeConfigs."""
+        said = program.run("admin", broker.bootstrap, "orders")
+        assert said == [{"again": "false"}, {"partitions": 3}, {"left": False}]
+
+    @pytest.mark.feature("every codec", "idempotence", "produce and read")
+    def test_codecs_are_kept_as_sent_by_idempotent_producers(
+        self, program: Program, start_broker: StartBroker
+    ):
+        broker = start_broker(topics=["orders:1"])
+        codecs = ["none", "gzip", "snappy", "lz4"]
+        assert program.run("codecs", broker.bootstrap, "orders") == [
+            {"codec": codec, "offset": number * RECORDS_A_CODEC, "count": RECORDS_A_CODEC}
+            for number, codec in enumerate(codecs)
+        ]
+        batches = batches_of(broker.data_dir, "orders")
+        assert {batch.attributes & 7 for batch in batches} == set(range(4))
+        assert len({batch.producer_id for batch in batches} - {-1}) == 4
+        own = program.run("read", broker.bootstrap, "orders", "codecs", "read_committed", 800)
+        assert values_of(own) == values(broker.bootstrap, "orders")
+
+    @pytest.mark.feature("fencing")
+    def test_a_zombie_is_fenced_and_its_client_says_so(self, program: Program, start_broker: StartBroker):
+        broker = start_broker(topics=["orders:1"])
+        said = program.run("zombie", broker.bootstrap, "orders", "payments")
+        assert {each["late"]: each["error"] for each in said} == self.fenced
+        assert values(broker.bootstrap, "orders") == words("successor") * len(self.fenced)
