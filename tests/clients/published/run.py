@@ -1,0 +1,313 @@
+"""Runs the published integration tests of three clients against Apache Kafka and against ours, and compares the outcomes.
+
+    python -m tests.clients.published.run                           every suite, both brokers
+    python -m tests.clients.published.run --suite franz-go --against ours
+
+Each suite is taken from its published package (Go's modules, PyPI), into `.cache`; nothing of it is kept here. The outcomes
+go to `.cache/published`, and the differences, with their reasons, to `tests/compatibility/results/published.json`.
+
+- franz-go: `pkg/kgo`, on one broker.
+- sarama: `functional_*_test.go`, on five brokers, each behind a proxy of toxiproxy, which these tests cut and mend. Docker,
+  with which some of them call Java's client, is not there.
+- kafka-python: `test/integration`, on one broker. The sdist lacks the module that starts brokers; for a broker that runs
+  already, an empty one is enough. Its tests of TLS and SASL start brokers themselves, and are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import urllib.request
+import xml.etree.ElementTree as Xml
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from odradek.process import BrokerProcess
+from tests.clients.published.reasons import REASONS
+from tests.support import kafka_cluster
+from tests.support.deadlines import TEST_S
+from tests.support.foreign import CACHE
+from tests.support.kafka_oracle import kafka
+from tests.support.raw import free_port
+
+VERSIONS: Final = {"franz-go": "v1.22.3", "sarama": "v1.61.1", "kafka-python": "3.0.12"}
+TOXIPROXY: Final = "v2.5.0"
+FOLDER: Final = CACHE / "published"
+RESULTS: Final = Path(__file__).parents[2] / "compatibility" / "results" / "published.json"
+KAFKA: Final = "4.3.1"
+ONE_NODE: Final = {"group.min.session.timeout.ms": "500", "num.partitions": "4"}
+BROKERS: Final = (1, 2, 3, 4, 5)
+PROXIED: Final = 29090
+"""sarama's tests look for broker N behind port 29090 + N."""
+FIVE_NODES: Final = {
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "2",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "transaction.state.log.replication.factor": "2",
+}
+"""As sarama's own docker-compose.yml has them."""
+GO: Final = {
+    "GOTOOLCHAIN": "local",
+    "GOMODCACHE": str(CACHE / "go" / "modules"),
+    "GOCACHE": str(CACHE / "go" / "build"),
+    "GOFLAGS": "-modcacherw",
+    "GOWORK": "off",
+}
+
+
+# ---- brokers
+
+
+@contextlib.contextmanager
+def one_broker(against: str) -> Iterator[str]:
+    """The address of one."""
+    if against == "kafka":
+        with kafka(ONE_NODE) as oracle:
+            yield f"{oracle.host}:{oracle.port}"
+        return
+    with tempfile.TemporaryDirectory(prefix="published-") as folder:
+        port = free_port()
+        # Kafka's file of settings has this one always, and a test asks where its value comes from.
+        settings = {**ONE_NODE, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        broker = BrokerProcess(Path(folder) / "broker", port=port, settings=settings)
+        try:
+            yield broker.start().bootstrap
+        finally:
+            broker.close()
+
+
+class FiveBrokers(kafka_cluster.KafkaCluster):
+    """Apache Kafka with five brokers, that advertise the addresses of their proxies."""
+
+    def _of_broker(self, node_id: int, racks: Mapping[int, str]) -> dict[str, str]:
+        made = super()._of_broker(node_id, racks)
+        _, between = made["advertised.listeners"].split(",")
+        made["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{PROXIED + node_id},{between}"
+        return made
+
+
+@contextlib.contextmanager
+def five_brokers(against: str) -> Iterator[list[str]]:
+    """Their own addresses, in order."""
+    with tempfile.TemporaryDirectory(prefix="published-") as folder:
+        if against == "kafka":
+            kafka_cluster.NODES = BROKERS  # type: ignore[assignment]
+            settings = {**FIVE_NODES, "min.insync.replicas": "1"}
+            racks = {node: str(node) for node in BROKERS}
+            with FiveBrokers(Path(folder) / "kafka", settings, racks=racks) as cluster:
+                yield [f"127.0.0.1:{cluster.port(node)}" for node in BROKERS]
+            return
+        port = free_port()
+        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{PROXIED + 1}"}
+        broker = BrokerProcess(
+            Path(folder) / "broker", "--nodes", "5", port=port, settings={**FIVE_NODES, **advertised}
+        )
+        try:
+            broker.start()
+            yield [f"127.0.0.1:{port + node - 1}" for node in BROKERS]
+        finally:
+            broker.close()
+
+
+@contextlib.contextmanager
+def proxied(brokers: Sequence[str]) -> Iterator[str]:
+    """toxiproxy before each of them; its own address."""
+    subprocess.run(
+        ["go", "install", f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}"],
+        env={**os.environ, **GO, "GOBIN": str(FOLDER)},
+        check=True,
+    )
+    port = free_port()
+    server = subprocess.Popen([FOLDER / "server", "-port", str(port)], stdout=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for node, broker in zip(BROKERS, brokers, strict=True):
+            proxy = {"name": f"kafka{node}", "listen": f"127.0.0.1:{PROXIED + node}", "upstream": broker}
+            while not _made(f"{url}/proxies", proxy):
+                assert server.poll() is None, "toxiproxy has ended"
+        yield url
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(TEST_S)
+
+
+def _made(url: str, what: Mapping[str, str]) -> bool:
+    request = urllib.request.Request(url, json.dumps(what).encode(), {"Content-Type": "application/json"})
+    try:
+        urllib.request.urlopen(request).close()
+    except urllib.error.HTTPError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+# ---- suites
+
+
+def franz_go(against: str) -> dict[str, str]:
+    with one_broker(against) as bootstrap:
+        settings = {"KGO_SEEDS": bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "20000"}
+        return _go_tests("github.com/twmb/franz-go", VERSIONS["franz-go"], "pkg/kgo", [], settings)
+
+
+def sarama(against: str) -> dict[str, str]:
+    with five_brokers(against) as brokers, proxied(brokers) as proxies:
+        settings = {"TOXIPROXY_ADDR": proxies, "KAFKA_VERSION": KAFKA}
+        arguments = ["-tags", "functional", "-run", "^TestFunc"]
+        return _go_tests("github.com/IBM/sarama", VERSIONS["sarama"], ".", arguments, settings)
+
+
+def _go_tests(
+    module: str, version: str, package: str, arguments: list[str], settings: dict[str, str]
+) -> dict[str, str]:
+    environment = {**os.environ, **GO, **settings}
+    command = ["go", "mod", "download", "-json", f"{module}@{version}"]
+    found = subprocess.run(command, env=environment, capture_output=True, check=True, cwd=FOLDER)
+    folder = Path(json.loads(found.stdout)["Dir"]) / package
+    command = ["go", "test", "-json", "-count", "1", "-timeout", "25m", *arguments, "."]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    outcomes: dict[str, str] = {}
+    said: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        if not line.startswith("{"):
+            continue
+        event = json.loads(line)
+        name = event.get("Test", "")
+        if event["Action"] == "output":
+            said[name] = said.get(name, "") + event["Output"]
+        elif name and event["Action"] in ("pass", "fail", "skip"):
+            outcomes[name] = event["Action"]
+    (FOLDER / "last-failures.txt").write_text(
+        "\n".join(said.get(name, "") for name, outcome in outcomes.items() if outcome == "fail")
+        + done.stderr[-4000:]
+    )
+    # One that still ran when the whole was ended.
+    outcomes |= {name: "fail" for name in said if name and name not in outcomes}
+    return outcomes
+
+
+NO_SERVICE: Final = """
+class ExternalService:
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+    def dump_logs(self):
+        pass
+
+
+class SpawnedService:
+    pass
+"""
+
+
+def kafka_python(against: str) -> dict[str, str]:
+    folder = _sdist("kafka-python", VERSIONS["kafka-python"])
+    (folder / "test" / "__init__.py").touch()
+    (folder / "test" / "service.py").write_text(NO_SERVICE)
+    report = FOLDER / f"kafka-python-{against}.xml"
+    with one_broker(against) as bootstrap:
+        settings = {"KAFKA_URI": f"kafka://{bootstrap}", "KAFKA_VERSION": KAFKA, "KAFKA_ROOT": str(FOLDER)}
+        command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-W", "ignore"]
+        command += ["test/integration", "-p", "no:cacheprovider", "--timeout", "120", "--tb", "native", "-q"]
+        command += ["--ignore", "test/integration/test_ssl_integration.py", "--junitxml", str(report)]
+        with (FOLDER / f"kafka-python-{against}.txt").open("w") as output:
+            subprocess.run(command, cwd=folder, env={**os.environ, **settings}, stdout=output)
+    outcomes = {}
+    for case in Xml.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
+        outcome = "pass" if not kinds else "skip" if kinds == {"skipped"} else "fail"
+        outcomes[f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"] = outcome
+    return outcomes
+
+
+def _sdist(name: str, version: str) -> Path:
+    folder = FOLDER / f"{name}-{version}"
+    if not folder.exists():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+        subprocess.run([*command, "-d", str(FOLDER), f"{name}=={version}"], check=True)
+        (archive,) = FOLDER.glob(f"{name.replace('-', '_')}-{version}.tar.gz")
+        with tarfile.open(archive) as tar:
+            tar.extractall(FOLDER, filter="data")
+        shutil.move(FOLDER / archive.name.removesuffix(".tar.gz"), folder)
+    return folder
+
+
+SUITES: Final = {"franz-go": franz_go, "sarama": sarama, "kafka-python": kafka_python}
+
+
+# ---- comparing
+
+
+def compare() -> None:
+    """Writes a line for each test whose outcomes differ, or that passes on neither; and how many passed on both."""
+    rows, counts = [], {}
+    for suite, version in VERSIONS.items():
+        outcomes = {
+            against: json.loads(file.read_text())
+            for against in ("kafka", "ours")
+            if (file := FOLDER / f"{suite}-{against}.json").exists()
+        }
+        if len(outcomes) < 2:
+            continue
+        kafkas, ours = outcomes["kafka"], outcomes["ours"]
+        both = [name for name in kafkas if kafkas[name] == ours.get(name) == "pass"]
+        counts[suite] = {
+            "version": version,
+            "tests": len(kafkas.keys() | ours.keys()),
+            "pass on both": len(both),
+        }
+        for name in sorted((kafkas.keys() | ours.keys()) - set(both)):
+            rows.append(
+                {
+                    "suite": suite,
+                    "version": version,
+                    "test": name,
+                    "kafka": kafkas.get(name, "not run"),
+                    "ours": ours.get(name, "not run"),
+                    "reason": reason(suite, name),
+                }
+            )
+    head = json.dumps(counts)
+    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    RESULTS.write_text(f'{{"suites": {head},\n "tests": [\n{lines}\n]}}\n')
+
+
+def reason(suite: str, name: str) -> str:
+    """Of the test, or of the longest name that it begins with."""
+    known = [each for each in REASONS[suite] if name.startswith(each)]
+    return REASONS[suite][max(known, key=len)] if known else "not explained"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--suite", choices=SUITES, action="append")
+    parser.add_argument("--against", choices=("kafka", "ours"), action="append")
+    arguments = parser.parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for suite in arguments.suite or SUITES:
+        for against in arguments.against or ("kafka", "ours"):
+            outcomes = SUITES[suite](against)
+            (FOLDER / f"{suite}-{against}.json").write_text(json.dumps(outcomes, indent=1, sort_keys=True))
+            passed = sum(outcome == "pass" for outcome in outcomes.values())
+            print(
+                f"{suite} {VERSIONS[suite]} against {against}: {passed} of {len(outcomes)} pass", flush=True
+            )
+    compare()
+
+
+if __name__ == "__main__":
+    main()
