@@ -4,7 +4,7 @@
 | --- | --- |
 | `test` | what is waited for with each change: all that needs no JVM, and a few of the others, marked `smoke` |
 | `more` | what also belongs to a change: what asks a JVM or Spark, and what is marked `more` |
-| `clients` | programs in Go and Node, Kafka's tools, Testcontainers, marked `foreign` |
+| `clients` | programs in Go, Node and Rust, kcat, Kafka's tools, Testcontainers, marked `foreign` |
 | `soak` | long forms, marked `slow` |
 
 Without the option a call of pytest runs what it is given, whatever its tier.
