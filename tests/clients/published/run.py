@@ -252,7 +252,8 @@ SUITES: Final = {"franz-go": franz_go, "sarama": sarama, "kafka-python": kafka_p
 
 def compare() -> None:
     """Writes a line for each test whose outcomes differ, or that passes on neither; and how many passed on both."""
-    rows, counts = [], {}
+    rows: list[dict[str, str]] = []
+    counts = {}
     for suite, version in VERSIONS.items():
         outcomes = {
             against: json.loads(file.read_text())
@@ -268,17 +269,17 @@ def compare() -> None:
             "tests": len(kafkas.keys() | ours.keys()),
             "pass on both": len(both),
         }
-        for name in sorted((kafkas.keys() | ours.keys()) - set(both)):
-            rows.append(
-                {
-                    "suite": suite,
-                    "version": version,
-                    "test": name,
-                    "kafka": kafkas.get(name, "not run"),
-                    "ours": ours.get(name, "not run"),
-                    "reason": reason(suite, name),
-                }
-            )
+        rows += [
+            {
+                "suite": suite,
+                "version": version,
+                "test": name,
+                "kafka": kafkas.get(name, "not run"),
+                "ours": ours.get(name, "not run"),
+                "reason": reason(suite, name),
+            }
+            for name in sorted((kafkas.keys() | ours.keys()) - set(both))
+        ]
     head = json.dumps(counts)
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
     RESULTS.write_text(f'{{"suites": {head},\n "tests": [\n{lines}\n]}}\n')
