@@ -14,6 +14,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
+from broker.config.agreement import check_agreement
 from broker.config.definitions import (
     EMULATOR,
     EMULATOR_DEFAULTS,
@@ -272,6 +273,7 @@ def load_config(
     settings = moved(strongest(for_node(given, number)), number - 1)
     warnings = unknown(settings)
     values, static = _values(settings, nodes)
+    check_agreement(values)
     warnings += _missed(settings, values)
     listeners, advertised = _listeners(settings, values)
     config = BrokerConfig(

@@ -110,7 +110,8 @@ def test_an_unclean_election_loses_what_was_acknowledged_by_all_in_sync(
     unclean: bool, start_three: StartThree
 ) -> None:
     """All in sync: that was the leader alone. Without unclean elections its partition waits for it."""
-    settings = {"min.insync.replicas": 1, "replica.lag.time.max.ms": 300}
+    quick = {"replica.lag.time.max.ms": 300, "replica.fetch.wait.max.ms": 300}
+    settings = {"min.insync.replicas": 1, **quick}
     cluster = start_three(
         "orders:1", settings={**settings, "unclean.leader.election.enable": str(unclean).lower()}
     )

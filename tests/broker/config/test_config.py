@@ -105,6 +105,8 @@ def test_the_settings_page_says_truly_which_broker_settings_have_an_effect(monke
         "inter.broker.listener.name",
         "listener.security.protocol.map",
     }
+    # The bounds of groups' settings are read by name.
+    read_there |= {name for name in EFFECTIVE if re.match(r"group\.consumer\.(min|max)\..*\.ms$", name)}
     of_topics = {synonym for key in TOPIC_CONFIGS.values() for synonym in key.synonyms}
     alias = {"log.dirs": "log_dir"}
     for name in set(kafka_configs()) - read_there - of_topics:
