@@ -220,8 +220,14 @@ class BrokerConfig:
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
         """All places that this broker setting could take its value from, the deciding one first."""
+        # Kafka drops all before the name itself (`ConfigHelper.configSynonyms`), so that a broker which sets
+        # log.retention.hours shows no synonym at all for retention.ms. Tools show that; so do we.
+        return tuple(dropwhile(lambda synonym: synonym.name != name, self.group_of(name)))
+
+    def group_of(self, name: str) -> tuple[ConfigSynonym, ...]:
+        """The same with the settings of other names that come before the first of this one."""
         group, keys = synonyms_of(name), broker_configs()
-        found = [
+        return (
             *(
                 ConfigSynonym(each, self.static[each], STATIC_BROKER_CONFIG)
                 for each in group
@@ -232,10 +238,7 @@ class BrokerConfig:
                 for each in group
                 if each in keys and keys[each].default is not None
             ),
-        ]
-        # Kafka drops all before the name itself (`ConfigHelper.configSynonyms`), so that a broker which sets
-        # log.retention.hours shows no synonym at all for retention.ms. Tools show that; so do we.
-        return tuple(dropwhile(lambda synonym: synonym.name != name, found))
+        )
 
     def topic_default(self, topic_config: str) -> tuple[str | None, str, tuple[ConfigSynonym, ...]]:
         """The value, the source and the synonyms of a topic setting that the topic itself does not set."""

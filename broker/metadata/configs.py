@@ -210,7 +210,7 @@ class Settings:
             *_from(self.layers.own, name, DYNAMIC_BROKER_SOURCE),
             *_from(self.layers.cluster, name, DYNAMIC_DEFAULT_SOURCE),
         ]
-        for one in self.static.synonyms(name):
+        for one in self.static.group_of(name):
             source = _SOURCES[one.source]
             if one.name == name or places:
                 places.append(Synonym(one.name, one.value, source))

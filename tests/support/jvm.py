@@ -4,7 +4,8 @@
     with program.start(broker.bootstrap, directory) as member:
         member.expect("state", "RUNNING")
 
-``artifacts.json`` pins what each framework needs. A program says lines of JSON, as ``tests.support.foreign`` reads them.
+``artifacts.json`` pins what each framework needs; the programs of "kafka" run with the jars of Apache Kafka itself.
+A program says lines of JSON, as ``tests.support.foreign`` reads them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.foreign import Program
-from tests.support.java import SHORT_LIVED, jars_folder, java
+from tests.support.java import SHORT_LIVED, jars_folder, java, kafka_classpath
 from tests.support.javaprog import compiled
 
 FOLDER = Path(__file__).resolve().parents[1] / "clients" / "jvm"
@@ -40,7 +41,7 @@ def jvm_program(framework: str, main: str, *, heap_mib: int = 256, options: Sequ
 
     The test is skipped where there is no Java, or no way to the jars.
     """
-    classpath = framework_jars(framework)
+    classpath = kafka_classpath() if framework == "kafka" else framework_jars(framework)
     if any((FOLDER / framework).glob("*.java")):
         classpath = compiled(FOLDER / framework, classpath)
     return Program([java(), f"-Xmx{heap_mib}m", *OPTIONS, *options, "-cp", classpath, main])

@@ -1,0 +1,71 @@
+"""Each method of AdminClient 4.3.1, and the pages of kafka-ui: the same outcome as with Apache Kafka 4.3.1."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.jvm import sweep
+from tests.support.broker import Broker
+from tests.support.deadlines import LONG_TEST_S
+
+UI = "kafka-ui"
+NO_SHARE_GROUPS = "share groups are not built: the broker announces none of their APIs"
+NO_STREAMS_GROUPS = "streams groups are not built: the broker announces none of their APIs"
+UNSUPPORTED = {"outcome": "UnsupportedVersionException"}
+MISSING = {"outcome": "GroupIdNotFoundException"}
+DIFFERENCES = {
+    **{
+        f"describeShareGroups of a {protocol} group, {when}": (NO_SHARE_GROUPS, UNSUPPORTED)
+        for protocol in ("classic", "consumer")
+        for when in ("with a member", "left")
+    },
+    "alterShareGroupOffsets": (NO_SHARE_GROUPS, UNSUPPORTED),
+    "listShareGroupOffsets": (NO_SHARE_GROUPS, UNSUPPORTED),
+    "describeShareGroups": (NO_SHARE_GROUPS, UNSUPPORTED),
+    "deleteShareGroupOffsets": (NO_SHARE_GROUPS, UNSUPPORTED),
+    "deleteShareGroups": (NO_SHARE_GROUPS, MISSING),
+    "listTopics with internal ones": (
+        NO_SHARE_GROUPS,
+        {"outcome": "ok", "returned": "[__consumer_offsets, __transaction_state, plain]"},
+    ),
+    "describeStreamsGroups": (NO_STREAMS_GROUPS, UNSUPPORTED),
+}
+"""Why, and what comes of the call with us."""
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> sweep.Outcomes:
+    with Broker(tmp_path_factory.mktemp("sweep"), settings=sweep.SETTINGS) as broker:
+        return sweep.sweep(broker.bootstrap, 0)
+
+
+def expected() -> sweep.Outcomes:
+    kafkas = sweep.recorded()
+    for call, (_, outcome) in DIFFERENCES.items():
+        assert kafkas[call] != outcome, f"{call} does not differ"
+    return kafkas | {call: outcome for call, (_, outcome) in DIFFERENCES.items()}
+
+
+@pytest.mark.foreign
+@pytest.mark.client("Java AdminClient")
+@pytest.mark.feature("administration")
+def test_each_method_of_an_admin_client_comes_to_what_it_does_with_kafka(ours: sweep.Outcomes):
+    assert list(ours) == list(expected())
+    assert {call: outcome for call, outcome in ours.items() if not call.startswith(UI)} == {
+        call: outcome for call, outcome in expected().items() if not call.startswith(UI)
+    }
+
+
+@pytest.mark.foreign
+@pytest.mark.client("kafka-ui (the calls of its pages)")
+@pytest.mark.feature("administration")
+def test_the_pages_of_kafka_ui_show_what_they_do_with_kafka(ours: sweep.Outcomes):
+    pages = {call: outcome for call, outcome in expected().items() if call.startswith(UI)}
+    assert len(pages) > 10
+    assert {call: outcome for call, outcome in ours.items() if call.startswith(UI)} == pages
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LONG_TEST_S)
+def test_kafka_says_what_is_recorded():
+    assert sweep.ask_kafka() == sweep.recorded()
