@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +73,11 @@ def jars_folder(name: str, *coordinates: str) -> Path:
     return Path(_or_skip(_found(name, coordinates)))
 
 
+def archive_folder(name: str, coordinate: str) -> Path:
+    """A gzipped archive of Maven's repository (``group:artifact:version:classifier``), unpacked; fetched once."""
+    return Path(_or_skip(_found_archive(name, coordinate)))
+
+
 # What is missing is remembered too: one look, or one attempt to fetch, is enough for all tests of a process.
 @cache
 def _found(name: str, coordinates: tuple[str, ...]) -> str | Unavailable:
@@ -79,6 +85,19 @@ def _found(name: str, coordinates: tuple[str, ...]) -> str | Unavailable:
         return str(_jars(name, coordinates))
     except Unavailable as missing:
         return missing
+
+
+@cache
+def _found_archive(name: str, coordinate: str) -> str | Unavailable:
+    folder = _CACHE / "jars" / name
+    try:
+        with locked(folder.with_suffix(".lock")):
+            if not (folder / "complete").exists():
+                _unpack(folder, coordinate)
+                (folder / "complete").write_text(f"{coordinate}\n")
+    except Unavailable as missing:
+        return missing
+    return str(folder)
 
 
 @cache
@@ -172,6 +191,21 @@ def _fetch_by_maven(folder: Path, coordinates: tuple[str, ...]) -> None:
             raise Unavailable(f"mvn failed: {lines[0] if lines else error.returncode}") from error
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unavailable(f"mvn failed: {error}") from error
+
+
+def _unpack(folder: Path, coordinate: str) -> None:
+    """jgo knows classifiers and packagings of its own; Maven would need a plug-in for them."""
+    try:
+        from jgo.maven import MavenContext
+    except ImportError:
+        raise Unavailable("`pip install jgo`") from None
+    group, artifact, version, classifier = coordinate.split(":")
+    try:
+        component = MavenContext().project(group, artifact).at_version(version)
+        with tarfile.open(component.artifact(classifier=classifier, packaging="tar.gz").resolve()) as archive:
+            archive.extractall(folder, filter="data")
+    except Exception as error:  # whatever its network layer raises, or a damaged archive
+        raise Unavailable(f"needs {coordinate}: {error}") from error
 
 
 def _fetch_by_jgo(folder: Path, coordinates: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.foreign import Program
-from tests.support.java import SHORT_LIVED, jars_folder, java, kafka_classpath
+from tests.support.java import SHORT_LIVED, archive_folder, jars_folder, java, kafka_classpath
 from tests.support.javaprog import compiled
 
 FOLDER = Path(__file__).resolve().parents[1] / "clients" / "jvm"
@@ -34,6 +34,12 @@ def framework_jars(framework: str) -> str:
     coordinates = artifacts(framework)
     digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:8]
     return str(jars_folder(f"{framework}-{digest}", *coordinates) / "*")
+
+
+def jvm_archive(framework: str) -> Path:
+    """The folder of a program that Maven's repository has as a gzipped archive."""
+    (coordinate,) = artifacts(framework)
+    return archive_folder(coordinate.replace(":", "-"), coordinate)
 
 
 def jvm_program(framework: str, main: str, *, heap_mib: int = 256, options: Sequence[str] = ()) -> Program:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.clients.jvm.http_json import ask_json
 from tests.clients.jvm.kills import SETTINGS, Kill, Loop, run
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import eventually, topic_settings, topics, values
@@ -33,16 +32,7 @@ class Worker(Running):
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """The status and the answer; 0 while it does not answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=HANG_S)
-        try:
-            text = None if body is None else json.dumps(body)
-            connection.request(method, path, text, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            return response.status, json.loads(response.read() or "null")
-        except (OSError, http.client.HTTPException):
-            return 0, None
-        finally:
-            connection.close()
+        return ask_json(self._port, method, path, body)
 
     def finish(self) -> list[dict[str, Any]]:
         self._process.terminate()
