@@ -7,8 +7,8 @@ Each suite is taken from its published package (Go's modules, PyPI), into `.cach
 go to `.cache/published`, and the differences, with their reasons, to `tests/compatibility/results/published.json`.
 
 - franz-go: `pkg/kgo`, on one broker.
-- sarama: `functional_*_test.go`, on five brokers, each behind a proxy of toxiproxy, which these tests cut and mend. Docker,
-  with which some of them call Java's client, is not there.
+- sarama: `functional_*_test.go`, on five brokers, each behind a proxy of toxiproxy, which these tests cut and mend;
+  `docker.py` does what they ask of docker.
 - kafka-python: `test/integration`, on one broker. The sdist lacks the module that starts brokers; for a broker that runs
   already, an empty one is enough. Its tests of TLS and SASL start brokers themselves, and are left out.
 """
@@ -19,19 +19,23 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
+import urllib.error
 import urllib.request
 import xml.etree.ElementTree as Xml
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import odradek
 from odradek.process import BrokerProcess
+from tests.clients.published.docker import Orders, served
 from tests.clients.published.reasons import REASONS
 from tests.support import kafka_cluster
 from tests.support.deadlines import TEST_S
@@ -54,9 +58,10 @@ FIVE_NODES: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "2",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "2",
 }
-"""As sarama's own docker-compose.yml has them."""
+"""As sarama's own docker-compose.yml has them, and the file of settings that comes with Kafka."""
 GO: Final = {
     "GOTOOLCHAIN": "local",
     "GOMODCACHE": str(CACHE / "go" / "modules"),
@@ -98,24 +103,45 @@ class FiveBrokers(kafka_cluster.KafkaCluster):
 
 
 @contextlib.contextmanager
-def five_brokers(against: str) -> Iterator[list[str]]:
-    """Their own addresses, in order."""
+def five_brokers(against: str) -> Iterator[tuple[list[str], Orders]]:
+    """Their own addresses, in order, and what can be asked of them."""
     with tempfile.TemporaryDirectory(prefix="published-") as folder:
         if against == "kafka":
             kafka_cluster.NODES = BROKERS  # type: ignore[assignment]
             settings = {**FIVE_NODES, "min.insync.replicas": "1"}
             racks = {node: str(node) for node in BROKERS}
             with FiveBrokers(Path(folder) / "kafka", settings, racks=racks) as cluster:
-                yield [f"127.0.0.1:{cluster.port(node)}" for node in BROKERS]
+                yield (
+                    [f"127.0.0.1:{cluster.port(node)}" for node in BROKERS],
+                    {
+                        "stop": lambda node: str(cluster.stop(node)),
+                        "start": lambda node: "" if node in cluster.running() else str(cluster.start(node)),
+                        "logs": lambda node: cluster.brokers[node].log.read_text(errors="replace"),
+                    },
+                )
             return
         port = free_port()
-        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{PROXIED + 1}"}
+        own = {f"odradek.node.{node}.broker.rack": str(node) for node in BROKERS}
+        own["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{PROXIED + 1}"
         broker = BrokerProcess(
-            Path(folder) / "broker", "--nodes", "5", port=port, settings={**FIVE_NODES, **advertised}
+            Path(folder) / "broker",
+            "--nodes",
+            "5",
+            port=port,
+            settings={**FIVE_NODES, **own},
+            control=True,
         )
         try:
             broker.start()
-            yield [f"127.0.0.1:{port + node - 1}" for node in BROKERS]
+            nodes = odradek.connect(broker.control_url).nodes
+            yield (
+                [f"127.0.0.1:{port + node - 1}" for node in BROKERS],
+                {
+                    "stop": lambda node: str(nodes[node].stop()),
+                    "start": lambda node: "" if nodes[node].state == "running" else str(nodes[node].start()),
+                    "logs": lambda _: (Path(folder) / "broker" / "broker.log").read_text(errors="replace"),
+                },
+            )
         finally:
             broker.close()
 
@@ -163,9 +189,13 @@ def franz_go(against: str) -> dict[str, str]:
 
 
 def sarama(against: str) -> dict[str, str]:
-    with five_brokers(against) as brokers, proxied(brokers) as proxies:
-        settings = {"TOXIPROXY_ADDR": proxies, "KAFKA_VERSION": KAFKA}
-        arguments = ["-tags", "functional", "-run", "^TestFunc"]
+    with (
+        five_brokers(against) as (brokers, orders),
+        proxied(brokers) as proxies,
+        served(orders, FOLDER / "bin") as docker,
+    ):
+        settings = {"TOXIPROXY_ADDR": proxies, "KAFKA_VERSION": KAFKA, **docker}
+        arguments = ["-tags", "functional", "-run"]
         return _go_tests("github.com/IBM/sarama", VERSIONS["sarama"], ".", arguments, settings)
 
 
@@ -176,25 +206,30 @@ def _go_tests(
     command = ["go", "mod", "download", "-json", f"{module}@{version}"]
     found = subprocess.run(command, env=environment, capture_output=True, check=True, cwd=FOLDER)
     folder = Path(json.loads(found.stdout)["Dir"]) / package
+    if arguments[-1:] == ["-run"]:
+        found_tests = {
+            name
+            for file in folder.glob("functional_*_test.go")
+            for name in re.findall(r"^func (Test\w+)\(t ", file.read_text(), re.MULTILINE)
+        }
+        arguments = [*arguments, f"^({'|'.join(sorted(found_tests))})$"]
     command = ["go", "test", "-json", "-count", "1", "-timeout", "25m", *arguments, "."]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    events = FOLDER / "last.jsonl"
+    with events.open("w") as output:
+        subprocess.run(command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
     outcomes: dict[str, str] = {}
-    said: dict[str, str] = {}
-    for line in done.stdout.splitlines():
+    begun: set[str] = set()
+    for line in events.read_text().splitlines():
         if not line.startswith("{"):
             continue
         event = json.loads(line)
         name = event.get("Test", "")
-        if event["Action"] == "output":
-            said[name] = said.get(name, "") + event["Output"]
+        if event["Action"] == "run":
+            begun.add(name)
         elif name and event["Action"] in ("pass", "fail", "skip"):
             outcomes[name] = event["Action"]
-    (FOLDER / "last-failures.txt").write_text(
-        "\n".join(said.get(name, "") for name, outcome in outcomes.items() if outcome == "fail")
-        + done.stderr[-4000:]
-    )
     # One that still ran when the whole was ended.
-    outcomes |= {name: "fail" for name in said if name and name not in outcomes}
+    outcomes |= {name: "fail" for name in begun - outcomes.keys()}
     return outcomes
 
 
