@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -85,11 +85,11 @@ def pytest_runtest_makereport(
     report = yield
     if call.when == "call" or report.failed:
         for subject in subjects_of(item):
-            _keep({**subject, "test": item.nodeid, "outcome": report.outcome})
+            keep({**subject, "test": item.nodeid, "outcome": report.outcome})
     return report
 
 
-def _keep(line: dict[str, str]) -> None:
+def keep(line: Mapping[str, object]) -> None:
     """Each worker has a file of its own, and only ever appends to it: the last line of a test and feature counts."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")

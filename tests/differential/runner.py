@@ -73,7 +73,16 @@ def run(
         entry.run(told)
     except Unanswered as error:
         told.put("ended early", str(error))
-    except (raw.Closed, raw.Silence, raw.Malformed, OSError, LookupError, TypeError, AssertionError) as error:
+    except (
+        raw.Closed,
+        raw.Silence,
+        raw.Malformed,
+        OSError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AssertionError,
+    ) as error:
         told.put("ended early", f"{type(error).__name__}: {error}")
     finally:
         told.close()

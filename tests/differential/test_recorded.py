@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compatibility.exchanges import exchanges_of, to_json
+from tests.compatibility.verdicts import keep
 from tests.differential import listed, runner
 from tests.differential.ours import Ours, ours
 
@@ -29,7 +31,11 @@ def differences(entry: runner.Entry, told: Ours) -> list[runner.Difference]:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 def test_as_kafka(entry: runner.Entry, our_broker: Ours) -> None:
-    found = listed.unlisted(differences(entry, our_broker), listed.rows())
+    table, all_found = listed.rows(), differences(entry, our_broker)
+    kafka = runner.recorded(entry)
+    assert kafka is not None
+    keep({"story": entry.id, "exchanges": to_json(exchanges_of(kafka, all_found, table))})
+    found = listed.unlisted(all_found, table)
     assert not found, "\n" + "\n".join(map(str, found))
 
 

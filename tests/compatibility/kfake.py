@@ -1,0 +1,74 @@
+"""The recorded stories on kfake, the best light peer: python -m tests.compatibility.kfake
+
+Needs Go. The results are kept in ``tests/compatibility/results/kfake.json``, for the page, beside ours.
+``ODRADEK_DEADLINE_FACTOR=0.03`` ends a story after four seconds without an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.compatibility.exchanges import exchanges_of, to_json
+from tests.differential import runner
+from tests.support import raw
+from tests.support.deadlines import HANG_S
+from tests.support.foreign import go_program
+
+HERE = Path(__file__).parent
+SOURCES = HERE / "kfake"
+RESULTS = HERE / "results" / "kfake.json"
+MODULE = "github.com/twmb/franz-go/pkg/kfake"
+PROFILES = ("main", "consumer-groups")
+"""Those whose settings it has; the others set levels of features, or what only a real broker has."""
+
+
+def version() -> str:
+    """As go.mod pins it."""
+    found = re.search(rf"^\s*(?:require )?{re.escape(MODULE)} (\S+)", (SOURCES / "go.mod").read_text(), re.M)
+    assert found is not None
+    return found[1]
+
+
+@contextmanager
+def kfake(settings: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    port = raw.free_port()
+    command = [
+        *go_program("kfake", SOURCES),
+        str(port),
+        *(f"{key}={value}" for key, value in settings.items()),
+    ]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert "started" in process.stdout.readline()
+        yield "127.0.0.1", port
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(HANG_S)
+
+
+def main() -> None:
+    stories = {}
+    for profile in PROFILES:
+        settings = runner.PROFILES[profile]["properties"]
+        for entry in runner.entries(profile):
+            recorded = runner.recorded(entry)
+            assert recorded is not None
+            # One for each story: one that it does not survive spoils no other.
+            with kfake(settings) as (host, port):
+                told = runner.run(entry, host, port)
+            found = exchanges_of(recorded, runner.differences(entry, recorded, told))
+            stories[entry.id] = to_json(found)
+            print(entry.id, stories[entry.id], flush=True)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({"version": version(), "stories": stories}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""docs/compatibility.md, from what the tests of this checkout have shown.
+
+    make test more clients                       # leaves lines in .cache/compatibility
+    python -m tests.compatibility.page           # says what is different from the page, and fails then
+    python -m tests.compatibility.page --write   # writes the page
+
+Beside the lines it reads what is asked for seldom: ``results/kfake.json`` (`tests.compatibility.kfake`),
+``results/published.json`` (`tests.clients.published`) and ``unavailable.json``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from broker.requests.api import discover
+from protocol.messages.index import APIS as APIS_OF_KAFKA
+from tests.compatibility import versions
+from tests.compatibility.exchanges import ByVersion, Exchanges, sum_of
+from tests.compatibility.verdicts import FEATURES, FOLDER
+from tests.differential import runner
+
+HERE: Final = Path(__file__).parent
+PAGE: Final = HERE.parents[1] / "docs/compatibility.md"
+KFAKE: Final = HERE / "results" / "kfake.json"
+PUBLISHED: Final = HERE / "results" / "published.json"
+UNAVAILABLE: Final = HERE / "unavailable.json"
+
+TEMPLATE: Final = "page.j2"
+
+
+def lines_of_tests() -> list[dict[str, Any]]:
+    """The last line of each test and subject."""
+    last: dict[tuple[Any, ...], dict[str, Any]] = {}
+    files = sorted(FOLDER.glob("*.jsonl"), key=lambda file: file.stat().st_mtime)
+    for file in files:
+        for text in file.read_text().splitlines():
+            line = json.loads(text)
+            last[tuple(line.get(key) for key in ("story", "client", "feature", "tool", "test"))] = line
+    return list(last.values())
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# ---- the parts of the page
+
+
+def apis(ours: ByVersion, kfake: ByVersion) -> str:
+    rows = []
+    for key, api in sorted(discover().items()):
+        versions_of = {version: ours.get((api.name, version), Exchanges()) for version in api.announced}
+        different = [f"v{version}" for version, one in versions_of.items() if one.differ]
+        reasons = sorted({row for one in versions_of.values() for row in one.rows})
+        total = total_of(versions_of.values())
+        peer = total_of(one for (name, _), one in kfake.items() if name == api.name)
+        row = [str(key), api.name, f"{api.announced[0]} to {api.announced[-1]}", str(total.compared)]
+        row.append(f"{', '.join(different)}: {', '.join(reasons)}" if different else "")
+        row.append(
+            f"{_percent(peer, peer.differ_in_error)}, {_percent(peer, peer.differ)}" if peer.compared else ""
+        )
+        rows.append(row)
+    return table(["key", "API", "versions", "exchanges", "differs", "kfake"], rows)
+
+
+def not_announced() -> str:
+    """What Kafka announces and the broker does not, by name."""
+    kafka = runner.load("api-versions")["every_version"][-1]["answer"]["api_keys"]
+    missing = sorted({int(key) for key in kafka} - set(discover()))
+    return ", ".join(f"{APIS_OF_KAFKA[key][0]} ({key})" for key in missing)
+
+
+def total_of(found: Iterable[Exchanges]) -> Exchanges:
+    total = Exchanges()
+    for one in found:
+        total.add(one)
+    return total
+
+
+def _percent(peer: Exchanges, differ: int) -> str:
+    return f"{(peer.compared - differ) * 100 // peer.compared} %"
+
+
+def clients(lines: list[dict[str, Any]]) -> str:
+    """Features are rows: their names are long, and there are more of them than clients."""
+    outcomes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for line in lines:
+        if "client" in line:
+            outcomes[line["client"]][line["feature"]].add(line["outcome"])
+    passed = {
+        name: {feature for feature, found in of_client.items() if found == {"passed"}}
+        for name, of_client in outcomes.items()
+    }
+    shown = [feature for feature in FEATURES if any(feature in each for each in passed.values())]
+    names = sorted(passed, key=str.lower)
+    return table(
+        ["", *(f"{name} {versions.of_client(name)}".strip() for name in names)],
+        [[feature, *("✓" if feature in passed[name] else "" for name in names)] for feature in shown],
+    )
+
+
+def tools(lines: list[dict[str, Any]]) -> str:
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        if "tool" in line:
+            found[line["tool"]].append(line["outcome"])
+    rows = [
+        [f"`{name}`", str(outcomes.count("passed")), str(len(outcomes) - outcomes.count("passed"))]
+        for name, outcomes in sorted(found.items())
+    ]
+    return table(["tool", "as on Kafka", "failed"], rows)
+
+
+def published() -> str:
+    kept = json.loads(PUBLISHED.read_text())
+    rows = []
+    for suite, facts in sorted(kept["suites"].items()):
+        tests = [each for each in kept["tests"] if each["suite"] == suite]
+        both = sum(each["kafka"] == each["ours"] == "passed" for each in tests)
+        other = sum(each["kafka"] != each["ours"] for each in tests)
+        rows.append([suite, facts["version"], str(len(tests)), str(both), str(other)])
+    text = table(["suite", "version", "tests", "passed on both", "another outcome"], rows)
+    different = [
+        f"- {each['suite']}, `{each['test']}`: {each['kafka']} on Kafka, {each['ours']} here. {each['reason']}"
+        for each in kept["tests"]
+        if each["kafka"] != each["ours"]
+    ]
+    return "\n\n".join([text, *(["\n".join(different)] if different else [])])
+
+
+def unavailable() -> str:
+    rows = [
+        [each["client"], each["tried"], f"`{each['error']}`"] for each in json.loads(UNAVAILABLE.read_text())
+    ]
+    return table(["client", "tried", "error"], rows)
+
+
+def page() -> str:
+    lines, kept = lines_of_tests(), json.loads(KFAKE.read_text())
+    ours = sum_of(line["exchanges"] for line in lines if "story" in line)
+    kfake = sum_of(kept["stories"].values())
+    profiles = sorted({f"`{each.profile}`" for each in runner.entries() if each.id in kept["stories"]})
+    environment = Environment(
+        loader=FileSystemLoader(HERE), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    return environment.get_template(TEMPLATE).render(
+        apis=apis(ours, kfake),
+        clients=clients(lines),
+        kfake=total_of(kfake.values()),
+        kfake_version=kept["version"],
+        not_announced=not_announced(),
+        ours=total_of(ours.values()),
+        profiles=" and ".join(profiles),
+        published=published(),
+        tools=tools(lines),
+        unavailable=unavailable(),
+    )
+
+
+def main(arguments: list[str]) -> int:
+    made = page()
+    if "--write" in arguments:
+        PAGE.write_text(made)
+        return 0
+    there = PAGE.read_text() if PAGE.exists() else ""
+    difference = list(
+        difflib.unified_diff(there.splitlines(), made.splitlines(), str(PAGE), "the tests", lineterm="")
+    )
+    print("\n".join(difference) or "docs/compatibility.md says what the tests have shown")
+    return int(bool(difference))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

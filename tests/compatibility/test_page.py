@@ -1,0 +1,61 @@
+"""What the page of compatibility says of exchanges and of tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.compatibility import page
+from tests.compatibility.exchanges import Exchanges, exchanges_of, sum_of, to_json
+from tests.differential.listed import Row
+from tests.differential.runner import ABSENT, Difference
+
+KAFKA = [
+    {"ask": "fetch v4 (first)", "answer": {"error_code": 0}},
+    {"ask": "fetch v4", "answer": {"error_code": 0}},
+    {"ask": "fetch v12", "answer": {"error_code": 0}},
+    {"ask": "a note", "answer": 1},
+]
+ROW = Row("why", ("fetch.*",), ("size",), ("1",), ("2",))
+
+
+def difference(number: int, field: str, kafka: Any = 1, ours: Any = 2) -> Difference:
+    return Difference("fetch.story", number, KAFKA[number]["ask"], field, kafka, ours)
+
+
+def test_an_exchange_that_differs_in_a_field_is_not_as_kafka_s():
+    found = exchanges_of(KAFKA, [difference(0, "size"), difference(0, "name")], [ROW])
+    assert found == {("fetch", 4): Exchanges(2, 1, 0, {"why"}), ("fetch", 12): Exchanges(1, 0, 0, set())}
+
+
+def test_another_error_is_counted_apart():
+    found = exchanges_of(
+        KAFKA, [difference(1, "topics.0.error_code"), difference(2, "answer", {}, "silence")]
+    )
+    assert found == {("fetch", 4): Exchanges(2, 1, 1), ("fetch", 12): Exchanges(1, 1, 1)}
+
+
+def test_behind_the_end_of_a_story_nothing_is_as_kafka_s():
+    found = exchanges_of(KAFKA, [difference(1, "ask", KAFKA[1], {"ask": ABSENT})])
+    assert found == {("fetch", 4): Exchanges(2, 1, 1), ("fetch", 12): Exchanges(1, 1, 1)}
+
+
+def test_stories_are_summed_up():
+    one = to_json(exchanges_of(KAFKA, [difference(0, "size")], [ROW]))
+    assert sum_of([one, one]) == {
+        ("fetch", 4): Exchanges(4, 2, 0, {"why"}),
+        ("fetch", 12): Exchanges(2, 0, 0),
+    }
+
+
+def test_a_feature_is_shown_by_all_of_its_tests():
+    lines = [
+        {"client": "franz-go", "feature": "transactions", "outcome": "passed"},
+        {"client": "franz-go", "feature": "fencing", "outcome": "passed"},
+        {"client": "franz-go", "feature": "fencing", "outcome": "failed"},
+        {"client": "Java", "feature": "fencing", "outcome": "passed"},
+    ]
+    rows = [line.split(" | ") for line in page.clients(lines).splitlines()][-2:]
+    assert [[cell.strip("| ") for cell in row] for row in rows] == [
+        ["transactions", "✓", ""],
+        ["fencing", "", "✓"],
+    ]
