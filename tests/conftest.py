@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.children import reset_signals
 from tests.support.deadlines import TEST_S
+from tests.support.postgres import programs as postgres_programs
 
 pytest_plugins = [
     "tests.support.tiers",
@@ -44,12 +45,12 @@ structlog.configure(
 )
 
 TSHARK = shutil.which("tshark")
-PROGRAMS = {"tshark": TSHARK, "kcat": shutil.which("kcat")}
+PROGRAMS = {"tshark": TSHARK, "kcat": shutil.which("kcat"), "postgres": postgres_programs()}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What needs a program that is no Python package is left out where it is not: Wireshark's tshark, without which the
-    tests' own reader judges captures alone, and kcat."""
+    tests' own reader judges captures alone, kcat, and PostgreSQL."""
     missing = [name for name, found in PROGRAMS.items() if found is None]
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
     config.hook.pytest_deselected(items=left_out)

@@ -64,6 +64,12 @@ class Loop:
         self.directory = directory
         self.started = 0
 
+    def open(self) -> None:
+        """Before the first member starts."""
+
+    def close(self) -> None:
+        """After the last one has ended, however it did."""
+
     def member(self, number: int) -> Running:
         """Start the member with this number."""
         raise NotImplementedError
@@ -113,6 +119,7 @@ class Run:
         """What all members said."""
         said: list[dict[str, Any]] = []
         try:
+            self._loop.open()
             for _ in range(self._loop.members):
                 self._start()
             for kill in plan:
@@ -125,6 +132,7 @@ class Run:
         finally:
             for member in self._members:
                 member.close()
+            self._loop.close()
         return said
 
     def _start(self) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.clients.jvm.kills import Loop, draw, run
 from tests.clients.jvm.test_connect import ConnectLoop
+from tests.clients.jvm.test_debezium import DebeziumLoop
 from tests.clients.jvm.test_flink import FlinkLoop, FlinkPoolingLoop
 from tests.clients.jvm.test_spring import SpringConsumerLoop, SpringLoop
 from tests.clients.jvm.test_streams import StreamsLoop
@@ -30,6 +31,7 @@ from tests.support.deadlines import Stopwatch
 LOOPS: Sequence[type[Loop]] = (
     StreamsLoop,
     ConnectLoop,
+    DebeziumLoop,
     FlinkLoop,
     FlinkPoolingLoop,
     SpringLoop,

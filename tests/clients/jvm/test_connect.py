@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -45,6 +45,8 @@ class Worker(Running):
 
 class ConnectLoop(Loop):
     name = "connect"
+    framework: ClassVar[str] = "connect"
+    converter: ClassVar[str] = "org.apache.kafka.connect.storage.StringConverter"
     topics = ("lines:1",)
     output = "lines"
     portion = 40
@@ -69,6 +71,9 @@ class ConnectLoop(Loop):
     def sink(self) -> Path:
         return self.directory / "sink.txt"
 
+    def open(self) -> None:
+        self.source.touch()
+
     def connectors(self) -> dict[str, dict[str, str]]:
         return {
             "source": {
@@ -85,13 +90,12 @@ class ConnectLoop(Loop):
         }
 
     def worker_settings(self, port: int) -> dict[str, str]:
-        converter = "org.apache.kafka.connect.storage.StringConverter"
         settings = {
             "bootstrap.servers": self.broker.bootstrap,
             "group.id": "workers",
             "listeners": f"http://127.0.0.1:{port}",
-            "key.converter": converter,
-            "value.converter": converter,
+            "key.converter": self.converter,
+            "value.converter": self.converter,
             "exactly.once.source.support": "enabled",
             "consumer.isolation.level": "read_committed",
             "consumer.auto.offset.reset": "earliest",
@@ -117,14 +121,13 @@ class ConnectLoop(Loop):
         file = self.directory / f"worker-{number}.properties"
         settings = self.worker_settings(port)
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        command = jvm_program("connect", "org.apache.kafka.connect.cli.ConnectDistributed").command
+        command = jvm_program(self.framework, "org.apache.kafka.connect.cli.ConnectDistributed").command
         worker = Worker([*command, str(file)], port)
         if number == 0:
             self.create_connectors(worker)
         return worker
 
     def create_connectors(self, worker: Worker) -> None:
-        self.source.touch()
         for name, settings in self.connectors().items():
 
             def created(name: str = name, settings: dict[str, str] = settings) -> bool:
