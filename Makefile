@@ -78,7 +78,7 @@ bench: $(VENV)/.dev
 
 # After make test, make more and make clients: they leave what the page is made of.
 compatibility: $(VENV)/.dev
-	$(BIN)/python -m tests.compatibility.page $(ARGS)
+	$(BIN)/python -m tests.compatibility.shown $(ARGS)
 
 # Wheel and source distribution with their hashes and the bill of materials: what a release publishes.
 dist: $(VENV)/.release

@@ -1,22 +1,16 @@
-"""docs/compatibility.md, from what the tests of this checkout have shown.
+"""docs/compatibility.md, from what is kept of what the tests have shown (`tests.compatibility.shown`, which writes it).
 
-    make test more clients                       # leaves lines in .cache/compatibility
-    python -m tests.compatibility.page           # says what is different from the page, and fails then
-    python -m tests.compatibility.page --write   # writes the page
-
-Beside the lines it reads what is asked for seldom: ``results/kfake.json`` (`tests.compatibility.kfake`),
+Beside that it reads what is asked for seldom: ``results/kfake.json`` (`tests.compatibility.kfake`),
 ``results/published.json`` (`tests.clients.published`) and ``unavailable.json``.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
-import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -24,8 +18,11 @@ from broker.requests.api import discover
 from protocol.messages.index import APIS as APIS_OF_KAFKA
 from tests.compatibility import versions
 from tests.compatibility.exchanges import ByVersion, Exchanges, sum_of
-from tests.compatibility.verdicts import FEATURES, FOLDER
+from tests.compatibility.verdicts import FEATURES
 from tests.differential import runner
+
+if TYPE_CHECKING:
+    from tests.compatibility.shown import Shown
 
 HERE: Final = Path(__file__).parent
 PAGE: Final = HERE.parents[1] / "docs/compatibility.md"
@@ -34,17 +31,6 @@ PUBLISHED: Final = HERE / "results" / "published.json"
 UNAVAILABLE: Final = HERE / "unavailable.json"
 
 TEMPLATE: Final = "page.j2"
-
-
-def lines_of_tests() -> list[dict[str, Any]]:
-    """The last line of each test and subject."""
-    last: dict[tuple[Any, ...], dict[str, Any]] = {}
-    files = sorted(FOLDER.glob("*.jsonl"), key=lambda file: file.stat().st_mtime)
-    for file in files:
-        for text in file.read_text().splitlines():
-            line = json.loads(text)
-            last[tuple(line.get(key) for key in ("story", "client", "feature", "tool", "test"))] = line
-    return list(last.values())
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -90,33 +76,22 @@ def _percent(peer: Exchanges, differ: int) -> str:
     return f"{(peer.compared - differ) * 100 // peer.compared} %"
 
 
-def clients(lines: list[dict[str, Any]]) -> str:
+def clients(verdicts: Mapping[str, Mapping[str, str]]) -> str:
     """Features are rows: their names are long, and there are more of them than clients."""
-    outcomes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for line in lines:
-        if "client" in line:
-            outcomes[line["client"]][line["feature"]].add(line["outcome"])
     passed = {
-        name: {feature for feature, found in of_client.items() if found == {"passed"}}
-        for name, of_client in outcomes.items()
+        name: {feature for feature, verdict in of_client.items() if verdict == "passed"}
+        for name, of_client in verdicts.items()
     }
-    shown = [feature for feature in FEATURES if any(feature in each for each in passed.values())]
+    features = [feature for feature in FEATURES if any(feature in each for each in passed.values())]
     names = sorted(passed, key=str.lower)
     return table(
         ["", *(f"{name} {versions.of_client(name)}".strip() for name in names)],
-        [[feature, *("✓" if feature in passed[name] else "" for name in names)] for feature in shown],
+        [[feature, *("✓" if feature in passed[name] else "" for name in names)] for feature in features],
     )
 
 
-def tools(lines: list[dict[str, Any]]) -> str:
-    found: dict[str, list[str]] = defaultdict(list)
-    for line in lines:
-        if "tool" in line:
-            found[line["tool"]].append(line["outcome"])
-    rows = [
-        [f"`{name}`", str(outcomes.count("passed")), str(len(outcomes) - outcomes.count("passed"))]
-        for name, outcomes in sorted(found.items())
-    ]
+def tools(numbers: Mapping[str, Mapping[str, int]]) -> str:
+    rows = [[f"`{name}`", str(each["passed"]), str(each["failed"])] for name, each in sorted(numbers.items())]
     return table(["tool", "as on Kafka", "failed"], rows)
 
 
@@ -148,40 +123,22 @@ def unavailable() -> str:
     return table(["client", "tried", "error"], rows)
 
 
-def page() -> str:
-    lines, kept = lines_of_tests(), json.loads(KFAKE.read_text())
-    ours = sum_of(line["exchanges"] for line in lines if "story" in line)
+def page(ours: Shown) -> str:
+    kept = json.loads(KFAKE.read_text())
     kfake = sum_of(kept["stories"].values())
     profiles = sorted({f"`{each.profile}`" for each in runner.entries() if each.id in kept["stories"]})
     environment = Environment(
         loader=FileSystemLoader(HERE), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
     return environment.get_template(TEMPLATE).render(
-        apis=apis(ours, kfake),
-        clients=clients(lines),
+        apis=apis(ours.exchanges, kfake),
+        clients=clients(ours.clients),
         kfake=total_of(kfake.values()),
         kfake_version=kept["version"],
         not_announced=not_announced(),
-        ours=total_of(ours.values()),
+        ours=total_of(ours.exchanges.values()),
         profiles=" and ".join(profiles),
         published=published(),
-        tools=tools(lines),
+        tools=tools(ours.tools),
         unavailable=unavailable(),
     )
-
-
-def main(arguments: list[str]) -> int:
-    made = page()
-    if "--write" in arguments:
-        PAGE.write_text(made)
-        return 0
-    there = PAGE.read_text() if PAGE.exists() else ""
-    difference = list(
-        difflib.unified_diff(there.splitlines(), made.splitlines(), str(PAGE), "the tests", lineterm="")
-    )
-    print("\n".join(difference) or "docs/compatibility.md says what the tests have shown")
-    return int(bool(difference))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

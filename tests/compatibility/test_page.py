@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.compatibility import page
+from tests.compatibility import page, shown
 from tests.compatibility.exchanges import Exchanges, exchanges_of, sum_of, to_json
+from tests.compatibility.shown import Shown, parse, shown_by
+from tests.compatibility.verdicts import LEFT_OUT
 from tests.differential.listed import Row
 from tests.differential.runner import ABSENT, Difference
 
@@ -47,6 +49,9 @@ def test_stories_are_summed_up():
     }
 
 
+BEFORE = Shown({}, {"kcat": {"fencing": "passed"}}, {"kafka-topics": {"passed": 3, "failed": 0}})
+
+
 def test_a_feature_is_shown_by_all_of_its_tests():
     lines = [
         {"client": "franz-go", "feature": "transactions", "outcome": "passed"},
@@ -54,8 +59,37 @@ def test_a_feature_is_shown_by_all_of_its_tests():
         {"client": "franz-go", "feature": "fencing", "outcome": "failed"},
         {"client": "Java", "feature": "fencing", "outcome": "passed"},
     ]
-    rows = [line.split(" | ") for line in page.clients(lines).splitlines()][-2:]
+    found = shown_by(lines, BEFORE).clients
+    assert found == {
+        "Java": {"fencing": "passed"},
+        "franz-go": {"fencing": "failed", "transactions": "passed"},
+    }
+    rows = [line.split(" | ") for line in page.clients(found).splitlines()][-2:]
     assert [[cell.strip("| ") for cell in row] for row in rows] == [
         ["transactions", "✓", ""],
         ["fencing", "", "✓"],
     ]
+
+
+def test_what_is_left_out_is_as_before():
+    lines = [
+        {"client": "kcat", "feature": "fencing", "outcome": LEFT_OUT},
+        {"client": "Java", "feature": "fencing", "outcome": LEFT_OUT},
+        {"tool": "kafka-topics", "outcome": LEFT_OUT},
+    ]
+    assert shown_by(lines, BEFORE) == Shown({}, BEFORE.clients | {"Java": {}}, BEFORE.tools)
+
+
+def test_tests_that_are_gone_show_nothing():
+    assert shown_by([{"tool": "kafka-acls", "outcome": "failed"}], BEFORE) == Shown(
+        {}, {}, {"kafka-acls": {"passed": 0, "failed": 1}}
+    )
+
+
+def test_what_is_kept_is_read_as_it_was_written():
+    kept = shown.kept()
+    assert parse(kept.text) == kept
+
+
+def test_the_page_says_what_is_kept():
+    assert page.PAGE.read_text() == page.page(shown.kept()), "python -m tests.compatibility.shown --page"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +46,10 @@ FEATURES: Final = (
 """The columns of the page, in their order."""
 
 
+LEFT_OUT: Final = "left out"
+"""The outcome of a test that is not run because a program is not installed."""
+
+
 def subjects_of(item: pytest.Item) -> list[dict[str, str]]:
     """What the page says the test is about; nothing where it says nothing of it."""
     named = {
@@ -76,6 +80,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 raise pytest.UsageError(
                     f"{item.nodeid}: {feature!r} is not in tests/compatibility/verdicts.py"
                 )
+
+
+def note_left_out(items: Iterable[pytest.Item]) -> None:
+    """What these tests show is not known: they are not run."""
+    for item in items:
+        for subject in subjects_of(item):
+            keep({**subject, "test": item.nodeid, "outcome": LEFT_OUT})
 
 
 @pytest.hookimpl(wrapper=True)

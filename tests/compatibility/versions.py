@@ -20,6 +20,7 @@ PINNED: Final = {
     ),
     "@platformatic/kafka": (f"{CLIENTS}/node/package.json", r'"@platformatic/kafka": "([^"]+)"'),
     "aiokafka": ("requirements/dev.txt", r"^aiokafka==(\S+)"),
+    "Debezium": (f"{CLIENTS}/jvm/artifacts.json", r"debezium-embedded:([\w.]+)"),
     "faust-streaming": (f"{CLIENTS}/test_python_streams.py", r"faust-streaming==([\w.]+)"),
     "Flink KafkaSink": (f"{CLIENTS}/jvm/artifacts.json", r"flink-connector-kafka:([\w.-]+)"),
     "franz-go": (f"{CLIENTS}/go/go.mod", r"twmb/franz-go v(\S+)"),
