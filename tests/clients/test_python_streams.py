@@ -176,12 +176,12 @@ def test_results_are_exact_though_a_member_and_the_broker_are_killed(application
     application.finish()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("application", ["quixstreams"], indirect=True)
-def test_results_are_exact_in_a_storm_of_kills(application: Application, seed: int):
-    """Not with faust: its offsets carry no generation, and two of its members, of which one is killed, leave some results
-    twice, with Apache Kafka too."""
+def storm(application: Application, seed: int) -> None:
+    """Two members, and kills of one or of the broker that the seed draws.
+
+    Not with faust: its offsets carry no generation, and two of its members, of which one is killed, leave some results
+    twice, with Apache Kafka too.
+    """
     random = Random(seed)
     for name in ("a", "b"):
         application.start(name)

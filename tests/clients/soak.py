@@ -1,0 +1,90 @@
+"""Long runs of the clients' and frameworks' loops, one seed after the other; what came of each is kept.
+
+    python -m tests.clients.soak --minutes 20                 # each client in turn, behind its last seed that is kept
+    python -m tests.clients.soak --minutes 5 --only streams
+    python -m tests.clients.soak --only streams --seed 7      # once more, and kept anew
+
+The results are a JSON line for each run. The exit code is 0 if none of the runs of this call was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.clients.soak_jobs import JOBS, Job
+from tests.support.deadlines import Stopwatch
+
+RESULTS = Path(__file__).with_name("soak.jsonl")
+RIGHT = "right"
+COMPLAINT_CHARACTERS_MAX = 4000
+
+
+@dataclass(frozen=True)
+class Result:
+    job: str
+    seed: int
+    date: str
+    seconds: float
+    verdict: str
+    """"right", or what was wrong."""
+
+
+def load(path: Path) -> list[Result]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Result(**json.loads(line)) for line in lines]
+
+
+def next_seed(results: Sequence[Result], job: str) -> int:
+    return max((each.seed + 1 for each in results if each.job == job), default=1)
+
+
+def longest_ago(results: Sequence[Result], jobs: Sequence[Job]) -> Job:
+    """The one whose last run is the oldest; those that never ran come first, in their order."""
+    last = {each.job: number for number, each in enumerate(results)}
+    return min(jobs, key=lambda job: last.get(job.name, -1))
+
+
+def one_run(job: Job, seed: int) -> Result:
+    date, watch = datetime.now(UTC).isoformat(timespec="seconds"), Stopwatch()
+    verdict = RIGHT
+    with tempfile.TemporaryDirectory(prefix=f"{job.name}-{seed}-") as folder:
+        try:
+            job.run(seed, Path(folder))
+        except Exception:
+            verdict = traceback.format_exc()[-COMPLAINT_CHARACTERS_MAX:]
+    return Result(job.name, seed, date, round(watch.run_s, 1), verdict)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10, help="begin no run after so long")
+    parser.add_argument("--only", choices=[job.name for job in JOBS], help="this client or framework")
+    parser.add_argument("--seed", type=int, help="one run of this seed")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args(arguments)
+    jobs = [job for job in JOBS if given.only in (None, job.name)]
+    watch, was_wrong, runs = Stopwatch(), False, 0
+    while not watch.has_run_s(given.minutes * 60) and not (given.seed is not None and runs == len(jobs)):
+        results = load(given.results)
+        job = jobs[runs] if given.seed is not None else longest_ago(results, jobs)
+        runs += 1
+        result = one_run(job, given.seed if given.seed is not None else next_seed(results, job.name))
+        with given.results.open("a") as file:
+            file.write(json.dumps(asdict(result)) + "\n")
+        print(f"{result.job} {result.seed}: {result.seconds} s, {result.verdict}", flush=True)
+        was_wrong |= result.verdict != RIGHT
+    return int(was_wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
