@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from odradek.demo.doomed import restart_doomed
-from tests.clients import test_python_streams, test_segmentio
-from tests.clients.contract import ALL_DEATHS, LOOP_RECORDS, Contract, Crew
+from tests.clients import test_python_streams
+from tests.clients.contract import LOOP_RECORDS, Contract, Crew
 from tests.clients.jvm.kills import Loop, draw, run
 from tests.clients.jvm.test_connect import ConnectLoop
 from tests.clients.jvm.test_debezium import DebeziumLoop
@@ -28,6 +28,22 @@ from tests.support.javaprog import program_command
 
 KILLS: Final = 8
 """Of members, or of the broker, in one run."""
+DEATHS: Final = (
+    "txn.begin.append",
+    "txn.prepare.before",
+    "txn.prepare.after",
+    "txn.marker.before",
+    "txn.marker.after",
+    "txn.complete.before",
+    "txn.complete.after",
+    "txn.offset.commit.after",
+    "group.append.before",
+    "group.append.after",
+    "file.write",
+)
+"""Crash points that a loop passes."""
+GROUP_DEATHS: Final = ("group.append.before", "group.append.after", "file.write")
+"""Those without transactions."""
 STEPS: Final = ("poll", "send", "commit")
 NUMBER_MAX: Final = 6
 """A crash point comes at its first to sixth time."""
@@ -51,8 +67,7 @@ def brokers(folder: Path) -> Iterator[StartBroker]:
 
 
 def points(random: Random, deaths: Sequence[str]) -> list[str]:
-    names = [random.choice(deaths).partition(":")[0] for _ in range(KILLS)]
-    return [f"{name}:{random.randint(1, NUMBER_MAX)}" for name in names]
+    return [f"{random.choice(deaths)}:{random.randint(1, NUMBER_MAX)}" for _ in range(KILLS)]
 
 
 def crew_run(
@@ -81,7 +96,7 @@ def loop_run(program: Callable[[], Program], seed: int, folder: Path) -> None:
         Contract.fill(broker)
         broker.terminate()
         arguments = (broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS)
-        (first, *others) = points(random, ALL_DEATHS)
+        (first, *others) = points(random, DEATHS)
         restart_doomed(broker, first)
         with program().start("loop", *arguments) as loop:
             for point in [*others, None]:
@@ -139,16 +154,14 @@ FRAMEWORKS: Final[Sequence[type[Loop]]] = (
 JOBS: Final[Sequence[Job]] = (
     *(Job(loop.name, partial(framework_run, loop)) for loop in FRAMEWORKS),
     *(
-        Job(f"{name}, {protocol} group", partial(crew_run, program, protocol, Crew, ALL_DEATHS))
+        Job(f"{name}, {protocol} group", partial(crew_run, program, protocol, Crew, DEATHS))
         for name, (program, protocols) in CREWS.items()
         for protocol in protocols
     ),
     *(Job(name, partial(loop_run, program)) for name, program in LOOPS.items()),
     Job(
         "kafka-go",
-        partial(
-            crew_run, lambda: Program(go_program("segmentio")), "classic", AtLeastOnce, test_segmentio.DEATHS
-        ),
+        partial(crew_run, lambda: Program(go_program("segmentio")), "classic", AtLeastOnce, GROUP_DEATHS),
     ),
     Job("quixstreams", partial(streams_run, "quixstreams")),
 )

@@ -68,7 +68,6 @@ class TestPlatformatic(Contract, GroupContract):
     test_a_group_changes_its_protocol_with_members_in_it = None
     test_the_loop_of_a_consumer_group_outlives_the_broker = None
     test_the_loop_is_exactly_once_though_members_are_killed = None
-    test_the_loop_is_exactly_once_with_kills_from_a_seed = None
 
     @pytest.mark.feature("exactly-once loop, members killed")
     def test_the_loop_of_a_classic_group_is_exactly_once_though_members_are_killed(

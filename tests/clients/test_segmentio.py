@@ -103,10 +103,7 @@ class TestSegmentio:
             crew.finish()
 
     @pytest.mark.feature("classic group")
-    @pytest.mark.parametrize("deaths", [DEATHS[:2], pytest.param(DEATHS * 2, marks=pytest.mark.slow)])
-    def test_no_record_is_lost_though_the_broker_is_killed(
-        self, program: Program, start_broker: StartBroker, deaths: tuple[str, ...]
-    ):
+    def test_no_record_is_lost_though_the_broker_is_killed(self, program: Program, start_broker: StartBroker):
         with AtLeastOnce(program, start_broker, "classic") as crew:
-            crew.outlive(deaths)
+            crew.outlive(DEATHS[:2])
             crew.finish()
