@@ -35,7 +35,10 @@ def has_ended(pid: int) -> bool:
 
 def parent_of_a_broker(then: str, data_dir: str = "") -> tuple[subprocess.Popen[str], int, Path]:
     process = subprocess.Popen(
-        [sys.executable, "-c", PARENT.format(then=then), data_dir], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT.format(then=then), data_dir],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     pid, folder = process.stdout.readline().split()
@@ -54,8 +57,10 @@ def test_the_broker_and_its_directory_go_when_the_parent_is_killed(number: signa
 
 
 def test_the_broker_goes_when_the_parent_ends_without_closing_it():
-    process, pid, folder = parent_of_a_broker("")
+    process, pid, folder = parent_of_a_broker("sys.stdin.read()")
     with process:
+        assert process.stdin is not None
+        process.stdin.close()
         assert process.wait(HANG_S) == 0
     eventually(lambda: has_ended(pid), "the broker runs on")
     eventually(lambda: not folder.exists(), f"{folder} is left")
