@@ -25,7 +25,6 @@ def test_a_stream_follows_what_is_written(kafka, queries):
     assert sorted(query.values) == ["0", "1", "2"]
 
 
-@pytest.mark.smoke
 def test_a_restart_goes_on_where_the_checkpoint_is(kafka, queries):
     topic, out = kafka.topic(), kafka.topic()
     for number in range(3):

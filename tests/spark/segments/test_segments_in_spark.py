@@ -31,7 +31,6 @@ def rows(found: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in found.collect()]
 
 
-@pytest.mark.smoke
 def test_tables_have_the_rows_that_the_reader_gives(spark: SparkSession, directory: Path):
     for table in ("records", "batches", "transaction_state", "offsets"):
         found = load(spark, directory, table)
