@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Much of the time a test waits for another process: three at a time keep both cores of a small machine busy. 0 runs
 # everything in one process.
-WORKERS ?= 3
+WORKERS ?= 5
 PYTEST_ARGS ?=
 ARGS ?=
 # A run makes 300,000 files, each of them gone with its test: in memory, where there are 4 GB of it, that costs a third less time.

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from odradek.demo.doomed import restart_doomed
 from tests.clients import test_python_streams
 from tests.clients.contract import LOOP_RECORDS, Contract, Crew
-from tests.clients.jvm.kills import Loop, draw, run
+from tests.clients.jvm.kills import GROUP_DEATHS, TRANSACTION_DEATHS, Loop, draw, run
 from tests.clients.jvm.test_connect import ConnectLoop
 from tests.clients.jvm.test_debezium import DebeziumLoop
 from tests.clients.jvm.test_flink import FlinkLoop, FlinkPoolingLoop
@@ -28,22 +28,8 @@ from tests.support.javaprog import program_command
 
 KILLS: Final = 8
 """Of members, or of the broker, in one run."""
-DEATHS: Final = (
-    "txn.begin.append",
-    "txn.prepare.before",
-    "txn.prepare.after",
-    "txn.marker.before",
-    "txn.marker.after",
-    "txn.complete.before",
-    "txn.complete.after",
-    "txn.offset.commit.after",
-    "group.append.before",
-    "group.append.after",
-    "file.write",
-)
+DEATHS: Final = (*TRANSACTION_DEATHS, "txn.offset.commit.after", *GROUP_DEATHS)
 """Crash points that a loop passes."""
-GROUP_DEATHS: Final = ("group.append.before", "group.append.after", "file.write")
-"""Those without transactions."""
 STEPS: Final = ("poll", "send", "commit")
 NUMBER_MAX: Final = 6
 """A crash point comes at its first to sixth time."""

@@ -32,6 +32,18 @@ SETTINGS: Mapping[str, str] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
+# Crash points that a loop passes: where it has transactions, and where it has a group or only appends.
+TRANSACTION_DEATHS = (
+    "txn.begin.append",
+    "txn.prepare.before",
+    "txn.prepare.after",
+    "txn.marker.before",
+    "txn.marker.after",
+    "txn.complete.before",
+    "txn.complete.after",
+)
+GROUP_DEATHS = ("group.append.before", "group.append.after", "file.write")
+
 TRICKLE = 10
 """So many inputs at a time keep a broker at work that is to die at a point."""
 PAUSE_S = 0.05

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.clients.jvm.http_json import ask_json
-from tests.clients.jvm.kills import SETTINGS, Kill, Loop, run
+from tests.clients.jvm.kills import GROUP_DEATHS, SETTINGS, TRANSACTION_DEATHS, Kill, Loop, run
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import eventually, topic_settings, topics, values
 from tests.support.deadlines import HANG_S
@@ -50,18 +50,7 @@ class ConnectLoop(Loop):
     topics = ("lines:1",)
     output = "lines"
     portion = 40
-    deaths = (
-        "txn.begin.append",
-        "txn.prepare.before",
-        "txn.prepare.after",
-        "txn.marker.before",
-        "txn.marker.after",
-        "txn.complete.before",
-        "txn.complete.after",
-        "group.append.before",
-        "group.append.after",
-        "file.write",
-    )
+    deaths = (*TRANSACTION_DEATHS, *GROUP_DEATHS)
 
     @property
     def source(self) -> Path:

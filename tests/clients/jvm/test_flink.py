@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.clients.jvm.kills import SETTINGS, Kill, Loop, run, send
+from tests.clients.jvm.kills import GROUP_DEATHS, SETTINGS, TRANSACTION_DEATHS, Kill, Loop, run, send
 from tests.support.broker import StartBroker
 from tests.support.clients import values
 from tests.support.foreign import Running
@@ -23,18 +23,7 @@ class FlinkLoop(Loop):
     topics = ("in:2", "out:2")
     output = "out"
     naming: ClassVar[str] = "INCREMENTING"
-    deaths = (
-        "txn.begin.append",
-        "txn.prepare.before",
-        "txn.prepare.after",
-        "txn.marker.before",
-        "txn.marker.after",
-        "txn.complete.before",
-        "txn.complete.after",
-        "group.append.before",
-        "group.append.after",
-        "file.write",
-    )
+    deaths = (*TRANSACTION_DEATHS, *GROUP_DEATHS)
 
     def member(self, number: int) -> Running:
         program = jvm_program("flink", "Copy", heap_mib=512)

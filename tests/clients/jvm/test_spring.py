@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.clients.jvm.kills import SETTINGS, Kill, Loop, run, send
+from tests.clients.jvm.kills import GROUP_DEATHS, SETTINGS, TRANSACTION_DEATHS, Kill, Loop, run, send
 from tests.support.broker import StartBroker
 from tests.support.clients import values
 from tests.support.foreign import Running
@@ -28,19 +28,7 @@ class SpringLoop(Loop):
     output = "out"
     portion = 50
     protocol: ClassVar[str] = "classic"
-    deaths = (
-        "txn.begin.append",
-        "txn.prepare.before",
-        "txn.prepare.after",
-        "txn.marker.before",
-        "txn.marker.after",
-        "txn.complete.before",
-        "txn.complete.after",
-        "txn.offset.commit.after",
-        "group.append.before",
-        "group.append.after",
-        "file.write",
-    )
+    deaths = (*TRANSACTION_DEATHS, "txn.offset.commit.after", *GROUP_DEATHS)
 
     def member(self, number: int) -> Running:
         return jvm_program("spring", "Application").start(self.broker.bootstrap, self.protocol)

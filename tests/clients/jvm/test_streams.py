@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.clients.jvm.kills import SETTINGS, Kill, Loop, run, send
+from tests.clients.jvm.kills import GROUP_DEATHS, SETTINGS, TRANSACTION_DEATHS, Kill, Loop, run, send
 from tests.support.broker import StartBroker
 from tests.support.clients import DEADLINE_S, PATIENCE, eventually, read, topic_settings
 from tests.support.foreign import Running
@@ -34,19 +34,7 @@ class StreamsLoop(Loop):
     output = f"counts-{EXACTLY}"
     members = 2
     portion = 100
-    deaths = (
-        "txn.begin.append",
-        "txn.prepare.before",
-        "txn.prepare.after",
-        "txn.marker.before",
-        "txn.marker.after",
-        "txn.complete.before",
-        "txn.complete.after",
-        "txn.offset.commit.after",
-        "group.append.before",
-        "group.append.after",
-        "file.write",
-    )
+    deaths = (*TRANSACTION_DEATHS, "txn.offset.commit.after", *GROUP_DEATHS)
     guarantees: ClassVar[tuple[str, ...]] = (EXACTLY,)
 
     def member(self, number: int) -> Running:
