@@ -15,10 +15,9 @@ from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ConsumerGroupMember
 from broker.groups.consumer.topics import TopicsImage
 from broker.groups.consumer_settings import assignors
-from broker.loop.slices import each
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.requests.metadata_views import authorized_operations
+from broker.requests.described_groups import describe_groups
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import (
     Assignment,
@@ -49,20 +48,14 @@ def consumer_group_describe(
 def _answer(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> Steps[ConsumerGroupDescribeResponse]:
-    refused, described = [], []
+    groups = yield from describe_groups(
+        request.group_ids, context, _describe, _refused, with_operations=request.include_authorized_operations
+    )
+    return ConsumerGroupDescribeResponse(groups=groups)
 
-    def describe(group_id: str) -> None:
-        if not context.authorize("DESCRIBE", "GROUP", group_id):
-            error = ErrorCode.group_authorization_failed
-            refused.append(DescribedGroup(group_id=group_id, error_code=error))
-            return
-        group = _describe(group_id, context)
-        if request.include_authorized_operations and group.error_code == ErrorCode.none:
-            group.authorized_operations = authorized_operations(context, "GROUP", group_id)
-        described.append(group)
 
-    yield from each(request.group_ids, describe)
-    return ConsumerGroupDescribeResponse(groups=[*refused, *described])
+def _refused(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=error)
 
 
 def _describe(group_id: str, context: RequestContext) -> DescribedGroup:

@@ -12,10 +12,9 @@ from typing import Final
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.group import ClassicGroup, ClassicGroupState
 from broker.groups.members import Member
-from broker.loop.slices import each
 from broker.node.context import RequestContext
+from broker.requests import described_groups
 from broker.requests.api import api
-from broker.requests.metadata_views import authorized_operations
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import (
     DescribedGroup,
@@ -36,20 +35,14 @@ def describe_groups(
 
 
 def _answer(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
-    refused, described = [], []
+    groups = yield from described_groups.describe_groups(
+        request.groups, context, _describe, _refused, with_operations=request.include_authorized_operations
+    )
+    return DescribeGroupsResponse(groups=groups)
 
-    def describe(group_id: str) -> None:
-        if not context.authorize("DESCRIBE", "GROUP", group_id):
-            error = ErrorCode.group_authorization_failed
-            refused.append(DescribedGroup(group_id=group_id, error_code=error))
-            return
-        group = _describe(group_id, context)
-        if request.include_authorized_operations and group.error_code == ErrorCode.none:
-            group.authorized_operations = authorized_operations(context, "GROUP", group_id)
-        described.append(group)
 
-    yield from each(request.groups, describe)
-    return DescribeGroupsResponse(groups=[*refused, *described])
+def _refused(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=error)
 
 
 def _describe(group_id: str, context: RequestContext) -> DescribedGroup:

@@ -1,0 +1,46 @@
+"""The frame of DescribeGroups and ConsumerGroupDescribe: groups that the client may not see stand first, as in Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from broker.loop.slices import each
+from broker.node.context import RequestContext
+from broker.requests.metadata_views import authorized_operations
+from protocol.errors import ErrorCode
+from storage.steps import Steps
+
+
+class DescribedGroup(Protocol):
+    """What both responses have of a group."""
+
+    error_code: int
+    authorized_operations: int
+
+
+G = TypeVar("G", bound=DescribedGroup)
+
+
+def describe_groups(
+    group_ids: Sequence[str],
+    context: RequestContext,
+    describe: Callable[[str, RequestContext], G],
+    refuse: Callable[[str, ErrorCode], G],
+    *,
+    with_operations: bool,
+) -> Steps[list[G]]:
+    """Each group as ``describe`` says, or what ``refuse`` makes of one that the client may not describe."""
+    refused, described = [], []
+
+    def answer(group_id: str) -> None:
+        if not context.authorize("DESCRIBE", "GROUP", group_id):
+            refused.append(refuse(group_id, ErrorCode.group_authorization_failed))
+            return
+        group = describe(group_id, context)
+        if with_operations and group.error_code == ErrorCode.none:
+            group.authorized_operations = authorized_operations(context, "GROUP", group_id)
+        described.append(group)
+
+    yield from each(group_ids, answer)
+    return [*refused, *described]
