@@ -11,6 +11,8 @@ import pytest
 
 from broker.config.definitions import broker_configs
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("protocol", "storage", "broker", "tools", "odradek")
 FUNCTION_LINES_MAX = 70

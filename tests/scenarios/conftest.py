@@ -36,8 +36,8 @@ def start_relayed(relay: Relay, start_broker: StartBroker) -> Callable[..., Brok
     return start
 
 
-# librdkafka and aiokafka are asked with each change; kafka-python, whose requests are the oldest, has tests of its own too.
-MARKS = {"java": [pytest.mark.java], "kafka-python": [pytest.mark.more]}
+# librdkafka is asked with each change. aiokafka and kafka-python, whose requests are older, have tests of their own too.
+MARKS = {"aiokafka": [pytest.mark.more], "java": [pytest.mark.java], "kafka-python": [pytest.mark.more]}
 # As the page of compatibility has them.
 PAGE_NAMES = {"confluent": "librdkafka (confluent-kafka)", "java": "Java"}
 

@@ -19,6 +19,7 @@ from tests.support.tiers import tier_of
         (["more", "slow"], "soak"),
         (["spark", "slow"], "soak"),
         (["foreign", "slow"], "soak"),
+        (["check"], "check"),
     ],
 )
 def test_marks_say_the_tier(marks: list[str], tier: str):

@@ -6,6 +6,7 @@
 | `more` | what also belongs to a change: what asks a JVM or Spark, and what is marked `more` |
 | `clients` | programs in Go, Node and Rust, kcat, Kafka's tools, Testcontainers, marked `foreign` |
 | `soak` | long forms, marked `slow` |
+| `check` | what reads the sources of the house, marked `check`: `make check` runs it |
 
 Without the option a call of pytest runs what it is given, whatever its tier.
 """
@@ -17,7 +18,7 @@ from typing import Final
 
 import pytest
 
-TIERS: Final = ("test", "more", "clients", "soak")
+TIERS: Final = ("test", "more", "clients", "soak", "check")
 JVM: Final = frozenset({"java", "spark", "spark_apart"})
 
 
@@ -25,6 +26,8 @@ def tier_of(marks: Collection[str]) -> str:
     """The tier of a test with these marks."""
     if "slow" in marks:
         return "soak"
+    if "check" in marks:
+        return "check"
     if "foreign" in marks:
         return "clients"
     if "more" in marks or (JVM.intersection(marks) and "smoke" not in marks):
