@@ -53,5 +53,5 @@ def _names(kind: int, context: RequestContext) -> Iterable[str]:
     if kind == TOPIC_RESOURCE:
         return image.topics
     if kind in (BROKER_RESOURCE, LOGGER_RESOURCE):
-        return (str(node_id) for node_id in sorted(image.live_brokers))
+        return (str(node_id) for node_id, broker in sorted(image.brokers.items()) if not broker.fenced)
     return (name for resource, name in image.configs if resource == kind)

@@ -6,7 +6,7 @@ The order of records is Kafka's: a topic, its settings, its partitions.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from broker.metadata import client_quotas
@@ -28,37 +28,48 @@ def records_for_new_topic(
     assignment: Assignment,
     configs: Mapping[str, str],
     directories: Directories,
+    live: Collection[int] | None = None,
 ) -> list[MetadataRecord]:
-    """Create a topic. The first replica of each partition leads; all are in sync, being empty."""
+    """Create a topic. The first live replica of each partition leads; all live ones are in sync, being empty.
+
+    ``live`` are the brokers that are, None for all.
+    """
     return [
         schema.TopicRecord(name=name, topic_id=topic_id),
         *records_for_config_change(TOPIC_RESOURCE, name, configs),
-        *_partitions(topic_id, 0, assignment, directories),
+        *_partitions(topic_id, 0, assignment, directories, live),
     ]
 
 
 def records_for_new_partitions(
-    topic: Topic, assignment: Assignment, directories: Directories
+    topic: Topic, assignment: Assignment, directories: Directories, live: Collection[int] | None = None
 ) -> list[MetadataRecord]:
-    return _partitions(topic.topic_id, len(topic.partitions), assignment, directories)
+    return _partitions(topic.topic_id, len(topic.partitions), assignment, directories, live)
 
 
 def _partitions(
-    topic_id: uuid.UUID, first: int, assignment: Assignment, directories: Directories
+    topic_id: uuid.UUID,
+    first: int,
+    assignment: Assignment,
+    directories: Directories,
+    live: Collection[int] | None,
 ) -> list[MetadataRecord]:
-    return [
-        schema.PartitionRecord(
-            partition_id=index,
-            topic_id=topic_id,
-            replicas=tuple(replicas),
-            isr=tuple(replicas),
-            leader=replicas[0],
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=tuple(directories[node_id] for node_id in replicas),
+    records: list[MetadataRecord] = []
+    for index, replicas in enumerate(assignment, first):
+        in_sync = tuple(node_id for node_id in replicas if live is None or node_id in live)
+        records.append(
+            schema.PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=tuple(replicas),
+                isr=in_sync,
+                leader=in_sync[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=tuple(directories[node_id] for node_id in replicas),
+            )
         )
-        for index, replicas in enumerate(assignment, first)
-    ]
+    return records
 
 
 def record_for_leader_epoch(topic: Topic, state: PartitionState, epoch: int) -> MetadataRecord:

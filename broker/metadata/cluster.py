@@ -232,7 +232,7 @@ class ClusterMetadata:
             topic_id = new.topic_id or new_id(self._random)
             configs = {name: value for name, value in new.configs.items() if value is not None}
             records += records_of_changes.records_for_new_topic(
-                topic_id, new.name, assignment, configs, self._directories
+                topic_id, new.name, assignment, configs, self._directories, self._image.live_brokers
             )
             results.append(CreatedTopic(new.name, topic_id, len(assignment), len(assignment[0]), configs))
         if records and not validate_only:
@@ -284,7 +284,9 @@ class ClusterMetadata:
                     self._image, more, RECORDS_PER_REQUEST_MAX - len(records), self._random
                 )
                 take(len(assignment))
-                records += records_of_changes.records_for_new_partitions(topic, assignment, self._directories)
+                records += records_of_changes.records_for_new_partitions(
+                    topic, assignment, self._directories, self._image.live_brokers
+                )
                 results.append(None)
             except ApiError as refusal:
                 results.append(refusal)

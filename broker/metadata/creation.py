@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.metadata.changes import Assignment
 from broker.metadata.image import Image
-from broker.metadata.placement import Shuffling, Unplaceable, place
+from broker.metadata.placement import Shuffling, Unplaceable, UsableBroker, place
 from broker.metadata.results import ApiError
 from broker.metadata.topics import invalid_topic_name, unified_name
 from broker.metadata.values import Topic
@@ -91,7 +91,7 @@ def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random
     if replication_factor == USE_DEFAULT:
         replication_factor = defaults.replication_factor
     try:
-        return place(usable_brokers(image), partitions, replication_factor, random, _racks(image))
+        return place(usable_brokers(image), partitions, replication_factor, random)
     except Unplaceable as error:
         raise ApiError(
             ErrorCode.invalid_replication_factor,
@@ -127,24 +127,35 @@ def check_more_partitions(
             f"Attempted to add {additional} additional partition(s), but only {len(more.assignments)} "
             "assignment(s) were specified.",
         )
-    for replicas in more.assignments:
+    for index, replicas in enumerate(more.assignments, existing):
         check_replicas(image, replicas, topic.replication_factor)
+        _check_live(image, index, replicas)
     return topic, more.assignments
 
 
-def usable_brokers(image: Image) -> list[int]:
-    return sorted(image.live_brokers)
-
-
-def _racks(image: Image) -> dict[int, str | None]:
-    return {broker.node_id: broker.rack for broker in image.brokers.values()}
+def usable_brokers(image: Image) -> list[UsableBroker]:
+    """Those that may get replicas: fenced ones too, but for those that are about to stop."""
+    return [
+        UsableBroker(broker.node_id, broker.rack, broker.fenced)
+        for _, broker in sorted(image.brokers.items())
+        if broker.fenced or not broker.in_controlled_shutdown
+    ]
 
 
 def _placed(image: Image, count: int, replication_factor: int, random: Shuffling) -> Assignment:
     try:
-        return place(usable_brokers(image), count, replication_factor, random, _racks(image))
+        return place(usable_brokers(image), count, replication_factor, random)
     except Unplaceable as error:
         raise ApiError(ErrorCode.invalid_replication_factor, str(error)) from None
+
+
+def _check_live(image: Image, index: int, replicas: Sequence[int]) -> None:
+    if image.live_brokers.isdisjoint(replicas):
+        raise ApiError(
+            ErrorCode.invalid_replica_assignment,
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown.",
+        )
 
 
 def _check_name(image: Image, name: str) -> None:
@@ -195,6 +206,7 @@ def _manual(image: Image, new: NewTopic) -> Assignment:
             )
         check_replicas(image, replicas, replication_factor)
         replication_factor = len(replicas)
+        _check_live(image, index, replicas)
         assigned[index] = replicas
     if set(assigned) != set(range(len(assigned))):
         raise ApiError(

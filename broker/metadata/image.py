@@ -42,8 +42,12 @@ class Image:
 
     @property
     def live_brokers(self) -> set[int]:
-        """The ids of those that are registered and not fenced."""
-        return {broker.node_id for broker in self.brokers.values() if not broker.fenced}
+        """The ids of those that may lead and be in sync: registered, not fenced, and not about to stop."""
+        return {
+            broker.node_id
+            for broker in self.brokers.values()
+            if not broker.fenced and not broker.in_controlled_shutdown
+        }
 
     def broker_configs(self, node_id: int) -> dict[str, str]:
         """Settings that hold for one broker only."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
-Racks = Mapping[int, str | None]
-"""The rack of each broker."""
+
+class UsableBroker(NamedTuple):
+    """A broker that may get replicas."""
+
+    node_id: int
+    rack: str | None = None
+    fenced: bool = False
+    """It gets no partition to lead, and where its rack has others, they come first."""
 
 
 class Shuffling(Protocol):
@@ -23,54 +29,55 @@ class Unplaceable(Exception):
 
 
 def place(
-    brokers: Sequence[int],
-    count: int,
-    replication_factor: int,
-    random: Shuffling,
-    racks: Racks | None = None,
+    brokers: Sequence[UsableBroker], count: int, replication_factor: int, random: Shuffling
 ) -> list[tuple[int, ...]]:
-    """The replicas of ``count`` partitions: leaders spread over all brokers, replicas over racks."""
+    """The replicas of ``count`` partitions: leaders spread over all live brokers, replicas over racks."""
     if replication_factor <= 0:
         raise Unplaceable(
             f"Invalid replication factor {replication_factor}: the replication factor must be positive."
         )
+    live = [broker for broker in brokers if not broker.fenced]
+    if not live:
+        raise Unplaceable("All brokers are currently fenced, or have all their log directories cordoned.")
     if replication_factor > len(brokers):
         raise Unplaceable(
             f"The target replication factor of {replication_factor} cannot be reached because only "
             f"{len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned."
         )
     if len(brokers) == 1:
-        return [tuple(brokers)] * count
-    racks = racks or {}
+        return [(live[0].node_id,)] * count
+    fenced = [broker for broker in brokers if broker.fenced]
     placed = []
-    order: list[int] = []
+    order: list[UsableBroker] = []
     for index in range(count):
-        turn = index % len(brokers)
+        turn = index % len(live)
         if turn == 0:
             # A new order after each round, so that no two brokers stand next to each other in every partition.
-            order = _ordered(brokers, racks, random)
-        placed.append(_replicas(order, turn, replication_factor, racks))
+            order = _ordered(live, random)
+        placed.append(_replicas(order, fenced, turn, replication_factor))
     return placed
 
 
-def _ordered(brokers: Sequence[int], racks: Racks, random: Shuffling) -> list[int]:
+def _ordered(brokers: Sequence[UsableBroker], random: Shuffling) -> list[UsableBroker]:
     """All brokers in a new order in which neighbours stand in different racks, as far as there are such."""
     shuffled = random.sample(list(brokers), len(brokers))
-    by_rack: dict[str | None, list[int]] = {}
-    for node_id in shuffled:
-        by_rack.setdefault(racks.get(node_id), []).append(node_id)
+    by_rack: dict[str | None, list[UsableBroker]] = {}
+    for broker in shuffled:
+        by_rack.setdefault(broker.rack, []).append(broker)
     if len(by_rack) == 1:
         return shuffled
     rounds = zip_longest(*by_rack.values())
-    return [node_id for one_of_each in rounds for node_id in one_of_each if node_id is not None]
+    return [broker for one_of_each in rounds for broker in one_of_each if broker is not None]
 
 
-def _replicas(order: Sequence[int], turn: int, count: int, racks: Racks) -> tuple[int, ...]:
+def _replicas(
+    order: Sequence[UsableBroker], fenced: Sequence[UsableBroker], turn: int, count: int
+) -> tuple[int, ...]:
     """The leader whose turn it is, and those behind it: first from racks that have none yet, then from any."""
-    ring = [order[(turn + step) % len(order)] for step in range(len(order))]
+    ring = [*(order[(turn + step) % len(order)] for step in range(len(order))), *fenced]
     chosen = ring[:1]
     while len(chosen) < count:
-        left = [node_id for node_id in ring if node_id not in chosen]
-        taken = {racks.get(node_id) for node_id in chosen}
-        chosen.append(next((one for one in left if racks.get(one) not in taken), left[0]))
-    return tuple(chosen)
+        left = [broker for broker in ring if broker not in chosen]
+        taken = {broker.rack for broker in chosen}
+        chosen.append(next((one for one in left if one.rack not in taken), left[0]))
+    return tuple(broker.node_id for broker in chosen)

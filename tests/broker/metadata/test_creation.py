@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from uuid import UUID
 
@@ -19,9 +20,10 @@ from broker.metadata.creation import (
 )
 from broker.metadata.deltas import apply
 from broker.metadata.image import Image
-from broker.metadata.placement import Unplaceable, place
+from broker.metadata.placement import Unplaceable, UsableBroker, place
 from broker.metadata.values import BrokerRegistration, MetadataDelta
 from protocol.errors import ErrorCode as E
+from protocol.records.cluster_metadata import PartitionRecord
 from storage.config import LogConfig
 
 DEFAULTS = TopicDefaults(partitions=3, replication_factor=1, log=LogConfig())
@@ -124,10 +126,10 @@ def test_bad_numbers(partitions, replicas, error, message):
     assert refusal(NewTopic("t", partitions, replicas), image_of()) == (error, message)
 
 
-def test_fenced_brokers_hold_nothing_new():
+def test_fenced_brokers_lead_nothing_new():
     image = image_of(brokers=2)
     image.brokers[2] = BrokerRegistration(2, 0, UUID(int=2), fenced=True)
-    assert refusal(NewTopic("t", 1, 2), image)[0] == E.invalid_replication_factor
+    assert check_new_topic(image, NewTopic("t", 2, 2), DEFAULTS, Random(1)) == [(1, 2), (1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -269,14 +271,45 @@ def test_growth_keeps_the_replication_factor():
     assert [len(set(replicas)) for replicas in assignment] == [2] * 4
 
 
+def brokers(*live: int, fenced: tuple[int, ...] = ()) -> list[UsableBroker]:
+    return [*map(UsableBroker, live), *(UsableBroker(each, fenced=True) for each in fenced)]
+
+
 def test_leaders_are_spread_over_the_brokers():
-    placed = place([1, 2, 3], 9, 2, Random(1))
+    placed = place(brokers(1, 2, 3), 9, 2, Random(1))
     assert sorted(replicas[0] for replicas in placed) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert all(len(set(replicas)) == 2 for replicas in placed)
 
 
 def test_no_brokers_hold_no_replicas():
-    with pytest.raises(Unplaceable):
+    with pytest.raises(Unplaceable, match="All brokers are currently fenced"):
         place([], 1, 1, Random(1))
     with pytest.raises(Unplaceable, match="must be positive"):
-        place([1], 1, 0, Random(1))
+        place(brokers(1), 1, 0, Random(1))
+
+
+def test_a_fenced_broker_follows_where_no_other_can_and_leads_nothing():
+    placed = place(brokers(1, 2, fenced=(3,)), 8, 3, Random(1))
+    assert sorted(replicas[0] for replicas in placed) == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert all(sorted(replicas) == [1, 2, 3] for replicas in placed)
+    assert all(3 not in replicas for replicas in place(brokers(1, 2, fenced=(3,)), 8, 2, Random(1)))
+    with pytest.raises(Unplaceable, match="All brokers are currently fenced"):
+        place(brokers(fenced=(1, 2)), 1, 1, Random(1))
+    with pytest.raises(Unplaceable, match="only 3 broker"):
+        place(brokers(1, 2, fenced=(3,)), 1, 4, Random(1))
+
+
+def test_a_partition_is_not_created_with_a_dead_replica_in_sync():
+    image = image_of(brokers=3)
+    image.brokers[1] = replace(image.brokers[1], fenced=True)
+    image.brokers[3] = replace(image.brokers[3], in_controlled_shutdown=True)
+    directories = dict.fromkeys(image.brokers, UUID(int=9))
+    records = records_for_new_topic(UUID(int=1), "t", [(1, 2, 3)], {}, directories, image.live_brokers)
+    (record,) = [each for each in records if isinstance(each, PartitionRecord)]
+    assert (record.replicas, record.isr, record.leader) == ((1, 2, 3), (2,), 2)
+    dead = NewTopic("t", assignments=[(0, [2]), (1, [3])])
+    assert refusal(dead, image) == (
+        E.invalid_replica_assignment,
+        "All brokers specified in the manual partition assignment for partition 1 are fenced or in controlled "
+        "shutdown.",
+    )
