@@ -1,7 +1,7 @@
 """UnregisterBroker: forget a broker that will not come back.
 
 A broker of this process that is stopped or killed is registered until then, and registers anew when it starts. One that is
-alive is unregistered too, as on Kafka, and its partitions have other leaders.
+alive is not forgotten (docs/differences.md).
 """
 
 from __future__ import annotations
@@ -24,4 +24,4 @@ async def unregister_broker(
         await context.node.metadata.cluster_control.unregister(request.broker_id)
     except ApiError as refusal:
         return UnregisterBrokerResponse(error_code=refusal.error, error_message=refusal.message)
-    return UnregisterBrokerResponse()
+    return UnregisterBrokerResponse(error_message="")
