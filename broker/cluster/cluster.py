@@ -22,11 +22,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.clock import Domain, Periodic
+from broker.clock import Periodic
 from broker.clock.virtual import VirtualClock
 from broker.cluster.announcing import Started, announce
 from broker.cluster.directories import WrongNodes, node_directories, start_refusal
 from broker.cluster.in_words import nodes_in_words
+from broker.cluster.leadership import leadership_tasks
 from broker.cluster.paused_links import PausedLinks
 from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.cluster.snapshot_files import SNAPSHOTS
@@ -37,7 +38,6 @@ from broker.loop.lag import LoopLag
 from broker.loop.life import LifeOver
 from broker.loop.slices import Slices
 from broker.metadata import ApiError, ClusterMetadata, NewTopic
-from broker.metadata.elections import records_for_balance
 from broker.metadata.features import UnsupportedFeature
 from broker.metadata.files import WrongDirectory, identify, new_id
 from broker.metadata.framing import CorruptMetadata
@@ -57,8 +57,6 @@ from storage.files import DESCRIPTORS, StorageError, remove_tree
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.config.settings import Settings
-
-MS_PER_S: Final = 1000
 
 log = get_logger()
 
@@ -115,7 +113,7 @@ class Cluster:
         self._opened: ClusterMetadata | None = None
         self._paused_links = PausedLinks(self.injection.links)
         self._leaving: dict[int, asyncio.Task[None]] = {}
-        self._balancing: Periodic | None = None
+        self._leadership: list[Periodic] = []
         self._background: set[asyncio.Task[None]] = set()
 
     # -- looking ------------------------------------------------------------------------------------------------
@@ -181,7 +179,8 @@ class Cluster:
             with suppress(LifeOver):
                 async with runtime.lifecycle_lock:
                     await runtime.enable_request_processing()
-        self._arm_balancing()
+        if len(self.nodes) > 1:
+            self._leadership = leadership_tasks(self.clock, self.settings.config, self.metadata, self._run)
         self.lag.start()
 
     def _living(self) -> Iterator[NodeRuntime]:
@@ -429,21 +428,6 @@ class Cluster:
         except ApiError as refusal:
             log.error("fencing a node in the metadata failed", node_id=node_id, reason=str(refusal))
 
-    # -- leadership ---------------------------------------------------------------------------------------------
-
-    def _arm_balancing(self) -> None:
-        config = self.settings.config
-        if len(self.nodes) == 1 or not config.auto_leader_rebalance_enable:
-            return
-        interval_ms = config.leader_imbalance_check_interval_seconds * MS_PER_S
-        self._balancing = Periodic(
-            self.clock,
-            interval_ms,
-            lambda: self._run(self.metadata.cluster_control.balance_leaders()),
-            Domain.REPLICATION,
-            lambda: 0 if any(records_for_balance(self.metadata.image)) else None,
-        )
-
     def _run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
@@ -454,8 +438,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """Let all clients go, finish what is under way, and leave files that need no recovery."""
-        if self._balancing is not None:
-            self._balancing.cancel()
+        for each in self._leadership:
+            each.cancel()
         for node_id, runtime in self.nodes.items():
             if runtime.state is NodeState.STARTING:
                 runtime.kill()

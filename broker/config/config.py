@@ -138,6 +138,7 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
     replica_selector_class: str | None
+    unclean_leader_election_interval_ms: int
 
     # Quotas of clients
     controller_quota_window_num: int

@@ -86,6 +86,7 @@ _OF_THE_BROKER = {
     "transaction.state.log.replication.factor",
     "transaction.state.log.segment.bytes",
     "transactional.id.expiration.ms",
+    "unclean.leader.election.interval.ms",
 }
 WITHOUT_EFFECT = {
     "alter.config.policy.class.name": "the broker has no policies",

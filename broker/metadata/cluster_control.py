@@ -8,7 +8,12 @@ from broker.logging import get_logger
 from broker.metadata import changes as records_of_changes
 from broker.metadata.changes import record_for_fencing, record_for_registration, record_for_shutdown
 from broker.metadata.configs import Settings
-from broker.metadata.elections import records_for_balance, records_for_losing, records_for_return
+from broker.metadata.elections import (
+    records_for_balance,
+    records_for_losing,
+    records_for_return,
+    records_for_unclean_elections,
+)
 from broker.metadata.image import Image
 from broker.metadata.log import MetadataLogFailed
 from broker.metadata.producer_id_control import ProducerIdControlManager
@@ -83,6 +88,13 @@ class ClusterControlManager:
         """Give leadership back to preferred leaders that can have it."""
         await self._writer.all_settled()
         records = list(records_for_balance(self._image))
+        if records:
+            await self._writer.commit_for_all(records)
+
+    async def elect_uncleanly(self) -> None:
+        """Let partitions without a leader be led by replicas that are not in sync, where their settings allow it."""
+        await self._writer.all_settled()
+        records = list(records_for_unclean_elections(self._image, self._settings.allows_unclean_election))
         if records:
             await self._writer.commit_for_all(records)
 

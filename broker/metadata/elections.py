@@ -188,6 +188,17 @@ def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
                 yield _change(topic, state, leader=preferred)
 
 
+def records_for_unclean_elections(image: Image, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
+    """``unclean.leader.election.enable`` was set when a partition had lost its leader already."""
+    live = image.live_brokers
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            if state.leader == NO_LEADER and not live.isdisjoint(state.replicas):
+                record = _new_leader(topic, state, state.isr, live, allows_unclean)
+                if record.leader != NO_LEADER:
+                    yield record
+
+
 def record_for_isr(
     image: Image, topic: Topic, state: PartitionState, leader_epoch: int, isr: Sequence[int]
 ) -> MetadataRecord | None:

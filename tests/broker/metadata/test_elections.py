@@ -16,6 +16,7 @@ from broker.metadata.elections import (
     records_for_balance,
     records_for_losing,
     records_for_return,
+    records_for_unclean_elections,
 )
 from broker.metadata.image import Image
 from broker.metadata.results import ApiError
@@ -129,6 +130,17 @@ def test_elections_that_a_client_asks_for(before: Image, kind: Election, outcome
     else:
         after = apply(before, [record_for_election(before, before.topics["t"], state(before), kind)])
         assert (after.leader, after.leader_epoch) == (outcome, 6)
+
+
+def test_a_partition_without_a_leader_gets_one_when_its_settings_come_to_allow_it() -> None:
+    """``unclean.leader.election.enable`` is looked at again, not only when a broker goes or comes."""
+    before = image(isr=(1,), leader=-1, fenced=(1,))
+    assert not list(records_for_unclean_elections(before, never))
+    after = apply(before, records_for_unclean_elections(before, always))
+    assert (after.leader, after.isr, after.leader_epoch) == (2, (2,), 6)
+    assert not list(records_for_unclean_elections(before, always)), "it has a leader"
+    for dead in (image(isr=(1,), leader=-1, fenced=(1, 2, 3)), image((1,), leader=-1, fenced=(1,))):
+        assert not list(records_for_unclean_elections(dead, always))
 
 
 def test_leadership_goes_back_only_to_preferred_leaders_that_can_have_it() -> None:
