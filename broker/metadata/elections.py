@@ -265,12 +265,14 @@ def record_for_reassignment(
     check_replicas(image, target, None)
     if keeps_factor:
         _check_factor(state, target)
-    before = _before(state)
-    if tuple(target) == state.replicas and not state.adding_replicas and not state.removing_replicas:
+    # As Kafka has it (``changePartitionReassignment``): the target is compared with all replicas of now, those that a move
+    # under way adds included; and what that move adds or removes stays so where the new one adds or removes nothing.
+    adding = tuple(sorted(set(target).difference(state.replicas))) or state.adding_replicas
+    leaving = tuple(sorted(set(state.replicas).difference(target)))
+    removing = leaving or state.removing_replicas
+    replicas = (*target, *leaving)
+    if (replicas, adding, removing) == (state.replicas, state.adding_replicas, state.removing_replicas):
         return None
-    adding = tuple(sorted(set(target).difference(before)))
-    removing = tuple(sorted(set(before).difference(target)))
-    replicas = (*target, *removing)
     moved = PartitionState(
         state.index, replicas, state.isr, state.leader, state.leader_epoch, state.partition_epoch
     )

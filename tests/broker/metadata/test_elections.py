@@ -196,6 +196,22 @@ def test_a_partition_moves_by_growing_first() -> None:
     assert done.directories == (uuid.UUID(int=3), uuid.UUID(int=4))
 
 
+def test_a_move_takes_the_place_of_one_that_is_under_way() -> None:
+    before = image((1, 2))
+    topic = before.topics["t"]
+    apply(before, [record_for_reassignment(before, topic, state(before), [1, 3])])
+    onto_another = apply(before, [record_for_reassignment(before, topic, state(before), [1, 4])])
+    # Kafka takes those that the first move adds for replicas like any other.
+    assert (onto_another.replicas, onto_another.adding_replicas, onto_another.removing_replicas) == (
+        (1, 4, 2, 3),
+        (4,),
+        (2, 3),
+    )
+    assert record_for_reassignment(before, topic, onto_another, [1, 4]) is None
+    both = apply(before, [record_for_reassignment(before, topic, onto_another, [1, 2, 3, 4])])
+    assert (both.replicas, both.adding_replicas, both.removing_replicas) == ((1, 2, 3, 4), (4,), (2, 3))
+
+
 def test_a_move_is_given_up() -> None:
     before = image((1, 2))
     topic = before.topics["t"]
