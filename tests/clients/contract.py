@@ -508,5 +508,6 @@ class Crew:
         self.judge(values(self.broker.bootstrap, "out"), wanted)
 
     def judge(self, found: list[str], wanted: list[str]) -> None:
-        """Each result is there once."""
+        """Each result is there once, and was written in a transaction."""
         assert sorted(found) == sorted(wanted)
+        assert all(batch.is_transactional for batch in batches_of(self.broker.data_dir, "out"))
