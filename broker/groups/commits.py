@@ -15,7 +15,7 @@ from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.records import group_tombstones
 from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
-from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, Found, Spot
+from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, NOTHING, Found, GroupOffsets, Spot
 from broker.groups.records import LogRecord
 from broker.groups.shard import NO_PRODUCER, GroupShard, Producer
 from broker.loop.deferred import Deferred
@@ -192,28 +192,46 @@ def _java_length(text: str) -> int:
 def fetch(
     shard: GroupShard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
-    """OffsetFetch for one group, once everything that was taken in before is committed."""
+    """OffsetFetch for one group: what is committed to the log; stable offsets only once all is that was taken in before."""
+    shard.state.offsets.note_high_watermark(shard.partition.high_watermark)
+    if not require_stable:
+        return _fetched_group(shard, wanted, require_stable=False)
 
     def answer(error: ErrorCode) -> OffsetFetchResponseGroup:
         if error is not ErrorCode.none:
+            # Consumers do not expect COORDINATOR_NOT_AVAILABLE here.
+            if error is ErrorCode.coordinator_not_available:
+                error = ErrorCode.not_coordinator
             return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
-        group = shard.state.consumer_groups.get(wanted.group_id)
-        if group is not None:
-            error = check_fetch(group, wanted.member_id, wanted.member_epoch)
-            if error is not ErrorCode.none:
-                return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
-        find = _find_all if wanted.topics is None else _find_some
-        return OffsetFetchResponseGroup(
-            group_id=wanted.group_id, topics=find(shard, wanted, require_stable=require_stable)
-        )
+        return _fetched_group(shard, wanted, require_stable=True)
 
     return shard.read(answer)
 
 
-def _find_some(
+def _fetched_group(
     shard: GroupShard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    group = shard.state.consumer_groups.get(wanted.group_id)
+    if group is not None:
+        error = check_fetch(group, wanted.member_id, wanted.member_epoch)
+        if error is not ErrorCode.none:
+            return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
+    find = _find_all if wanted.topics is None else _find_some
+    topics = find(shard.state.offsets, wanted, require_stable=require_stable)
+    return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics)
+
+
+def _find(
+    offsets: GroupOffsets, group_id: str, spot: Spot, *, require_stable: bool, topic_id: UUID | None = None
+) -> Found:
+    if require_stable:
+        return offsets.find(group_id, *spot, require_stable=True, topic_id=topic_id)
+    return offsets.find_committed(group_id, *spot, topic_id=topic_id)
+
+
+def _find_some(
+    offsets: GroupOffsets, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    offsets = shard.state.offsets
     return [
         OffsetFetchResponseTopics(
             topic_id=topic.topic_id,
@@ -221,10 +239,10 @@ def _find_some(
             partitions=[
                 fetched(
                     index,
-                    offsets.find(
+                    _find(
+                        offsets,
                         wanted.group_id,
-                        topic.name,
-                        index,
+                        (topic.name, index),
                         require_stable=require_stable,
                         topic_id=topic.topic_id,
                     ),
@@ -237,14 +255,16 @@ def _find_some(
 
 
 def _find_all(
-    shard: GroupShard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+    offsets: GroupOffsets, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
     """Everything the group has committed. What is only pending does not exist yet, not even as unstable."""
-    offsets = shard.state.offsets
+    group_id = wanted.group_id
+    spots = offsets.committed_spots(group_id) if require_stable else offsets.spots_once_committed(group_id)
     topics: dict[str, list[OffsetFetchResponsePartitions]] = {}
-    for name, index in offsets.committed_spots(wanted.group_id):
-        found = offsets.find(wanted.group_id, name, index, require_stable=require_stable)
-        topics.setdefault(name, []).append(fetched(index, found))
+    for spot in spots:
+        found = _find(offsets, group_id, spot, require_stable=require_stable)
+        if found is not NOTHING:
+            topics.setdefault(spot[0], []).append(fetched(spot[1], found))
     return [
         OffsetFetchResponseTopics(name=name, partitions=partitions) for name, partitions in topics.items()
     ]

@@ -65,18 +65,44 @@ UNSTABLE: Final = Found(ErrorCode.unstable_offset_commit, None)
 NOTHING: Final = Found(ErrorCode.none, None)
 
 
+class Change(NamedTuple):
+    """What a record above the high watermark has replaced."""
+
+    record_offset: int
+    before: OffsetAndMetadata | None
+
+
 class GroupOffsets:
     """Committed and pending offsets of all groups of one partition."""
 
-    __slots__ = ("_committed", "_open", "_pending")
+    __slots__ = ("_changes", "_committed", "_high_watermark", "_open", "_pending")
 
     def __init__(self) -> None:
+        self._high_watermark = 0
+        # Bounded by the records above the high watermark: as a rule there are none.
+        self._changes: dict[tuple[str, Spot], list[Change]] = {}
         self._committed: dict[str, dict[Spot, OffsetAndMetadata]] = {}
         self._pending: dict[int, dict[tuple[str, Spot], OffsetAndMetadata]] = {}
         # The other way round: which producers have something pending for a spot.
         self._open: dict[str, dict[Spot, set[int]]] = {}
 
     # -- from the log -------------------------------------------------------------------------------------------
+
+    def note_high_watermark(self, high_watermark: int) -> None:
+        """What is below it will not be taken back."""
+        if high_watermark == self._high_watermark:
+            return
+        self._high_watermark = high_watermark
+        for key, changes in tuple(self._changes.items()):
+            left = [change for change in changes if change.record_offset >= high_watermark]
+            if left:
+                self._changes[key] = left
+            else:
+                del self._changes[key]
+
+    def _note_change(self, record_offset: int, group_id: str, spot: Spot) -> None:
+        before = self._committed.get(group_id, {}).get(spot)
+        self._changes.setdefault((group_id, spot), []).append(Change(record_offset, before))
 
     def apply_commit(
         self,
@@ -87,6 +113,8 @@ class GroupOffsets:
     ) -> None:
         """One record: a commit, a commit within a transaction, or a tombstone, which ends both."""
         spot = (key.topic, key.partition)
+        if record_offset >= self._high_watermark and (value is None or producer_id == NO_PRODUCER_ID):
+            self._note_change(record_offset, key.group, spot)
         if value is None:
             self._remove(key.group, spot)
             return
@@ -116,6 +144,8 @@ class GroupOffsets:
                 of_group = self._committed.setdefault(group_id, {})
                 current = of_group.get(spot)
                 if current is None or offset.record_offset > current.record_offset:
+                    if marker_offset >= self._high_watermark:
+                        self._note_change(marker_offset, group_id, spot)
                     of_group[spot] = offset
 
     def pending_producers(self) -> list[tuple[int, int]]:
@@ -151,9 +181,26 @@ class GroupOffsets:
             return NOTHING
         return Found(ErrorCode.none, committed)
 
+    def find_committed(
+        self, group_id: str, topic: str, partition: int, *, topic_id: UUID | None = None
+    ) -> Found:
+        """As ``find``, without what is above the high watermark yet (Kafka reads a snapshot of it)."""
+        changes = self._changes.get((group_id, (topic, partition)))
+        if not changes:
+            return self.find(group_id, topic, partition, require_stable=False, topic_id=topic_id)
+        before = changes[0].before
+        return (
+            Found(ErrorCode.none, before) if before is not None and before.is_of_topic(topic_id) else NOTHING
+        )
+
     def committed_spots(self, group_id: str) -> list[Spot]:
         """Where the group has committed, in the order of the first commits; not where offsets are pending only."""
         return list(self._committed.get(group_id, ()))
+
+    def spots_once_committed(self, group_id: str) -> list[Spot]:
+        """Those too whose offsets were deleted above the high watermark."""
+        changed = (spot for changed_group, spot in self._changes if changed_group == group_id)
+        return list(dict.fromkeys((*self._committed.get(group_id, ()), *changed)))
 
     def all_spots(self, group_id: str) -> list[Spot]:
         """Committed or pending: what must be buried with the group."""

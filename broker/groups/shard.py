@@ -126,6 +126,7 @@ class GroupShard(CoordinatorShard):
 
     def load(self) -> Iterator[None]:
         self._load_began_ms = self.clock.now_ms(Domain.REQUESTS)
+        self.state.offsets.note_high_watermark(self.partition.high_watermark)
         source = self.partition.log
         topic, index = self.partition.topic, self.partition.index
         damaged = DamagedRecords(topic, index, "groups", _group_of, self.state.group_ids)
@@ -293,6 +294,7 @@ class GroupShard(CoordinatorShard):
         result = self.append(batch, guard=producer.guard, verified=producer.verified, required_acks=1)
         if result.error is not ErrorCode.none:
             return result.error, -1
+        self.state.offsets.note_high_watermark(self.partition.high_watermark)
         crash_point("group.append.after")
         for offset, (key, value, _) in enumerate(records, result.base_offset):
             # A group's own record says what its state machine already holds.
@@ -381,8 +383,11 @@ class GroupShard(CoordinatorShard):
 
     def read(self, answer: Callable[[ErrorCode], T]) -> T | Future[T]:
         """Answer from memory, once all that is in it is committed: no client may see what could be truncated."""
+        end_offset = self.partition.log_end_offset
+        if self.partition.high_watermark >= end_offset:
+            return answer(ErrorCode.none)
         reply: Deferred[T] = Deferred()
-        self.when_committed(self.partition.log_end_offset, lambda error: reply.resolve(answer(error)))
+        self.when_committed(end_offset, lambda error: reply.resolve(answer(error)))
         return reply.outcome()
 
     # -- effects ------------------------------------------------------------------------------------------------

@@ -126,7 +126,11 @@ async def test_many_groups_of_which_one_has_to_wait():
         partition.hold = True
     world.commit(9, group="b")
     groups = [Group(group_id=group, topics=[AskedTopic(name="t", partition_indexes=[0])]) for group in "abc"]
-    answer = world.ask("offset_fetch", 8, groups=groups)
+    assert [
+        group.topics[0].partitions[0].committed_offset
+        for group in world.ask("offset_fetch", 8, groups=groups).groups
+    ] == [0, 1, 2]
+    answer = world.ask("offset_fetch", 8, groups=groups, require_stable=True)
     for partition in world.partitions.values():
         partition.release()
     offsets = [group.topics[0].partitions[0].committed_offset for group in (await answer).groups]

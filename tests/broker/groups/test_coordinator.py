@@ -80,12 +80,25 @@ async def test_no_client_is_shown_what_is_not_committed_yet(world: World):
     world.commit(5)
     world.partition.hold = True
     committing = world.commit(6)
-    fetching = world.fetch()
+    fetching = world.fetch(stable=True)
+    assert world.fetch() == (5, E.none)
     await turn()
     assert not fetching.done()
     world.partition.release()
     assert await fetching == (6, E.none)
     assert await committing is E.none
+    assert world.fetch() == (6, E.none)
+
+
+async def test_a_stable_fetch_that_waits_too_long_is_sent_to_another_coordinator(world: World):
+    world.partition.hold = True
+    committing = world.commit(6)
+    fetching = world.fetch(stable=True)
+    world.clock.advance(5000)
+    assert await committing is E.coordinator_not_available
+    assert await fetching == (-1, E.not_coordinator)
+    world.partition.release()
+    assert world.fetch() == (6, E.none)
 
 
 async def test_a_transactional_commit_under_way_makes_a_stable_fetch_wait_and_then_says_88(world: World):
@@ -387,7 +400,7 @@ async def test_who_waits_when_the_leadership_goes_is_sent_to_the_new_coordinator
     member = await world.member(group="h")
     joining = world.join(version=3)
     world.partition.hold = True
-    committing, fetching = world.commit(5, group="i"), world.fetch(group="i")
+    committing, fetching = world.commit(5, group="i"), world.fetch(group="i", stable=True)
     leaving = world.ask("leave_group", 3, group_id="h", members=[MemberIdentity(member_id=member)])
     await turn()
     world.partition.leader_id = 2

@@ -87,6 +87,33 @@ def test_a_topic_of_the_same_name_is_another_topic(log: Log, stored, asked, foun
     assert log.get(topic_id=asked) == (5 if found else None)
 
 
+def test_what_is_above_the_high_watermark_is_not_found_yet(log: Log):
+    def found() -> int | None:
+        committed = log.offsets.find_committed("g", "t", 0).committed
+        return None if committed is None else committed.offset
+
+    log.commit(5)
+    assert (found(), log.get()) == (None, 5)
+    log.offsets.note_high_watermark(log.next)
+    assert found() == 5
+    log.commit(6)
+    log.commit(7)
+    assert (found(), log.get()) == (5, 7)
+    log.offsets.note_high_watermark(log.next - 1)
+    assert found() == 6
+    log.delete()
+    assert (found(), log.get()) == (6, None)
+    assert log.offsets.spots_once_committed("g") == [("t", 0)]
+    log.offsets.note_high_watermark(log.next)
+    assert (found(), log.offsets.spots_once_committed("g")) == (None, [])
+    log.commit(8, producer=1)
+    log.offsets.note_high_watermark(log.next)
+    log.marker(1, committed=True)
+    assert (found(), log.get()) == (None, 8), "the marker is not committed"
+    log.offsets.note_high_watermark(log.next)
+    assert found() == 8
+
+
 # -- transactions ---------------------------------------------------------------------------------------------------
 
 
