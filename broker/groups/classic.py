@@ -280,6 +280,19 @@ def on_append_committed(group: ClassicGroup, append: Append, error: ErrorCode, n
     return out
 
 
+def on_append_late(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
+    """An append is not committed in time. Those who wait for it hear of an error; whether it will be, is not known."""
+    out: Out = []
+    match append.purpose:
+        case Assigned() as assigned if group.state is not ClassicGroupState.DEAD:
+            _assigned(group, assigned, error, now_ms, out)
+        case Replaced() as replaced if group.state is not ClassicGroupState.DEAD:
+            joining.replacement_stored(group, replaced, error, out)
+        case _:
+            pass
+    return out
+
+
 def _assigned(group: ClassicGroup, assigned: Assigned, error: ErrorCode, now_ms: int, out: Out) -> None:
     if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != assigned.generation:
         return  # the next rebalance has begun meanwhile, and has answered those who waited

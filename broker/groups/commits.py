@@ -326,8 +326,15 @@ def delete_group(shard: GroupShard, group_id: str) -> ErrorCode | Future[ErrorCo
             return error
         return [*_keys(group_id, shard.state.offsets.all_spots(group_id)), *_group_keys(group)]
 
+    def delete(error: ErrorCode) -> None:
+        if error is ErrorCode.none:
+            shard.write_tombstones(find, reply.resolve)
+        else:
+            reply.resolve(error)
+
     reply: Deferred[ErrorCode] = Deferred()
-    shard.write_tombstones(find, reply.resolve)
+    # As Kafka, which looks for a share group of this name first: nothing is deleted while that waits.
+    shard.when_committed(shard.partition.log_end_offset, delete)
     return reply.outcome()
 
 

@@ -215,7 +215,9 @@ class GroupCoordinator(MetadataListener):
             )
         error, effects = classic.heartbeat(group, member_id, group_instance_id, generation_id)
         shard.run(group, effects)
-        return error
+        if error not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
+            return error
+        return shard.read(lambda failure: failure if failure is not ErrorCode.none else error)
 
     def leave(
         self, group_id: str, members: Sequence[MemberIdentity]
@@ -239,7 +241,12 @@ class GroupCoordinator(MetadataListener):
             return self.consumer_groups.leave(shard, group, members)
         reply: Deferred[LeaveGroupResponse] = Deferred()
         shard.run(group, classic.leave(group, members, reply, self._clock.now_ms()))
-        return reply.outcome()
+        response = reply.outcome()
+        if isinstance(response, Future):
+            return response
+        return shard.read(
+            lambda error: response if error is ErrorCode.none else LeaveGroupResponse(error_code=error)
+        )
 
     def consumer_group_heartbeat(
         self,

@@ -217,7 +217,7 @@ class GroupShard(CoordinatorShard):
         committed: Callable[[ErrorCode], None],
         *,
         producer: Producer = NO_PRODUCER,
-        patient: bool = False,
+        late: Callable[[], None] | None = None,
         check: Callable[[], ErrorCode] | None = None,
     ) -> None:
         """Append one batch and take it into memory; ``committed`` is called once, with an error meant for clients.
@@ -234,7 +234,7 @@ class GroupShard(CoordinatorShard):
             if error is not ErrorCode.none:
                 committed(self.client_error(error))
             else:
-                self.when_committed(end_offset, committed, patient=patient)
+                self.when_committed(end_offset, committed, late)
 
         self.at_append(records[0].key, append, committed)
 
@@ -335,7 +335,7 @@ class GroupShard(CoordinatorShard):
         elif found:
             self.at_append(found[0], append, committed)
         else:
-            committed(ErrorCode.none)
+            self.when_committed(self.partition.log_end_offset, committed)
 
     def _write_tombstones(self, keys: Sequence[Key], committed: Callable[[ErrorCode], None]) -> None:
         room = self.partition.log.config.max_message_bytes - HEADER_BYTES
@@ -357,12 +357,12 @@ class GroupShard(CoordinatorShard):
         self.when_committed(end_offset, committed)
 
     def when_committed(
-        self, end_offset: int, then: Callable[[ErrorCode], None], *, patient: bool = False
+        self, end_offset: int, then: Callable[[ErrorCode], None], late: Callable[[], None] | None = None
     ) -> None:
         """Once the high watermark is there; at once, as a rule: then there is neither timer nor register.
 
         A client is not kept waiting for longer than ``offsets.commit.timeout.ms``; what it is then told as an error may
-        come true all the same. The state machine of a group (``patient``) must not go by such a guess.
+        come true all the same. ``late`` is called then, and ``then`` when it is known.
         """
         commit = _Commit(then)
         self.partition.on_committed(end_offset, commit.finish)
@@ -370,12 +370,11 @@ class GroupShard(CoordinatorShard):
             return
         self._commits[commit] = None
         commit.then = partial(self._finished, commit, then)
-        if not patient:
-            commit.timer = self.clock.call_later_ms(
-                self.config().offsets_commit_timeout_ms,
-                partial(commit.finish, ErrorCode.request_timed_out),
-                Domain.GROUPS,
-            )
+        commit.timer = self.clock.call_later_ms(
+            self.config().offsets_commit_timeout_ms,
+            late or partial(commit.finish, ErrorCode.request_timed_out),
+            Domain.GROUPS,
+        )
 
     def _finished(self, commit: _Commit, then: Callable[[ErrorCode], None], error: ErrorCode) -> None:
         self._commits.pop(commit, None)
@@ -411,13 +410,27 @@ class GroupShard(CoordinatorShard):
                     cast("Deferred[object]", token).resolve(response)
         if append is not None:
             record = LogRecord(GroupMetadataKey(group.group_id), append.value, GROUP_METADATA_VERSION)
-            self.write([record], partial(self._stored, group, append, held), patient=True)
+            committed = partial(self._stored, group, append, held)
+            self.write([record], committed, late=partial(self._late, group, append, held))
 
-    def _stored(self, group: ClassicGroup, append: Append, held: Sequence[Answer], error: ErrorCode) -> None:
-        self.run(group, classic.on_append_committed(group, append, error, self.clock.now_ms()))
+    def _late(self, group: ClassicGroup, append: Append, held: list[Answer]) -> None:
+        """It is not committed in time, and may be still: members are told that it failed, as by Kafka."""
+        error = self.client_error(ErrorCode.request_timed_out)
+        self.run(group, classic.on_append_late(group, append, error, self.clock.now_ms()))
+        self._refuse(held, error)
+
+    @staticmethod
+    def _refuse(held: list[Answer], error: ErrorCode) -> None:
         for answer in held:
-            response = answer.response if error is ErrorCode.none else type(answer.response)(error_code=error)
-            cast("Deferred[object]", answer.token).resolve(response)
+            cast("Deferred[object]", answer.token).resolve(type(answer.response)(error_code=error))
+        held.clear()
+
+    def _stored(self, group: ClassicGroup, append: Append, held: list[Answer], error: ErrorCode) -> None:
+        self.run(group, classic.on_append_committed(group, append, error, self.clock.now_ms()))
+        if error is not ErrorCode.none:
+            self._refuse(held, error)
+        for answer in held:
+            cast("Deferred[object]", answer.token).resolve(answer.response)
         if group.state is ClassicGroupState.DEAD and self.state.groups.get(group.group_id) is group:
             del self.state.groups[group.group_id]
         elif isinstance(append.purpose, Assigned) and group.state is ClassicGroupState.STABLE:

@@ -122,6 +122,49 @@ async def test_a_sync_is_answered_when_the_assignment_is_committed(world: World)
     assert (await sync).assignment == b"all"
 
 
+async def test_a_sync_whose_assignment_is_not_committed_in_time_fails_and_the_group_rebalances(world: World):
+    joining = world.join(version=3)
+    world.clock.advance(0)
+    member = (await joining).member_id
+    world.partition.hold = True
+    sync = world.sync(member, {member: b"all"})
+    world.clock.advance(5000)
+    assert (await sync).error_code == E.coordinator_not_available
+    assert (await settled(world.join(version=3, member_id=member))).generation_id == 2
+    world.partition.release()
+    again = await settled(world.sync(member, {member: b"again"}, generation=2))
+    assert (again.error_code, again.assignment) == (E.none, b"again")
+
+
+async def test_heartbeats_and_those_who_leave_twice_wait_for_what_was_written_before(world: World):
+    member = await world.member()
+    world.partition.hold = True
+    committing = world.commit(6, group="another")
+    beat = world.ask("heartbeat", 4, group_id="g", generation_id=1, member_id=member)
+    wrong = world.ask("heartbeat", 4, group_id="g", generation_id=7, member_id=member)
+    assert wrong.error_code == E.illegal_generation, "an error is told at once"
+    stranger = [MemberIdentity(member_id="stranger")]
+    leaving = world.ask("leave_group", 3, group_id="g", members=stranger)
+    await turn()
+    assert not beat.done()
+    assert not leaving.done()
+    world.partition.release()
+    assert await committing is E.none
+    assert (await beat).error_code == E.none
+    assert (await leaving).members[0].error_code == E.unknown_member_id
+    assert world.heartbeat(member) is E.none
+
+
+async def test_a_static_member_that_comes_back_and_is_not_committed_in_time_has_its_old_id(world: World):
+    member = await world.member(group_instance_id="i")
+    world.partition.hold = True
+    joining = world.join(group_instance_id="i")
+    world.clock.advance(5000)
+    assert (await joining).error_code == E.coordinator_not_available
+    world.partition.release()
+    assert world.heartbeat(member) is E.none
+
+
 async def test_the_id_of_a_new_member_is_told_when_its_group_is_committed(world: World):
     world.partition.hold = True
     joining = world.join()
@@ -520,6 +563,20 @@ async def test_expiry_looks_at_one_partition_a_turn():
     world.clock.advance(600_000)
     assert world.groups.all_groups() == []
     assert len(world.clock.timers) == 1
+
+
+async def test_a_group_is_not_deleted_while_what_was_written_before_is_not_committed(world: World):
+    world.commit(5)
+    world.partition.hold = True
+    committing = world.commit(6, group="another")
+    deleting = world.ask("delete_groups", 2, groups_names=["g"])
+    world.clock.advance(5000)
+    assert await committing is E.coordinator_not_available
+    assert (await deleting).results[0].error_code == E.coordinator_not_available
+    world.partition.release()
+    assert world.fetch() == (5, E.none)
+    assert world.ask("delete_groups", 2, groups_names=["g"]).results[0].error_code == E.none
+    assert world.fetch() == (-1, E.none)
 
 
 async def test_a_group_that_is_deleted_forgets_who_was_about_to_join(world: World):
