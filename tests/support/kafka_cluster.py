@@ -32,6 +32,8 @@ from tests.support.relay import Relay
 HOST = "127.0.0.1"
 NODES = (1, 2, 3)
 CONTROLLER = 100
+NO_INODE = "0"
+"""Of a connection that has ended, and whose port is not free yet."""
 LAG_MAX_MS = 1500
 """``replica.lag.time.max.ms``: how long a follower that is cut off stays in sync."""
 COMMON = {
@@ -163,10 +165,15 @@ class KafkaCluster:
 
     def _broker_at(self, port: int) -> int | None:
         """The broker whose process has this local port, which is how a relay knows who has connected."""
-        inode = _socket_at(port)
-        for node_id, broker in self.brokers.items():
-            if broker.process is not None and inode in _sockets_of(broker.process.pid):
-                return node_id
+        deadline = Deadline()
+        while not deadline.is_over:
+            inode = _socket_at(port)
+            for node_id, broker in self.brokers.items():
+                if broker.process is not None and inode in _sockets_of(broker.process.pid):
+                    return node_id
+            if inode is None:
+                break  # it has gone again
+            time.sleep(0.001)
         return None
 
     # -- coming and going ---------------------------------------------------------------------------------------
@@ -220,6 +227,8 @@ class KafkaCluster:
     def kill(self, node_id: int) -> None:
         """End a broker by SIGKILL. The controller fences it when its session is over: ``await_fenced``."""
         self.brokers[node_id].end(signal.SIGKILL)
+        for relay in self.relays.values():
+            relay.drop(node_id)
 
     def stop(self, node_id: int) -> None:
         """Let a broker end of its own will, with Kafka's controlled shutdown."""
@@ -295,9 +304,13 @@ def _socket_at(port: int) -> str | None:
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             _, local, peer, _, _, _, _, _, _, inode, *_ = line.split()
-            if int(local.rpartition(":")[2], 16) == port and int(peer.rpartition(":")[2], 16):
+            if _port(local) == port and _port(peer) and inode != NO_INODE:
                 return inode
     return None
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
 
 
 def _sockets_of(process_id: int) -> set[str]:

@@ -27,6 +27,7 @@ from tests.support import raw
 from tests.support.deadlines import HANG_S
 
 HOST = "127.0.0.1"
+LINGER_NOT = struct.pack("ii", 1, 0)
 
 
 @dataclass
@@ -131,9 +132,14 @@ class Relay:
         """Reset the connections of this client, those to come too."""
         with self._lock:
             self._cut.add(client)
+        self.drop(client)
+
+    def drop(self, client: object) -> None:
+        """Reset the connections that this client has: what is held of them never arrives."""
+        with self._lock:
             its_own = [each for each in self._connections if each.client == client]
         for connection in its_own:
-            connection.close()
+            connection.reset()
 
     def mend(self, client: object) -> None:
         with self._lock:
@@ -174,7 +180,7 @@ class Relay:
                         raise OSError("no way to the broker")
                     broker = socket.create_connection(self._target, timeout=HANG_S)
                 except OSError:
-                    client.close()
+                    _reset(client)
                     continue
                 with self._lock:
                     connection = _Connection(self, client, broker, len(self._connections), name)
@@ -183,7 +189,7 @@ class Relay:
                         connection.close()
                         return
                     if name in self._cut:
-                        connection.close()
+                        connection.reset()
                         continue
                 connection.start()
 
@@ -244,6 +250,14 @@ class _Connection:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
+    def reset(self) -> None:
+        for each in (self._client, self._broker):
+            # Without it a thread that waits in recv would keep the connection.
+            with contextlib.suppress(OSError):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+                each.shutdown(socket.SHUT_RD)
+            each.close()
+
     def _run(self, pump: Any) -> None:
         with contextlib.suppress(OSError):
             pump()
@@ -283,6 +297,13 @@ class _Connection:
             if not self._is_mute:
                 frame = self._relay.rewrite(exchange)
                 self._client.sendall(struct.pack(">i", len(frame)) + frame)
+
+
+def _reset(connection: socket.socket) -> None:
+    """Close it without a port that waits for a minute: a client that was cut off comes again and again."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+    connection.close()
 
 
 def _as_it_is(exchange: Exchange) -> bytes:
