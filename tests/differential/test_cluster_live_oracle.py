@@ -12,7 +12,7 @@ from tests.differential.cluster.running import Stage
 from tests.differential.cluster.sides import kafka_side
 from tests.support.deadlines import LONG_TEST_S
 
-pytestmark = [pytest.mark.java, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(LONG_TEST_S)]
 # Kafka's clocks are real: a machine that stalls in the middle of a scene may spoil it.
 ATTEMPTS = 3
 

@@ -41,12 +41,14 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
         yield Ours(stage)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 def test_as_kafka(entry: running.Entry, ours: Ours) -> None:
     found = listed.unlisted(ours.differences(entry), listed.rows())
     assert not found, "\n" + "\n".join(map(str, found))
 
 
+@pytest.mark.more
 def test_every_listed_difference_is_one(ours: Ours) -> None:
     found = [difference for entry in ENTRIES for difference in ours.differences(entry)]
     stale = listed.stale(found, [row for row in listed.rows() if row.is_of_clusters])

@@ -39,6 +39,9 @@ def main(wanted: list[str]) -> None:
                 print(
                     f"  {entry.id}: {len(transcripts[entry.id])} exchanges, {len(found)} differences, {len(left)} unlisted"
                 )
+                for exchange in transcripts[entry.id]:
+                    if exchange["ask"] == "ended early":
+                        print("      ended early:", exchange["answer"])
                 for each in left:
                     print("     ", each)
                 if shows_all:

@@ -41,7 +41,7 @@ INTERNAL = {
 
 assert stories
 
-Act = Callable[["Stage"], None]
+Act = Callable[["Stage"], object]
 
 
 class Stage:
@@ -148,7 +148,7 @@ class Stage:
     def play(self, entries: Sequence[Entry], acts: Sequence[Act], attempt: int = 0) -> dict[str, Transcript]:
         """The transcripts of some stories of one scene. Another attempt on the same cluster has names of its own."""
         self._playing = [ClusterStory(each, self.side.host, 0, attempt, side=self.side) for each in entries]
-        runs = [(told, told.entry.run(told)) for told in self._playing]
+        runs = [(told, _steps(told)) for told in self._playing]
         for act in (*acts, None):
             for told, run in runs:
                 self._step(told, run)
@@ -162,8 +162,8 @@ class Stage:
         self._playing = []
         return transcripts
 
-    def _step(self, told: ClusterStory, run: Iterator[None] | None) -> None:
-        if run is None or told.is_over:
+    def _step(self, told: ClusterStory, run: Iterator[None]) -> None:
+        if told.is_over:
             return
         try:
             next(run)
@@ -191,11 +191,53 @@ class Scene:
     acts: tuple[Act, ...] = ()
 
 
+def _steps(told: ClusterStory) -> Iterator[None]:
+    """Also of a story that has only one."""
+    yield from told.entry.run(told) or ()
+
+
+def kill(*nodes: int) -> Act:
+    return lambda stage: stage.kill(*nodes)
+
+
+def start(*nodes: int) -> Act:
+    return lambda stage: stage.start(*nodes)
+
+
+def stop(node: int) -> Act:
+    return lambda stage: stage.stop(node)
+
+
+def isolate(node: int) -> Act:
+    """It reaches clients and the controller, and no other node."""
+    return lambda stage: [stage.cut(each, node) for each in NODES if each != node]
+
+
+def mend(stage: Stage) -> None:
+    stage.mend()
+
+
+def nothing(stage: Stage) -> None:
+    """Stories that wait for time-outs come behind those that act before them."""
+
+
 SCENES = {
     scene.name: scene
     for scene in (
         Scene("calm"),
-        Scene("killed", (lambda stage: stage.kill(1), lambda stage: stage.start(1))),
+        # Node 1 is killed. Then it comes back.
+        Scene("killed", (kill(1), start(1))),
+        Scene("unregistered", (kill(1), start(1))),
+        # As above, for stories that hold requests until then.
+        Scene("decided", (kill(1), start(1))),
+        # Node 1 hands over what it leads, and ends. Then it comes back.
+        Scene("stopped", (stop(1), start(1))),
+        # Node 3 copies nothing any more. It falls out of the in-sync replicas. Then it may copy again.
+        Scene("cut", (isolate(3), nothing, mend)),
+        # Node 1 is left alone. Then the others come back.
+        Scene("alone", (kill(2, 3), start(2, 3))),
+        # Node 2 dies first, then node 1, which knew more. Node 2 comes back, then node 1.
+        Scene("unclean", (kill(2), kill(1), start(2), start(1))),
     )
 }
 

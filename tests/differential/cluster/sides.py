@@ -22,10 +22,12 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "min.insync.replicas": "2",
+    "offsets.commit.timeout.ms": "500",
     "offsets.topic.num.partitions": "6",
     "replica.lag.time.max.ms": COMMON["replica.lag.time.max.ms"],
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "transaction.state.log.num.partitions": "6",
+    "unclean.leader.election.interval.ms": "1000",
 }
 RACKS = {1: "a", 2: "b", 3: "c"}
 BETWEEN_NODES = ("write_txn_markers", "add_partitions_to_txn")

@@ -19,6 +19,7 @@ are. What a story waits for, it polls with requests that are not in the transcri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -33,8 +34,18 @@ PORT_NAMES = {node_id: f"port of {node_id}" for node_id in NODES}
 # How the partitions of both internal topics are placed, so that a story can have any coordinator, and any that follows it.
 PLACED = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1))
 LOADING = (14, 15, 16)
-NO_LEADER_YET = (5, 6, 75, 78)
-UNFIT = (3, 5, 6, 75, 78)
+OFFSET_NOT_AVAILABLE = 78
+CONTROL = 0x20
+# One control record: its key (version, type) and its value (version, epoch of the coordinator).
+MARKER = re.compile("20000000080000(000[01])0c0000([0-9a-f]{8})00")
+MARKER_TYPES = {"0000": "ABORT", "0001": "COMMIT"}
+UNORDERED = (
+    "isr_nodes",
+    "offline_replicas",
+    "eligible_leader_replicas",
+    "last_known_elr",
+    "partition_indexes",
+)
 
 
 class Side(Protocol):
@@ -140,13 +151,45 @@ class ClusterNormal(Normal):
             value = value.replace(name, called)
         return super()._string(value, field)
 
+    def value(self, value: Any, field: str, sort: bool) -> Any:
+        if isinstance(value, dict) and value.get("producer_id", -1) >= 0:
+            value = self._with_coordinator_epochs(value)
+        if isinstance(value, dict) and value.get("transaction_state") == "" and value["producer_id"] == 0:
+            # Nothing is known of the id. In another story 0 may be a producer's id.
+            value = value | {"producer_id": "0"}
+        return super().value(value, field, sort)
+
+    def _with_coordinator_epochs(self, value: dict[str, Any]) -> dict[str, Any]:
+        """By order of appearance, for each producer: how often its coordinator has moved before is another story."""
+        pid = value["producer_id"]
+        if value.get("coordinator_epoch", -1) >= 0:
+            return value | {"coordinator_epoch": self._coordinator_epoch(pid, value["coordinator_epoch"])}
+        match value:
+            case {"attributes": attributes, "records": [str(marker)]} if attributes & CONTROL:
+                found = MARKER.fullmatch(marker)
+                if found:
+                    epoch = self._coordinator_epoch(pid, int(found[2], 16))
+                    return value | {"records": [f"{MARKER_TYPES[found[1]]}, {epoch}"]}
+        return value
+
+    def _coordinator_epoch(self, pid: int, epoch: int) -> str:
+        return self.symbol(f"epoch of the coordinator of {self.symbol('pid', pid)}", epoch)
+
+    def _sort_key(self, value: dict[str, Any]) -> tuple[Any, ...]:
+        """By symbols, not by the numbers behind them: producer ids are of blocks that nodes get in any order."""
+        known = list(self.symbols)
+        pid = ("pid", value.get("producer_id"))
+        if pid in known:
+            value = value | {"producer_id": known.index(pid)}
+        return super()._sort_key(value)
+
     def _number(self, value: int, field: str) -> Any:
         if field == "controller_id" and value in NODES:
             return "node"
         return super()._number(value, field)
 
     def _list(self, values: list[Any], field: str, sort: bool) -> Any:
-        if field in ("isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"):
+        if field in UNORDERED:
             return sorted(values)
         return super()._list(values, field, sort)
 
@@ -260,12 +303,29 @@ class ClusterStory(Story):
         )
 
     def _role_code(self, name: str, index: int, epoch: int, at: int) -> int:
-        row = {"partition_index": index, "current_leader_epoch": epoch, "timestamp": -1}
-        body = self.look(at, "list_offsets", 5, replica_id=-1, topics=[{"name": name, "partitions": [row]}])
-        return int(body["topics"][0]["partitions"][0]["error_code"])
+        row = {"partition": index, "current_leader_epoch": epoch, "leader_epoch": epoch}
+        body = {"replica_id": -1, "topics": [{"topic": name, "partitions": [row]}]}
+        answer = self.look(at, "offset_for_leader_epoch", 3, **body)
+        return int(answer["topics"][0]["partitions"][0]["error_code"])
 
-    def await_leader(self, topic: Topic | str, leader: int, partition: int = 0) -> None:
-        """Until all nodes know this leader, and it leads."""
+    def await_readable(self, topic: Topic, partition: int = 0) -> None:
+        """Until the leader knows what is committed: right after an election it does not."""
+
+        def code() -> int:
+            row = {"partition_index": partition, "timestamp": -1}
+            body = {"replica_id": -1, "topics": [{"name": topic.name, "partitions": [row]}]}
+            leader = self.partitions(topic, self.home)[partition]["leader_id"]
+            if leader < 0:
+                return 0
+            answer = self.look(leader, "list_offsets", 5, **body)
+            return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+        self.until(lambda: code() != OFFSET_NOT_AVAILABLE, f"{topic}-{partition} can be read")
+
+    def await_leader(
+        self, topic: Topic | str, leader: int, partition: int = 0, readable: bool = True
+    ) -> None:
+        """Until all nodes know this leader, and it leads; ``readable``: with too few in sync it never is."""
         self.until(
             lambda: all(
                 self.partitions(topic, at).get(partition, {}).get("leader_id") == leader
@@ -274,6 +334,8 @@ class ClusterStory(Story):
             f"{topic}-{partition} is led by {leader}",
         )
         self.settled(topic)
+        if readable and isinstance(topic, Topic):
+            self.await_readable(topic, partition)
 
     def await_isr(self, topic: Topic | str, isr: set[int], partition: int = 0) -> None:
         """Until all nodes know these replicas in sync."""
@@ -291,15 +353,32 @@ class ClusterStory(Story):
     ) -> None:
         """Until these replicas, leader or followers, know a high watermark."""
         self.until(
-            lambda: all(self._high_watermark(topic, partition, each) >= high_watermark for each in at),
+            lambda: all(self.high_watermark(topic, each, partition) >= high_watermark for each in at),
             f"{topic}-{partition} has {high_watermark} committed on {at}",
         )
 
-    def _high_watermark(self, topic: Topic, partition: int, at: int) -> int:
-        row = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1}
-        body = self.look(at, "fetch", 11, **(LOOK | {"topics": [{"topic": topic.name, "partitions": [row]}]}))
-        found = body["responses"][0]["partitions"][0]
+    def log_start(self, topic: Topic, at: int, partition: int = 0) -> int:
+        """Of a replica, leader or follower."""
+        row = {"partition_index": partition, "timestamp": -2}
+        body = self.look(
+            at, "list_offsets", 5, replica_id=-2, topics=[{"name": topic.name, "partitions": [row]}]
+        )
+        return int(body["topics"][0]["partitions"][0]["offset"])
+
+    def high_watermark(self, topic: Topic, at: int, partition: int = 0) -> int:
+        """Of a replica, leader or follower; -1 if it has none."""
+        found = self._read(topic, partition, at)
         return -1 if found["error_code"] not in (0, 1) else int(found["high_watermark"])
+
+    def stable(self, topic: Topic, at: int, partition: int = 0) -> int:
+        """The last stable offset of a replica."""
+        return int(self._read(topic, partition, at)["last_stable_offset"])
+
+    def _read(self, topic: Topic, partition: int, at: int) -> Body:
+        start = max(0, self.log_start(topic, at, partition))
+        row = {"partition": partition, "fetch_offset": start, "partition_max_bytes": 1}
+        body = self.look(at, "fetch", 11, **(LOOK | {"topics": [{"topic": topic.name, "partitions": [row]}]}))
+        return body["responses"][0]["partitions"][0]  # type: ignore[no-any-return]
 
     def await_known(self, nodes: set[int]) -> None:
         """Until these nodes, and no others, are brokers of the cluster to all that run."""
