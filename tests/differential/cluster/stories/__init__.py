@@ -4,3 +4,4 @@ from tests.differential.cluster.stories import administration as administration
 from tests.differential.cluster.stories import elections as elections
 from tests.differential.cluster.stories import in_sync as in_sync
 from tests.differential.cluster.stories import leadership as leadership
+from tests.differential.cluster.stories import reassignments as reassignments
