@@ -1,6 +1,7 @@
 """All stories of several nodes, by area. Importing this registers them."""
 
 from tests.differential.cluster.stories import administration as administration
+from tests.differential.cluster.stories import below_min_isr as below_min_isr
 from tests.differential.cluster.stories import between_nodes as between_nodes
 from tests.differential.cluster.stories import elections as elections
 from tests.differential.cluster.stories import followers as followers
