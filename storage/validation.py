@@ -100,8 +100,12 @@ def check(
     now_ms: int,
     clients_now_ms: int | None = None,
     limits: BatchLimits = LIMITS,
+    partition: str = "",
 ) -> Checked | Invalid | Steps[Checked | Invalid]:
-    """What is known of the header alone; the steps that read the records where they must be read. Then comes `stamp`."""
+    """What is known of the header alone; the steps that read the records where they must be read. Then comes `stamp`.
+
+    ``partition`` is the partition's name, for the texts of refusals.
+    """
     clients_now_ms = now_ms if clients_now_ms is None else clients_now_ms
     problem = _check_header(batch, config, limits)
     if problem is not None:
@@ -109,12 +113,12 @@ def check(
     wanted = CODEC_IDS.get(config.compression_type, batch.compression)
     bounds = _timestamp_bounds(config, clients_now_ms, now_ms)
     if limits.reads_all or wanted != batch.compression or _asks_of_records(batch, config, bounds):
-        return _read(batch, config, wanted, bounds, limits)
+        return _read(batch, config, wanted, _Offences(batch, config, bounds, partition), limits)
     return Checked(batch, None)
 
 
 def _read(
-    batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, limits: BatchLimits
+    batch: RecordBatch, config: LogConfig, wanted: int, offences: _Offences, limits: BatchLimits
 ) -> Steps[Checked | Invalid]:
     try:
         body = yield from plain_records(batch, limits.decompressed_bytes_max)
@@ -124,7 +128,7 @@ def _read(
         return Invalid(ErrorCode.unknown_server_error, str(error))
     found: Checked | Invalid
     try:
-        found = yield from _check_records(batch, config, wanted, bounds, body)
+        found = yield from _check_records(batch, config, wanted, offences, body)
     except CorruptBatch as error:
         found = Invalid(_error_of(error.reason, batch), str(error))
     except codecs.CompressionError as error:
@@ -229,9 +233,8 @@ def _asks_of_records(batch: RecordBatch, config: LogConfig, bounds: Bounds) -> b
 
 
 def _check_records(
-    batch: RecordBatch, config: LogConfig, wanted: int, bounds: Bounds, body: Buffer
+    batch: RecordBatch, config: LogConfig, wanted: int, offences: _Offences, body: Buffer
 ) -> Steps[Checked | Invalid]:
-    offences = _Offences(batch, config, bounds)
     walked: Walked = yield from walk(
         body,
         batch.record_count,
@@ -241,9 +244,7 @@ def _check_records(
         suspect=offences.suspect,
     )
     if offences.errors:
-        return Invalid(
-            offences.worst, "One or more records have been rejected", record_errors=offences.errors
-        )
+        return Invalid(offences.worst, offences.message, record_errors=offences.errors)
     latest = (
         batch.max_timestamp if batch.is_log_append_time else batch.base_timestamp + walked.max_timestamp_delta
     )
@@ -276,15 +277,19 @@ def _recompress(
 class _Offences:
     """The records for which a batch is refused; the first of them are named."""
 
-    def __init__(self, batch: RecordBatch, config: LogConfig, bounds: Bounds) -> None:
+    def __init__(self, batch: RecordBatch, config: LogConfig, bounds: Bounds, partition: str) -> None:
         self.errors: list[tuple[int, str | None]] = []
+        self._count = 0
+        self._partition = partition
+        earliest_ms, latest_ms = bounds
+        now_ms = latest_ms - config.message_timestamp_after_max_ms
+        self._within = (now_ms - NEVER if earliest_ms is None else earliest_ms), latest_ms
         self.worst = ErrorCode.invalid_record
         self.earliest_delta, self.latest_delta = -_ALL_TIMES, _ALL_TIMES
         self._compact = config.compact
         self._stamped = config.log_append_time and batch.is_log_append_time
         self._base_ms = batch.base_timestamp
         self._fixed_ms = batch.max_timestamp if batch.is_log_append_time else None
-        earliest_ms, latest_ms = bounds
         if self._stamped:
             self._suspect_all()
         elif not config.log_append_time:
@@ -302,18 +307,39 @@ class _Offences:
 
     def suspect(self, index: int, timestamp_delta: int, has_key: bool) -> None:
         if self._compact and not has_key:
-            self._add(index, "Compacted topic cannot accept message without key", ErrorCode.invalid_record)
+            message = (
+                f"Compacted topic cannot accept message without key in topic partition {self._partition}"
+            )
+            self._add(index, message, ErrorCode.invalid_record)
         elif self._stamped:
             message = "Producer should not set timestamp type to LogAppendTime."
             self._add(index, message, ErrorCode.invalid_timestamp)
         else:
             timestamp = self._base_ms + timestamp_delta if self._fixed_ms is None else self._fixed_ms
             if timestamp != NO_TIMESTAMP:
-                self._add(index, f"Timestamp {timestamp} is out of range", ErrorCode.invalid_timestamp)
+                message = (
+                    f"Timestamp {timestamp} of message with offset {index} is out of range. "
+                    "The timestamp should be within [{}, {}]".format(*self._within)
+                )
+                self._add(index, message, ErrorCode.invalid_timestamp)
+
+    @property
+    def message(self) -> str:
+        """Of all records together, as ``LogValidator.processRecordErrors`` words it."""
+        if self.worst is ErrorCode.invalid_timestamp:
+            return "One or more records have been rejected due to invalid timestamp"
+        first = ", ".join(
+            f"RecordError(batchIndex={index}, message='{message}')" for index, message in self.errors[:3]
+        )
+        return (
+            f"One or more records have been rejected due to {self._count} record errors in total, "
+            f"and only showing the first three errors at most: [{first}]"
+        )
 
     def _add(self, index: int, message: str, error: ErrorCode) -> None:
         if error is ErrorCode.invalid_timestamp:
             self.worst = error
+        self._count += 1
         if len(self.errors) < RECORD_ERRORS_MAX:
             self.errors.append((index, message))
 

@@ -13,12 +13,14 @@ from protocol.errors import ErrorCode
 from protocol.record import encode_record
 from storage.config import LogConfig
 from storage.steps import DECOMPRESSED_AT_ONCE_BYTES
+from storage.topic_configs import NEVER
 from storage.validation import (
     RECORD_ERRORS_MAX,
     BatchLimits,
     Invalid,
     Valid,
     check,
+    run_check,
     validate,
 )
 from tests.storage.logs import NOW_MS, data
@@ -121,6 +123,31 @@ def test_a_compacted_topic_wants_keys(codec: int):
     assert isinstance(found, Invalid)
     assert found.error is ErrorCode.invalid_record
     assert [index for index, _ in found.record_errors] == [1, 3]
+
+
+def test_refusals_have_kafka_s_words():
+    """``LogValidator``: clients show the text of a single record, or that of all."""
+    batch = RecordBatch.parse(build_batch([(NOW_MS, None, b"v")]))
+    found = run_check(check(batch, LogConfig(cleanup_policy=("compact",)), NOW_MS, partition="orders-7"))
+    assert isinstance(found, Invalid)
+    reason = "Compacted topic cannot accept message without key in topic partition orders-7"
+    assert found.record_errors == [(0, reason)]
+    assert found.message == (
+        "One or more records have been rejected due to 1 record errors in total, and only showing the first "
+        f"three errors at most: [RecordError(batchIndex=0, message='{reason}')]"
+    )
+    late_ms, latest_ms = NOW_MS + 2 * HOUR_MS, NOW_MS + HOUR_MS
+    found = validate(RecordBatch.parse(build_batch([(late_ms, b"k", b"v")])), LogConfig(), NOW_MS)
+    assert isinstance(found, Invalid)
+    assert found.message == "One or more records have been rejected due to invalid timestamp"
+    within = f"[{NOW_MS - NEVER}, {latest_ms}]"
+    assert found.record_errors == [
+        (
+            0,
+            f"Timestamp {late_ms} of message with offset 0 is out of range. "
+            f"The timestamp should be within {within}",
+        )
+    ]
 
 
 def test_one_wrong_timestamp_decides_the_code():

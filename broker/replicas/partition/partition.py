@@ -110,7 +110,7 @@ class Partition(ReadablePartition):
         config = self.log.config
         if config.message_timestamp_before_max_ms != NEVER:
             clients_now_ms = self._clock.now_ms(Domain.REQUESTS) + self._clock.skew_ms
-        return check(batch, config, now_ms, clients_now_ms, limits)
+        return check(batch, config, now_ms, clients_now_ms, limits, f"{self.topic}-{self.index}")
 
     def append(
         self,
