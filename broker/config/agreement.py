@@ -19,7 +19,11 @@ Values = Mapping[str, Any]
 
 def check_agreement(values: Values) -> None:
     """`ConfigError` at the first two settings that contradict each other."""
-    for holds, message in (*_of_the_broker(values), *_of_groups(values)):
+    for holds, message in _of_the_broker(values):
+        if not holds:
+            # Scala's ``require`` begins its text so, which is what users of Kafka see.
+            raise ConfigError(f"requirement failed: {message}")
+    for holds, message in _of_groups(values):
         if not holds:
             raise ConfigError(message)
 

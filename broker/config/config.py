@@ -487,4 +487,4 @@ def log_defaults_of(values: Mapping[str, Value]) -> LogConfig:
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise ConfigError(message)
+        raise ConfigError(f"requirement failed: {message}")
