@@ -10,13 +10,15 @@ Pure. As Kafka's ``DynamicBrokerConfig``; the texts of refusals are Kafka's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from broker.config.agreement import check_agreement
 from broker.config.config import BrokerConfig, attributes, log_defaults_of, synonyms_of
 from broker.config.definitions import BrokerConfigKey, alterable_configs, kafka_configs
+from broker.config.endpoints import DEFAULT_CONTROLLER_NAME
 from storage.config_def import ConfigError
 
 PER_BROKER: Final = "per-broker"
@@ -42,6 +44,9 @@ SECURITY: Final = frozenset(
 _OF_ALL_LISTENERS: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 )
+# `ConnectionQuotas.ListenerConnectionQuota`: with none, no client would reach the broker any more.
+_CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
+_METRIC_REPORTERS: Final = frozenset({"org.apache.kafka.common.metrics.JmxReporter"})
 # `DynamicThreadPool`: from half of what it is to double.
 _THREADS: Final = frozenset(
     {"num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads"}
@@ -148,10 +153,43 @@ def is_valid(name: str, value: str) -> bool:
 
 def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
     """What needs both to be judged. `ConfigError` in Kafka's words."""
-    for name in sorted(_THREADS):
-        old, new = before.values[name], after.values[name]
-        if new != old:
-            _check_threads(name, old, new)
+    changed = {name for name, value in after.values.items() if value != before.values[name]}
+    _check_together(before, after)
+    _check_listeners(changed, after)
+    for name in _CONNECTIONS:
+        if name in changed and after.values[name] <= 0:
+            raise _wrapped(f"Invalid {name} {after.values[name]}")
+    if "metric.reporters" in changed and not _METRIC_REPORTERS.issuperset(after.values["metric.reporters"]):
+        # No class of a user's is ever there to be loaded.
+        raise _wrapped(
+            f"Validation of dynamic config update of Set({', '.join(sorted(changed))}) failed with class "
+            "class kafka.server.DynamicMetricsReporters"
+        )
+    for name in sorted(_THREADS & changed):
+        _check_threads(name, before.values[name], after.values[name])
+
+
+def _check_together(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Settings contradict each other; what did so before, because an earlier release let it in, is no reason to refuse."""
+    try:
+        check_agreement(before.values)
+    except ConfigError:
+        return
+    if after.values["log.cleaner.threads"] == 0:
+        # Of which Kafka's check is not aware, and so the text is that of its division.
+        raise ConfigError("/ by zero")
+    check_agreement(after.values)
+
+
+def _check_listeners(changed: Collection[str], after: BrokerConfig) -> None:
+    """Every node is a controller too, whose listener is among those that are given, though none is opened for it."""
+    controllers = after.values["controller.listener.names"] or (DEFAULT_CONTROLLER_NAME,)
+    names = {listener.partition("://")[0].upper() for listener in after.values["listeners"]}
+    if "listeners" in changed and names.isdisjoint(name.upper() for name in controllers):
+        raise ConfigError(
+            "requirement failed: controller.listener.names must contain at least one value appearing in the "
+            "'listeners' configuration when running the KRaft controller role"
+        )
 
 
 def _check_threads(name: str, old: int, new: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from broker.config import broker_config
@@ -98,6 +100,27 @@ def test_threads_change_by_half_or_double_at_most(threads: str, reason: str) -> 
         with pytest.raises(ConfigError, match=reason):
             check_change(static, changed)
     check_change(static, with_dynamic(static, Layers({"num.io.threads": "16"}, {})))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("max.connections", "0", "Invalid max.connections 0 for configuration Invalid dynamic configuration"),
+        ("max.connection.creation.rate", "0", "Invalid max.connection.creation.rate 0 for configuration"),
+        ("log.cleaner.threads", "0", "/ by zero"),
+        ("log.cleaner.threads", "500", "requirement failed: log.cleaner.dedupe.buffer.size must be at least"),
+        ("log.cleaner.dedupe.buffer.size", "1048576", "requirement failed: log.cleaner.dedupe.buffer.size"),
+        ("listeners", "PLAINTEXT://:1", "requirement failed: controller.listener.names must contain"),
+        ("metric.reporters", "no.such.Class", "Validation of dynamic config update of Set"),
+    ],
+)
+def test_what_would_leave_a_broker_unfit_is_refused_in_kafka_s_words(
+    name: str, value: str, reason: str
+) -> None:
+    static = broker_config({"metric.reporters": "of.the.Users"})
+    with pytest.raises(ConfigError, match=re.escape(reason)):
+        check_change(static, with_dynamic(static, Layers({name: value}, {})))
+    check_change(static, with_dynamic(static, Layers({"listeners": "PLAINTEXT://:1,CONTROLLER://:2"}, {})))
 
 
 def test_all_who_have_a_configuration_see_it_change() -> None:

@@ -216,6 +216,12 @@ def what_brokers_cannot_have(s: Story) -> None:
         ("num.io.threads", "0"),
         ("ssl.keystore.type", "PEM"),
         ("log.roll.ms", "0"),
+        ("max.connections", "0"),
+        ("max.connection.creation.rate", "0"),
+        ("log.cleaner.threads", "0"),
+        ("log.cleaner.threads", "500"),
+        ("listeners", "PLAINTEXT://:1"),
+        ("metric.reporters", "no.such.Class"),
     ):
         for broker in ("1", ""):
             change(s, f"{name}={value} of {broker or 'all'}", BROKER, broker, (name, SET, value), dry=True)
