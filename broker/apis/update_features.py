@@ -63,7 +63,9 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
         raise _refused(name, level, "A feature version cannot be less than 0.")
     supported = SUPPORTED_FEATURES.get(name)
     if supported is None or not supported[0] <= level <= supported[1]:
-        has = "does not support this feature" if supported is None else f"only supports versions {supported}"
+        has = "does not support this feature."
+        if supported is not None:
+            has = "only supports versions {}-{}".format(*supported)
         raise _refused(name, level, f"Local controller {context.node.node_id} {has}")
     if level < current and kind == UPGRADE:
         reason = (
@@ -73,8 +75,21 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
     if level > current and kind != UPGRADE:
         raise _refused(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION and level != current:
-        # One version of the record formats is written here: there is nothing to change to.
-        raise _refused(name, level, "Refusing to change the metadata.version of this broker.")
+        raise _refused_metadata_version(level, current, kind)
+
+
+def _refused_metadata_version(level: int, current: int, kind: int) -> ApiError:
+    """One version of the record formats is written here, so there is nothing to change to. Kafka refuses the way down from
+    4.3-IV0 too: it changed the metadata."""
+    if level > current:
+        return _refused(METADATA_VERSION, level, "Refusing to change the metadata.version of this broker.")
+    reason = "Refusing to perform the requested downgrade because it might delete metadata information."
+    if kind == UNSAFE_DOWNGRADE:
+        reason = "Unsafe metadata downgrade is not supported in this version."
+    return ApiError(
+        ErrorCode.invalid_update_version,
+        f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
+    )
 
 
 def _refused(name: str, level: int, reason: str) -> ApiError:
