@@ -319,6 +319,8 @@ class Leading:
         return behind or partition.high_watermark < end_offset
 
     def _propose(self, isr: tuple[int, ...]) -> None:
+        # A leader of Kafka's has them as a set: tools show them in this order.
+        isr = tuple(sorted(isr))
         partition = self._partition
         log_events.info(
             "in-sync replicas change",

@@ -186,6 +186,17 @@ async def test_a_follower_joins_again_once_it_has_all_that_is_committed(nodes: N
     assert nodes.ends()[3] == (1, 1)
 
 
+async def test_after_a_change_those_in_sync_are_told_in_the_order_of_their_ids(nodes: Nodes):
+    nodes.create([2, 3, 1])
+    assert nodes.isr == (2, 3, 1), "of a new partition they are its replicas"
+    nodes.kill(3)
+    nodes.append(b"a")
+    assert nodes.isr == (2, 1), "the controller takes one out"
+    nodes.start(3)
+    await nodes.settle()
+    assert nodes.isr == (1, 2, 3)
+
+
 async def test_one_that_could_not_join_is_looked_at_again(nodes: Nodes):
     nodes.create()
     nodes.kill(3)
