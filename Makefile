@@ -51,7 +51,7 @@ more: $(VENV)/.dev $(VENV)/.java
 
 # The programs are built, and their clients fetched, into .cache at the first call.
 clients: $(VENV)/.dev $(VENV)/.java
-	$(PYTEST) --tier clients tests/clients
+	$(PYTEST) --tier clients tests/clients tests/differential/console_tools
 
 # Runs of the chaos go on behind the last seed in tests/chaos/results.jsonl, so many minutes.
 CHAOS_MINUTES ?= 30

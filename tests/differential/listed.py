@@ -12,6 +12,8 @@ from tests.differential.runner import Difference
 
 FILE = Path(__file__).parents[2] / "docs" / "differences.md"
 COLUMNS = ("id", "stories", "fields", "Kafka", "ours", "why", "how to switch it off")
+COLUMNS_OF_TOOLS = ("id", "stories", "output", "Kafka", "ours", "why", "how to switch it off")
+"""Of the table about Kafka's console tools: tests/differential/console_tools."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +53,21 @@ def _cell(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"`([^`]+)`", text))
 
 
-def rows(text: str | None = None) -> list[Row]:
-    lines = (FILE.read_text() if text is None else text).splitlines()
-    cells = [[c.strip() for c in line.strip("|").split(" | ")] for line in lines if line.startswith("|")]
-    header, found = None, []
-    for line in cells:
-        if tuple(line) == COLUMNS:
-            header = line
-        elif header and not set("".join(line)) <= set("-: |"):
-            assert len(line) == len(COLUMNS), f"a row of docs/differences.md has {len(line)} cells: {line}"
-            name, stories, fields, kafka, ours = (line[0], *map(_cell, line[1:5]))
+def rows(text: str | None = None, columns: tuple[str, ...] = COLUMNS) -> list[Row]:
+    """The rows of the table with these columns; a table ends with the first line that is none of it."""
+    header, found, is_there = False, [], False
+    for line in (FILE.read_text() if text is None else text).splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if not line.startswith("|"):
+            header = False
+        elif tuple(cells) == columns:
+            header = is_there = True
+        elif header and not set("".join(cells)) <= set("-: |"):
+            assert len(cells) == len(columns), f"a row of docs/differences.md has {len(cells)} cells: {cells}"
+            name, stories, fields, kafka, ours = (cells[0], *map(_cell, cells[1:5]))
             assert all((stories, fields, kafka, ours)), f"row {name}: patterns stand in back-ticks"
             found.append(Row(name, stories, fields, kafka, ours))
-    assert header, f"no table with the columns {COLUMNS}"
+    assert is_there, f"no table with the columns {columns}"
     return found
 
 

@@ -15,6 +15,7 @@ import atexit
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -39,6 +40,8 @@ JVM_OPTIONS = (
     "-Xmx256m",
     *SHORT_LIVED,
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    # The driver runs the shutdown hooks of tools.
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 
 
@@ -154,12 +157,28 @@ class JavaClients:
         answer = self.ask("tool", main=main, args=[str(each) for each in arguments], input=input)
         return Ran(answer["status"], answer["out"], said_by_the_tool(answer["err"]))
 
-    def process(self, main: str, *arguments: object) -> Ran:
-        """The same in a JVM of its own, for tools that say the last thing while their process ends."""
+    def until(self, pattern: str, main: str, *arguments: object) -> Ran:
+        """A tool that goes on until it is stopped, in a JVM of its own: stopped at the first line that matches."""
         command = [java(), *JVM_OPTIONS, "-cp", kafka_classpath(), main, *(str(each) for each in arguments)]
-        with locked(CACHE / "working"):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
-        return Ran(done.returncode, said_by_the_tool(done.stdout), said_by_the_tool(done.stderr))
+        with (
+            locked(CACHE / "working"),
+            tempfile.TemporaryFile("w+") as complained,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complained, text=True) as process,
+        ):
+            assert process.stdout is not None
+            hangs = threading.Timer(HANG_S, process.kill)
+            hangs.start()
+            said = []
+            for line in process.stdout:
+                said.append(line)
+                if re.search(pattern, line):
+                    process.terminate()
+                    break
+            process.stdout.read()
+            status = process.wait()
+            hangs.cancel()
+            complained.seek(0)
+            return Ran(status, said_by_the_tool("".join(said)), said_by_the_tool(complained.read()))
 
     def _ask(self, order: dict[str, Any]) -> Any:
         if self._process is None or self._process.poll() is not None:

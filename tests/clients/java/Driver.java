@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -253,39 +254,65 @@ public final class Driver {
     private static Object tool(JsonNode order) throws Exception {
         List<Runnable> hooks = new ArrayList<>();
         int[] status = {-1};
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        ByteArrayOutputStream complained = new ByteArrayOutputStream();
         Exit.Procedure end = (code, message) -> {
             if (status[0] < 0) {
                 status[0] = code;
             }
+            // The process would be gone: what catches the error, and says so, says nothing.
+            divert(OutputStream.nullOutputStream(), OutputStream.nullOutputStream());
             throw new ToolEnded(code, message);
         };
         Exit.setExitProcedure(end);
         Exit.setHaltProcedure(end);
         Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
-        ByteArrayOutputStream said = new ByteArrayOutputStream();
-        ByteArrayOutputStream complained = new ByteArrayOutputStream();
         List<String> args = new ArrayList<>();
         order.get("args").forEach(each -> args.add(each.asText()));
         OutputStream log = err.target;
-        out.target = said;
-        err.target = complained;
+        Set<Thread> others = Set.copyOf(hooksOfTheProcess().keySet());
+        divert(said, complained);
         System.setIn(new ByteArrayInputStream(order.path("input").asText("").getBytes(StandardCharsets.UTF_8)));
         try {
             Class.forName(order.get("main").asText())
                     .getMethod("main", String[].class)
                     .invoke(null, (Object) args.toArray(new String[0]));
         } catch (InvocationTargetException thrown) {
-            if (!(thrown.getCause() instanceof ToolEnded)) {
+            if (status[0] < 0) {
                 thrown.getCause().printStackTrace();
                 status[0] = 1;
             }
         } finally {
+            divert(said, complained);
             hooks.forEach(Runnable::run);
-            System.out.flush();
-            System.err.flush();
-            out.target = OutputStream.nullOutputStream();
-            err.target = log;
+            runHooksOfTheProcess(others);
+            divert(OutputStream.nullOutputStream(), log);
         }
         return Map.of("status", Math.max(status[0], 0), "out", said.toString(), "err", complained.toString());
+    }
+
+    private static void divert(OutputStream newOut, OutputStream newErr) {
+        System.out.flush();
+        System.err.flush();
+        out.target = newOut;
+        err.target = newErr;
+    }
+
+    /** Some tools do not leave what they do at last to Kafka's Exit: these threads belong to this process. */
+    @SuppressWarnings("unchecked")
+    private static Map<Thread, Thread> hooksOfTheProcess() throws ReflectiveOperationException {
+        Field hooks = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
+        hooks.setAccessible(true);
+        return (Map<Thread, Thread>) hooks.get(null);
+    }
+
+    private static void runHooksOfTheProcess(Set<Thread> except) throws Exception {
+        for (Thread hook : List.copyOf(hooksOfTheProcess().keySet())) {
+            if (!except.contains(hook)) {
+                Runtime.getRuntime().removeShutdownHook(hook);
+                hook.start();
+                hook.join();
+            }
+        }
     }
 }

@@ -1,0 +1,55 @@
+"""Our tools by the names of Kafka's print what Apache Kafka 4.3.1's own print of the same broker. What those print of ours
+and of Apache Kafka compares tests/differential/console_tools."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from tests.differential.console_tools.story import TOOLS
+from tests.support.broker import Broker
+from tests.support.javaprog import java_clients
+from tools.kafka_tools.group import kafka_tool
+
+pytestmark = pytest.mark.foreign
+
+
+def theirs(name: str, *arguments: object, input: str = "") -> str:
+    """What the tool printed; its status must be 0."""
+    ran = java_clients().tool(TOOLS[name], *arguments, input=input)
+    assert ran.status == 0, f"{name} {arguments}\n{ran.out}\n{ran.err}"
+    return ran.out
+
+
+def ours(name: str, *arguments: object) -> str:
+    done = CliRunner().invoke(kafka_tool, [name, *map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def cells(text: str) -> list[list[str]]:
+    """Kafka's tools list groups in no order."""
+    return sorted(line.split() for line in text.splitlines() if line.strip())
+
+
+def test_our_tools_by_the_same_names_print_the_same(broker: Broker):
+    where = ("--bootstrap-server", broker.bootstrap)
+    same = ("--topic", "same")
+    theirs("kafka-topics", *where, "--create", *same, "--partitions", 2, "--config", "retention.ms=7")
+    keyed = ("--property", "parse.key=true")
+    theirs("kafka-console-producer", *where, *same, *keyed, input="k\tv\nl\tw\n")
+    shown = [
+        f"--formatter-property=print.{name}=true"
+        for name in ("key", "timestamp", "partition", "offset", "headers")
+    ]
+    from_beginning = ("--from-beginning", "--max-messages", 2)
+    theirs("kafka-console-consumer", *where, *same, *from_beginning, "--group", "g")
+    for name, *words in (
+        ("kafka-topics", "--list"),
+        ("kafka-topics", "--describe", *same),
+        ("kafka-console-consumer", *same, *from_beginning, *shown),
+        ("kafka-consumer-groups", "--list"),
+        ("kafka-consumer-groups", "--describe", "--group", "g"),
+        ("kafka-consumer-groups", "--reset-offsets", "--group", "g", *same, "--to-earliest", "--dry-run"),
+    ):
+        assert cells(ours(name, *where, *words)) == cells(theirs(name, *where, *words)), (name, words)

@@ -1,0 +1,164 @@
+"""From what a tool wrote to what is compared: ids become symbols by order of appearance, times and addresses are replaced,
+runs of spaces (the width of columns follows from ids) become one, and lines about what other stories left are dropped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# Kafka's ``Uuid``: ids of topics, clusters, directories and members.
+BASE64_ID: Final = re.compile(r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])")
+CASE_CHANGES_MIN: Final = 8
+"""Of an id without digits and dashes; the names of Kafka's classes have fewer."""
+REPLACED: Final = (
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,:]\d+)?Z?"), "(time)"),
+    (re.compile(r"(?<![\w.])1[6-9]\d{11}(?!\w)"), "(ms)"),
+    (re.compile(r"(?<=[\w$;])@[0-9a-f]{5,8}\b"), "@(hash)"),
+    (re.compile(r"(?<=-consumer-)\d+\b|(?<=adminclient-)\d+\b|(?<=\bproducer-)\d+\b"), "(number)"),
+    # What a client says of a time-out depends on what it was doing just then.
+    (
+        re.compile(r"(?<=TimeoutException: ).*|Call\(callName=.*|Timed out waiting for a node assignment.*"),
+        "(text)",
+    ),
+    (re.compile(r" +"), " "),
+)
+# Where in the client's code an exception was thrown is no matter of the broker.
+FRAME: Final = re.compile(r"\s+at [\w.$/@]+.*\(.*\)$|\s+\.\.\. \d+ (more|common frames omitted)$")
+# What a tool knows of its own options, from the first line of it to the last: no broker is asked for it.
+USAGE_BEGINS: Final = re.compile(r"Option +Description|usage: ")
+USAGE_ENDS: Final = re.compile(r"[\w-]+: error: ")
+# kafka-topics shows them in the order of the response, which has none on Kafka.
+TOPIC_CONFIGS: Final = re.compile(r"(\tConfigs: )(.*)")
+NAME: Final = re.compile(r"[a-zA-Z0-9]+(?:-[a-z0-9]+)+--(?=[a-z0-9])")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How the output of one command is compared."""
+
+    sorted: bool = False
+    """The tool has no order of its own."""
+    hidden: tuple[str, ...] = ()
+    """Patterns whose matches, or their first groups, differ from run to run."""
+    dropped: tuple[str, ...] = ()
+    """Patterns of lines that are left out."""
+    only: str | None = None
+    """A pattern of the lines that are looked at."""
+    symbols: tuple[str, ...] = ()
+    """Columns of a table whose values are ids."""
+    hidden_columns: tuple[str, ...] = ()
+
+
+PLAIN: Final = Shown()
+
+
+class TextNormal:
+    """The symbols of one story: the same id has the same symbol in all its output."""
+
+    def __init__(self, prefix: str, ports: Mapping[int, str], paths: Mapping[Path, str]) -> None:
+        self.prefix, self.ports, self.paths = prefix, ports, paths
+        self._symbols: dict[tuple[str, str], str] = {}
+
+    def symbol(self, kind: str, value: str) -> str:
+        count = sum(1 for known, _ in self._symbols if known == kind)
+        return self._symbols.setdefault((kind, value), f"({kind} {count + 1})")
+
+    def label(self, text: str) -> str:
+        return self._line(text)
+
+    def lines(self, text: str, shown: Shown) -> list[str]:
+        lines: Iterable[str] = _without_usage(line.rstrip() for line in text.splitlines())
+        lines = [line for line in lines if line and not FRAME.match(line) and self._own(line)]
+        lines = [line for line in lines if not any(re.search(pattern, line) for pattern in shown.dropped)]
+        if shown.only is not None:
+            lines = [line for line in lines if re.search(shown.only, line)]
+        lines = [_hide(line, shown.hidden) for line in lines]
+        if shown.symbols or shown.hidden_columns:
+            lines = self._columns(lines, shown)
+        elif shown.sorted:
+            lines.sort(key=_without_ids)
+        return [self._line(line) for line in lines]
+
+    def _own(self, line: str) -> bool:
+        """What other stories left in lists of everything is not this story's."""
+        return all(self.prefix.startswith(name[:-1]) for name in NAME.findall(line))
+
+    def _line(self, line: str) -> str:
+        line = TOPIC_CONFIGS.sub(lambda match: match[1] + _sorted_configs(match[2]), line)
+        for path, name in self.paths.items():
+            line = line.replace(str(path), name)
+        for port, name in self.ports.items():
+            line = line.replace(f":{port}", f":({name})")
+        line = line.replace(self.prefix, "~")
+        line = UUID.sub(lambda match: self.symbol("id", match.group()), line)
+        line = BASE64_ID.sub(self._base64, line)
+        for pattern, replacement in REPLACED:
+            line = pattern.sub(replacement, line)
+        return line.rstrip()
+
+    def _base64(self, match: re.Match[str]) -> str:
+        text = match.group()
+        changes = sum(a.isupper() != b.isupper() for a, b in pairwise(text))
+        has_both = text != text.lower() and text != text.upper()
+        is_id = has_both and (not text.isalpha() or changes >= CASE_CHANGES_MIN)
+        return self.symbol("id", text) if is_id else text
+
+    def _columns(self, lines: list[str], shown: Shown) -> list[str]:
+        """A table has a line of headers, and values without spaces; the last one may be missing."""
+        headers: list[str] = []
+        rows: list[tuple[str, list[tuple[str, str]]]] = []
+        for line in lines:
+            cells = line.split()
+            if set(shown.symbols + shown.hidden_columns) & set(cells):
+                headers = cells
+                rows.append((line, [("", cell) for cell in cells]))
+            elif cells and len(headers) - len(cells) in (0, 1):
+                row = list(zip(headers, cells, strict=False))
+                rows.append((" ".join("" if h in shown.symbols else c for h, c in row), row))
+            else:
+                rows.append((line, [("", line)]))
+        if shown.sorted:
+            rows.sort()
+        return [" ".join(self._cell(*each, shown) for each in row) for _, row in rows]
+
+    def _cell(self, header: str, value: str, shown: Shown) -> str:
+        if header in shown.hidden_columns:
+            return "(hidden)"
+        return self.symbol(header, value) if header in shown.symbols and value != "-1" else value
+
+
+def _without_ids(line: str) -> str:
+    return BASE64_ID.sub("", UUID.sub("", line))
+
+
+def _without_usage(lines: Iterable[str]) -> Iterator[str]:
+    is_usage = False
+    for line in lines:
+        if USAGE_BEGINS.match(line):
+            is_usage = True
+            yield "(usage)"
+        is_usage = is_usage and not USAGE_ENDS.match(line)
+        if not is_usage:
+            yield line
+
+
+def _sorted_configs(text: str) -> str:
+    return ",".join(sorted(re.split(r",(?=[a-z.]+=)", text)))
+
+
+def _hide(line: str, patterns: Iterable[str]) -> str:
+    for pattern in patterns:
+        line = re.sub(pattern, _hidden, line)
+    return line
+
+
+def _hidden(match: re.Match[str]) -> str:
+    if not match.re.groups:
+        return "(hidden)"
+    start, end = (at - match.start() for at in match.span(1))
+    return match.group()[:start] + "(hidden)" + match.group()[end:]

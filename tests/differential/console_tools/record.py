@@ -1,0 +1,69 @@
+"""Records what the tools say of Apache Kafka: python -m tests.differential.console_tools.record [profile or story id ...]
+
+With --missing it records only those that have no record. With --ours it records nothing: it runs the stories on our broker,
+and shows where they differ from the record.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.differential import listed
+from tests.differential.console_tools import runner
+from tests.differential.console_tools.sides import PROFILES, kafka_side, our_side
+from tests.support.deadlines import Stopwatch
+
+
+def main(arguments: list[str]) -> None:
+    wanted = [each for each in arguments if not each.startswith("-")]
+    is_ours = "--ours" in arguments
+    for profile in PROFILES:
+        chosen = [e for e in runner.entries(profile) if not wanted or any(_matches(w, e) for w in wanted)]
+        if "--missing" in arguments:
+            chosen = [entry for entry in chosen if entry.name not in runner.load(entry.area)]
+        if not chosen:
+            continue
+        side_of = our_side if is_ours else kafka_side
+        with (
+            tempfile.TemporaryDirectory(prefix="console-tools-") as home,
+            side_of(profile, Path(home)) as side,
+        ):
+            for entry in chosen:
+                watch = Stopwatch()
+                transcript = runner.run(entry, side)
+                print(f"{entry.id}: {len(transcript)} commands, {watch.run_s:.1f} s", flush=True)
+                if "-v" in arguments:
+                    print(json.dumps(transcript, indent=1, ensure_ascii=False))
+                if is_ours:
+                    show(entry, transcript)
+                else:
+                    runner.save(entry.area, runner.load(entry.area) | {entry.name: transcript})
+                for step in transcript:
+                    if step["ask"] == "ended early":
+                        print("   ended early:", step["answer"])
+    if not is_ours:
+        drop_strays()
+
+
+def show(entry: runner.Entry, transcript: runner.Transcript) -> None:
+    found = runner.differences(entry, runner.load(entry.area).get(entry.name, []), transcript)
+    for difference in listed.unlisted(found, listed.rows(columns=listed.COLUMNS_OF_TOOLS)):
+        print("   ", difference)
+
+
+def drop_strays() -> None:
+    """Recordings of stories that are no more."""
+    for tool in {file.stem for file in runner.RECORDED.glob("*.json")}:
+        known = {e.name for e in runner.entries() if e.area == tool}
+        runner.save(tool, {n: t for n, t in runner.load(tool).items() if n in known})
+
+
+def _matches(wanted: str, entry: runner.Entry) -> bool:
+    return wanted == entry.profile or entry.id.startswith(wanted)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

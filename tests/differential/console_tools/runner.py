@@ -1,0 +1,92 @@
+"""Runs stories of commands on a broker, keeps what the tools said of Apache Kafka as files, and compares."""
+
+from __future__ import annotations
+
+import json
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from tests.differential.console_tools import stories
+from tests.differential.console_tools.nodes import NodesStory
+from tests.differential.console_tools.sides import Side
+from tests.differential.console_tools.story import STORIES, ToolStory
+from tests.differential.runner import ABSENT, Difference, Transcript
+from tests.differential.story import Entry, Unanswered
+from tests.support import raw
+
+__all__ = ["Difference", "Entry", "Transcript"]
+
+RECORDED = Path(__file__).parent / "recorded"
+
+assert stories
+
+
+def entries(profile: str | None = None) -> list[Entry]:
+    return [entry for entry in STORIES.values() if profile in (None, entry.profile)]
+
+
+def run(entry: Entry, side: Side, attempt: int = 0) -> Transcript:
+    """One story from its first to its last command. What ends it early is its last line. Another attempt on the same
+    broker has names of its own."""
+    if side.stage is None:
+        told = ToolStory(entry, side.host, side.port, attempt, data_dir=side.data_dir)
+    else:
+        told = NodesStory(entry, side.host, side.port, attempt, data_dir=side.data_dir, stage=side.stage)
+    try:
+        entry.run(told)
+    except Unanswered as error:
+        told.put("ended early", str(error))
+    except (raw.Closed, raw.Silence, raw.Malformed, OSError, LookupError, TypeError, AssertionError) as error:
+        told.put("ended early", f"{type(error).__name__}: {error}")
+    finally:
+        told.close()
+    return json.loads(json.dumps(told.transcript))
+
+
+# -- recordings ----------------------------------------------------------------------------------------------------
+
+
+def load(tool: str) -> dict[str, Transcript]:
+    file = RECORDED / f"{tool}.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def save(tool: str, transcripts: dict[str, Transcript]) -> None:
+    """One line of a tool is one line of the file."""
+    RECORDED.mkdir(exist_ok=True)
+    file = RECORDED / f"{tool}.json"
+    if not transcripts:
+        file.unlink(missing_ok=True)
+        return
+    file.write_text(json.dumps(transcripts, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+# -- comparison ----------------------------------------------------------------------------------------------------
+
+
+def differences(entry: Entry, kafka: Transcript, ours: Transcript) -> list[Difference]:
+    """A line that one side lacks, or has otherwise, is a difference."""
+    found = []
+    for number, (theirs, mine) in enumerate(zip_longest(kafka, ours, fillvalue=None)):
+        ask = theirs["ask"] if theirs else ABSENT
+        if theirs is None or mine is None or ask != mine["ask"]:
+            found.append(Difference(entry.id, number, ask, "ask", theirs or ABSENT, mine or ABSENT))
+            break
+        for field, a, b in _between(theirs["answer"], mine["answer"]):
+            found.append(Difference(entry.id, number, ask, field, a, b))
+    return found
+
+
+def _between(kafka: Any, ours: Any) -> list[tuple[str, Any, Any]]:
+    if not isinstance(kafka, dict) or not isinstance(ours, dict):
+        return [] if kafka == ours else [("answer", kafka, ours)]
+    found = [] if kafka["status"] == ours["status"] else [("status", kafka["status"], ours["status"])]
+    for stream in ("out", "err"):
+        theirs, mine = kafka[stream], ours[stream]
+        for what, a, b, c, d in SequenceMatcher(None, theirs, mine, autojunk=False).get_opcodes():
+            if what != "equal":
+                pairs = zip_longest(theirs[a:b], mine[c:d], fillvalue=ABSENT)
+                found += [(stream, one, other) for one, other in pairs]
+    return found

@@ -1,0 +1,13 @@
+"""The stories of each tool. A module registers its stories when it is imported."""
+
+from tests.differential.console_tools.stories import (
+    clients,
+    cluster,
+    configs,
+    groups,
+    nodes,
+    topics,
+    transactions,
+)
+
+__all__ = ["clients", "cluster", "configs", "groups", "nodes", "topics", "transactions"]

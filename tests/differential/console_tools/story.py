@@ -1,0 +1,260 @@
+"""What stories of commands are written with. A story runs Kafka's console tools, one after the other, on names of its
+own; the output and the exit code of each go, normalised, into the transcript that is compared.
+
+    @story("kafka-topics")
+    def created_twice(s):
+        s.run(f"--create --topic {s.name('orders')}")
+        s.run(f"--create --topic {s.name('orders')}")
+
+The address of the broker is added to each command. What else a story needs, it prepares by raw requests (`quiet`), by a
+producer or by a live consumer; none of it is in the transcript.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.differential.console_tools.normal import PLAIN, Shown, TextNormal
+from tests.differential.story import Body, Entry, Story
+from tests.support.deadlines import HANG_S, Deadline, Stopwatch
+from tests.support.javaprog import Ran, java_clients
+
+TOOLS: Final = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
+    "kafka-streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    # No script of Kafka's starts these two: Kafka's own system tests do.
+    "ClientCompatibilityTest": "org.apache.kafka.tools.ClientCompatibilityTest",
+    "TransactionalMessageCopier": "org.apache.kafka.tools.TransactionalMessageCopier",
+}
+"""The main class that each of Kafka's shell scripts runs."""
+
+INPUT_SHOWN: Final = 60
+"""So many characters of what a tool reads from its standard input."""
+
+AGAIN_S: Final = 0.02
+LONG_S: Final = 2.0
+"""A command that takes longer is named: a story is to be short."""
+
+STORIES: dict[str, Entry] = {}
+
+
+def story(tool: str, profile: str = "main") -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Registers a story of a tool. ``profile`` names the broker it runs on (see runner.PROFILES)."""
+
+    def register(run: Callable[[Any], None]) -> Callable[[Any], None]:
+        entry = Entry(tool, run.__name__, run, profile)
+        assert tool in TOOLS
+        assert entry.id not in STORIES, entry.id
+        STORIES[entry.id] = entry
+        return run
+
+    return register
+
+
+def _words(arguments: Iterable[object]) -> Iterator[str]:
+    """As a shell takes them: a text with spaces is several arguments, unless it is quoted."""
+    for argument in map(str, arguments):
+        yield from shlex.split(argument) if " " in argument else (argument,)
+
+
+@dataclass
+class ToolStory(Story):
+    data_dir: Path = field(default=Path(), kw_only=True)
+    """Of the broker: one node's."""
+    words: TextNormal = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Names end their story with two dashes: the output of a tool that shows all there is tells them apart.
+        self.prefix += "-"
+        self._scratch = tempfile.TemporaryDirectory(prefix="console-tools-")
+        self.words = self._words({self.data_dir: "data", Path(self._scratch.name): "."})
+        self._clients: list[str] = []
+
+    def _words(self, paths: Mapping[Path, str]) -> TextNormal:
+        return TextNormal(self.prefix, {self.port: "port"}, paths)
+
+    def close(self, on: str | None = None) -> None:
+        super().close(on)
+        if on is None:
+            for client in self._clients:
+                with contextlib.suppress(Exception):
+                    java_clients().ask("close", on=client)
+            self._clients.clear()
+            self._scratch.cleanup()
+
+    # -- commands ------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def run(
+        self,
+        *arguments: object,
+        tool: str | None = None,
+        input: str = "",
+        at: Sequence[object] | None = None,
+        show: Shown = PLAIN,
+        until: str = "",
+        until_gone: str = "",
+    ) -> Ran:
+        """One command, whose arguments may be texts of several words; ``at`` takes the place of the option that names
+        the broker. With patterns of what its output is to have, or no longer to have, it is run until that is so: a
+        broker of Kafka's hears of what its controller has changed a moment later. Only the last run counts."""
+        where = ("--bootstrap-server", self.bootstrap) if at is None else at
+        tool = tool or self.entry.area
+        words = list(_words(arguments))
+        watch, deadline = Stopwatch(), Deadline(HANG_S)
+        while True:
+            ran = java_clients().tool(TOOLS[tool], *where, *words, input=input)
+            is_over = not until_gone or re.search(until_gone, ran.out) is None
+            if (is_over and re.search(until, ran.out) is not None) or deadline.is_over:
+                break
+            time.sleep(AGAIN_S)
+        label = " ".join([tool, *words]) + (f" <<< {input[:INPUT_SHOWN]!r}" if input else "")
+        self._keep(label, ran, show)
+        if watch.has_run_s(LONG_S):
+            print(f"    {watch.run_s:.1f} s: {self.transcript[-1]['ask']}", flush=True)
+        return ran
+
+    def run_until(self, line: str, *arguments: object, show: Shown = PLAIN) -> Ran:
+        """One command of a tool that goes on until it is stopped: stopped at the first line with this pattern."""
+        words = list(_words(arguments))
+        ran = java_clients().until(line, TOOLS[self.entry.area], *words)
+        self._keep(" ".join([self.entry.area, *words]), ran, show)
+        return ran
+
+    def _keep(self, label: str, ran: Ran, show: Shown) -> None:
+        answer = {
+            "status": ran.status,
+            "out": self.words.lines(ran.out, show),
+            "err": self.words.lines(ran.err, show),
+        }
+        self.put(self.words.label(label), answer)
+
+    def file(self, name: str, content: object) -> Path:
+        """A file for a command: JSON, unless it is a text."""
+        path = Path(self._scratch.name) / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    @property
+    def impatient(self) -> tuple[object, ...]:
+        """For a command that would wait a minute for what is not there."""
+        properties = "default.api.timeout.ms=1000\nrequest.timeout.ms=500\n"
+        return ("--command-config", self.file("impatient.properties", properties))
+
+    # -- preparations --------------------------------------------------------------------------------------------
+
+    def orders(self, partitions: int = 1, name: str = "orders", **configs: str) -> str:
+        """The name of a new topic, there when this returns."""
+        name = self.name(name)
+        settings = [{"name": key.replace("__", "."), "value": value} for key, value in configs.items()]
+        row = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
+        self.quiet("create_topics", 7, retry=(), topics=[row])
+        self.wait_for(name, partitions)
+        return name
+
+    def write(self, topic: str, *values: str, partition: int = 0) -> None:
+        """Records without keys whose timestamps are the story's."""
+        data = self.batch([value.encode() for value in values])
+        self.quiet("produce", 9, **of_one_batch(topic, data, None, partition))
+
+    def begin(
+        self, name: str, topic: str, *, timeout_ms: int = 60_000, age_ms: int = 0, **fields: Any
+    ) -> tuple[int, int]:
+        """A transaction with one record, which lies so far back; the producer's id and epoch. ``fields``: of the batch."""
+        transactional_id = self.name(name)
+        producer_id, epoch = self.producer_id(transactional_id, timeout_ms)
+        values = fields.pop("values", [name.encode()])
+        data = self.batch(
+            values, pid=producer_id, epoch=epoch, seq=0, txn=True, ts=self.t0 - age_ms, **fields
+        )
+        self.quiet("produce", 12, **of_one_batch(topic, data, transactional_id))
+        return producer_id, epoch
+
+    def end(self, name: str, producer: tuple[int, int], *, committed: bool) -> None:
+        producer_id, epoch = producer
+        who = {"transactional_id": self.name(name), "producer_id": producer_id, "producer_epoch": epoch}
+        self.quiet("end_txn", 5, **who, committed=committed)
+        self.settle(self.name(name))
+
+    def commit(self, group: str, topic: str, *offsets: int) -> None:
+        """Offsets of the first partitions, committed without a member: the group has none."""
+        rows = [
+            {"partition_index": index, "committed_offset": offset, "committed_metadata": ""}
+            for index, offset in enumerate(offsets)
+        ]
+        body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
+        self.quiet("offset_commit", 8, **body, topics=[{"name": topic, "partitions": rows}])
+
+    @contextlib.contextmanager
+    def consumer(self, group: str, *topics: str, count: int = 1, **config: str) -> Iterator[str]:
+        """A live member of a group, with partitions; ended when the block ends."""
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": group,
+            "client.id": "member",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": "false",
+            **{name.replace("_", "."): value for name, value in config.items()},
+        }
+        java = java_clients()
+        client = str(java.ask("consumer", config=settings))
+        self._clients.append(client)
+        java.ask("subscribe", on=client, topics=list(topics))
+        deadline = Deadline(HANG_S)
+        while len(java.ask("assignment", on=client)) < count:
+            java.ask("poll", on=client, timeout_ms=100)
+            deadline.check(f"{group} has assigned {count} partitions")
+        try:
+            yield client
+        finally:
+            java.ask("close", on=client)
+            self._clients.remove(client)
+
+
+def of_one_batch(
+    topic: str, data: bytes, transactional_id: str | None = None, partition: int = 0, acks: int = -1
+) -> Body:
+    """A Produce before version 13."""
+    rows = [{"name": topic, "partition_data": [{"index": partition, "records": data}]}]
+    return {"transactional_id": transactional_id, "acks": acks, "timeout": 10_000, "topic_data": rows}
