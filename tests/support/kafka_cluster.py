@@ -163,11 +163,11 @@ class KafkaCluster:
     def running(self) -> list[int]:
         return [node_id for node_id, broker in self.brokers.items() if broker.is_running]
 
-    def _broker_at(self, port: int) -> int | None:
-        """The broker whose process has this local port, which is how a relay knows who has connected."""
+    def _broker_at(self, port: int, relay_port: int) -> int | None:
+        """The broker whose process is at this end of a connection, which is how a relay knows who has connected."""
         deadline = Deadline()
         while not deadline.is_over:
-            inode = _socket_at(port)
+            inode = socket_at(port, relay_port)
             for node_id, broker in self.brokers.items():
                 if broker.process is not None and inode in _sockets_of(broker.process.pid):
                     return node_id
@@ -299,12 +299,14 @@ class KafkaCluster:
             time.sleep(0.05)
 
 
-def _socket_at(port: int) -> str | None:
-    """The inode of the socket that has this local port and a peer (Linux)."""
+def socket_at(port: int, peer_port: int) -> str | None:
+    """The inode of the socket that has this local port and this peer (Linux). Other processes may have the same
+    local port, with other peers.
+    """
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             _, local, peer, _, _, _, _, _, _, inode, *_ = line.split()
-            if _port(local) == port and _port(peer) and inode != NO_INODE:
+            if _port(local) == port and _port(peer) == peer_port and inode != NO_INODE:
                 return inode
     return None
 

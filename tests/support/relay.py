@@ -75,8 +75,10 @@ class Loss:
 
 
 class Relay:
-    def __init__(self, name_of: Callable[[int], object] = lambda port: None) -> None:
-        """``name_of`` tells by its port who has connected, for ``cut`` and ``hold``; by default nothing is known."""
+    def __init__(self, name_of: Callable[[int, int], object] = lambda *ports: None) -> None:
+        """``name_of`` tells by both ports of a connection, the client's first, who has connected, for ``cut`` and
+        ``hold``; by default nothing is known.
+        """
         self._name_of = name_of
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
@@ -174,7 +176,7 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 client, (_, port) = self._listener.accept()
-                name = self._name_of(port)
+                name = self._name_of(port, self.port)
                 try:
                     if self._target is None or name in self._cut:
                         raise OSError("no way to the broker")
