@@ -29,8 +29,11 @@ def move(
 
 def moving(s: ClusterStory, t: Topic, note: str = "") -> None:
     """What is under way, as all that can be asked tells it."""
-    rows = [{"name": t.name, "partition_indexes": [0]}]
-    s.ask("list_partition_reassignments", 0, topics=rows, timeout=30_000, note=note)
+    body = {"topics": [{"name": t.name, "partition_indexes": [0]}], "timeout": 30_000}
+    for topic in s.look(3, "list_partition_reassignments", 0, **body)["topics"]:
+        # The controller knows it first.
+        await_replicas(s, t, topic["partitions"][0]["replicas"])
+    s.ask("list_partition_reassignments", 0, note=note, **body)
     metadata(s, t, 3, note=note)
     describe(s, t, 3, note=note)
 
@@ -92,8 +95,8 @@ def while_one_is_cut(s: ClusterStory) -> Iterator[None]:
     move(s, given_up, [3])
     move(s, changed, [2, 3])
     move(s, left, [1, 2])
+    await_replicas(s, left, [1, 2])
     for t in every:
-        s.settled(t)
         moving(s, t)
     s.ask(
         "list_partition_reassignments",
@@ -103,7 +106,6 @@ def while_one_is_cut(s: ClusterStory) -> Iterator[None]:
     )
     move(s, added, [1, 2, 3], "the same again")
     move(s, moved, [1, 2], "back to where it was")
-    s.settled(moved)
     moving(s, moved, "back")
     move(s, moved, None, "given up")
     await_replicas(s, moved, [1, 2])
@@ -113,10 +115,8 @@ def while_one_is_cut(s: ClusterStory) -> Iterator[None]:
     moving(s, given_up)
     move(s, given_up, None, "given up again")
     move(s, changed, [1, 3], "elsewhere")
-    s.settled(changed)
     moving(s, changed)
     move(s, led, [3, 1], "another factor", allow_replication_factor_change=False)
-    s.settled(led)
     moving(s, led)
     for t in every:
         s.produce(t, s.batch(1), at=1)
@@ -156,14 +156,12 @@ def with_a_dead_node(s: ClusterStory) -> Iterator[None]:
     await_replicas(s, away, [2, 3])
     moving(s, away)
     move(s, onto, [2, 1])
-    s.settled(onto)
     moving(s, onto)
     for t in (alone, cancelled):
         move(s, t, [2])
-        s.settled(t)
         moving(s, t)
         move(s, t, None, "given up")
-        s.settled(t)
+        await_replicas(s, t, [1])
         moving(s, t)
     more_partitions(s, grown, [[2, 1]], "on a dead node")
     more_partitions(s, grown, [[1, 2]], "led by a dead node")
