@@ -94,7 +94,9 @@ class Story:
     def __post_init__(self) -> None:
         self.prefix = f"{self.entry.area}-{self.entry.name}".replace("_", "-")[:80]
         if self.attempt:
-            self.prefix += f"-again{self.attempt}"
+            # No longer than before: the lengths of names are in bytes that are compared.
+            mark = f"X{self.attempt}"
+            self.prefix = self.prefix[: -len(mark)] + mark
         self.t0 = int(time.time() * 1000) - 10 * MINUTE
         self.normal = self._normal()
         self.wires: dict[str, raw.Wire] = {}
