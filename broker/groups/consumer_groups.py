@@ -120,7 +120,8 @@ class ConsumerGroups:
             return classic_members.join(context, group, joiner, shard.state.config, resolving=resolving)
 
         def refuse(error: ErrorCode, _: str | None) -> JoinGroupResponse:
-            return JoinGroupResponse(member_id=request.member_id, error_code=error)
+            # It names no member, as Kafka's; a classic group's names the one of the request.
+            return JoinGroupResponse(error_code=error)
 
         return self._answer(shard, group.group_id, decide, refuse)
 

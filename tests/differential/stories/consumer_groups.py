@@ -607,6 +607,31 @@ def classic_members_join(s: Story) -> None:
 
 
 @story("consumer-groups", PROFILE)
+def refused_classic_members(s: Story) -> None:
+    """A refused JoinGroup names no member, though the request does."""
+    t = s.topic(2)
+    a = Member(s, "a", names=[t.name])
+    a.join("a joins")
+    b = ClassicMember(s, "b", t)
+    # Of version 0, cut behind the number of its topics.
+    cut = [{"name": "range", "metadata": b"\x00\x00\x00\x00\x00\x01"}]
+    for v in (5, 9):
+        s.ask(
+            "join_group",
+            v,
+            on="b",
+            note="another type",
+            **b.join_body(member_id="bb", protocol_type="connect"),
+        )
+        s.ask("join_group", v, on="b", note="no subscription", **b.join_body(member_id="bb", protocols=cut))
+    static = ClassicMember(s, "c", t, instance="i")
+    static.join(note="static")
+    static.join(note="another with the id of its instance", member_id="x")
+    static.join(note="an unknown instance", member_id="x", group_instance_id="j")
+    log(s)
+
+
+@story("consumer-groups", PROFILE)
 def preferences(s: Story) -> None:
     """Another assignor, rack or rebalance timeout is kept, and changes nothing before the next target assignment."""
     t = s.topic(4)
