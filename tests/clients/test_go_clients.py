@@ -16,7 +16,8 @@ pytestmark = pytest.mark.foreign
 class TestFranzGo(Contract, GroupContract):
     """It speaks the newest versions, and transactions of version 2 (KIP-890)."""
 
-    # Version 1.22.3 leaves a consumer group without its instance id, which the coordinator refuses, as Kafka's does.
+    # Version 1.22.3 leaves a consumer group without its instance id, which the coordinator refuses, as Kafka's does:
+    # on both it has its partitions until its session ends.
     keeps_static_members = frozenset({"classic"})
     exists = "TOPIC_ALREADY_EXISTS"
     fenced: ClassVar = {

@@ -42,7 +42,8 @@ class TestPlatformatic(Contract, GroupContract):
 
     Its transactions name generation 0 for a member of a consumer group, which a coordinator refuses: no loop in one. Its
     classic members are not at home in a group that is upgraded: their subscriptions say version 1 and have the fields of
-    version 0, which cannot be read, and their OffsetFetch names epoch -1, which is stale.
+    version 0, which cannot be read, and their OffsetFetch names epoch -1, which is stale. Apache Kafka 4.3.1 refuses this
+    too: ILLEGAL_GENERATION, "the embedded consumer protocol is malformed", and UNKNOWN_SERVER_ERROR to one that joins later.
     """
 
     codecs = ("none", "gzip", "snappy", "lz4")

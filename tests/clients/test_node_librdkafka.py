@@ -1,7 +1,8 @@
 """@confluentinc/kafka-javascript, on the librdkafka that it brings: its API is kafkajs's.
 
 Its members do not get over a topic that is deleted: the binding says "unknown partition" and gives up the rebalance, where
-librdkafka goes on in other languages. So it is not asked to follow a regular expression.
+librdkafka goes on in other languages. With Apache Kafka 4.3.1 too it keeps a partition of the topic that is gone, in
+groups of both protocols. So it is not asked to follow a regular expression.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """A stream application on faust-streaming: copies records in transactions, from each partition to that of the same number.
 
-Run as ``faust_copier.py BOOTSTRAP GROUP STATE`` until SIGTERM. It has no table: faust reads the end of a changelog as the
-last stable offset that its consumer has seen, which is none before the first fetch, and then restores nothing, or gives
-up with "The persisted offset for changelog topic partition is higher than the last offset".
+Run as ``faust_copier.py BOOTSTRAP GROUP STATE`` until SIGTERM. It has no table: after a rebalance faust reads the end of a
+changelog as the last stable offset that its consumer has seen, which is -1 before the first fetch. Its members then give up,
+again and again, with "The persisted offset for changelog topic partition is higher than the last offset" or "Offset must be
+a positive integer", and count some records anew: with Apache Kafka 4.3.1 as with us. A process that is alone restores its
+table with both.
 """
 
 from __future__ import annotations
