@@ -628,7 +628,6 @@ def refused_classic_members(s: Story) -> None:
     static.join(note="static")
     static.join(note="another with the id of its instance", member_id="x")
     static.join(note="an unknown instance", member_id="x", group_instance_id="j")
-    log(s)
 
 
 @story("consumer-groups", PROFILE)
