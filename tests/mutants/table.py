@@ -508,7 +508,7 @@ GROUPS: Final = (
         "OffsetCommit is answered once its batch is below the high watermark",
         _GROUPS,
         SHARD,
-        "                self.when_committed(end_offset, committed, patient=patient)",
+        "                self.when_committed(end_offset, committed, late)",
         "                committed(ErrorCode.none)",
     ),
     _one(
