@@ -85,6 +85,8 @@ class Trace:
         """Gets the name of each event in the broker's log."""
         self.errors: list[str] = []
         """What the broker reported as errors, but for those of a disk that the run lets fail."""
+        self.directory: str | None = None
+        """Of the run, another one each time: no line names it."""
 
     def say(self, text: str) -> None:
         line = f"{self._loop.now:.6f} {text}\n"
@@ -102,6 +104,8 @@ class Trace:
         facts = " ".join(
             f"{key}={value!r}" for key, value in sorted(event.items()) if key not in UNREPEATABLE
         )
+        if self.directory is not None:
+            facts = facts.replace(self.directory, "")
         self.say(f"broker {name}: {facts}")
         self.reached.log_line(event)
         self.heard(event["event"])
@@ -313,6 +317,7 @@ def simulate(seed: int, seconds: float, nodes: int, trace_path: Path | None) -> 
         epochs_up_to(Random(f"{seed}/epochs").choice(EPOCHS_MAX)),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
+        trace.directory = directory
         disk = SimDisk()
         simulation = Simulation(seed, seconds, nodes, Path(directory) / "data", trace, loop, disk)
         before = use_system(disk)

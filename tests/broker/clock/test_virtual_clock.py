@@ -129,6 +129,15 @@ async def test_timers_of_other_domains_stay_on_real_time(bench):
     assert bench.fired == [("session", 1000)]
 
 
+@pytest.mark.parametrize("domains", [[IDS, GROUPS], [GROUPS, IDS]])
+async def test_however_domains_are_named_those_due_at_once_fire_in_one_order(bench, domains):
+    for domain in (GROUPS, IDS):
+        bench.set(domain.name, 1000, domain)
+    await bench.clock.advance(400, domains)
+    bench.real.advance(600)
+    assert [name for name, _ in bench.fired] == ["IDS", "GROUPS"]
+
+
 async def test_timers_that_a_timer_sets_fire_on_the_way(bench):
     def again() -> None:
         bench.note("tick")
