@@ -1,4 +1,7 @@
-"""Apache Kafka 4.3.1 itself: the tools say of it what is recorded, so the recordings cannot rot."""
+"""Apache Kafka 4.3.1 itself: the tools say of it what is recorded, so the recordings cannot rot.
+
+Seven starts of Kafka, and 700 of a tool: more than belongs to each change.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from tests.differential.console_tools import runner
 from tests.differential.console_tools.sides import PROFILES, Side, kafka_side
 from tests.support.deadlines import LONG_TEST_S
 
-pytestmark = [pytest.mark.java, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(LONG_TEST_S)]
 # The clock is real on both sides: a machine that stalls in the middle of a story may spoil it.
 ATTEMPTS = 3
 
