@@ -61,7 +61,11 @@ def new_consumer(bootstrap: str, protocol: str, group: str, **more: Any) -> Cons
 
 
 def group_member(bootstrap: str, protocol: str, group: str, subscription: str, instance: str) -> None:
-    more = {} if instance == "-" else {"group.instance.id": instance}
+    more: dict[str, Any] = {}
+    if instance != "-":
+        more["group.instance.id"] = instance
+        if protocol == "classic":
+            more["session.timeout.ms"] = 45_000
     consumer = new_consumer(bootstrap, protocol, group, **more)
     consumer.subscribe([subscription])
     over = word()

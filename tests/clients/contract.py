@@ -16,7 +16,8 @@ groups (``group.protocol=consumer``, KIP-848) takes ``GroupContract`` too, which
     ``commit`` (it is committed) with the passage at which it says ``{"here": STEP}`` and does nothing more: ``send:2``. What
     happens when the broker is gone is for the client; a program that cannot go on ends, and is started again.
 
-A classic member has a session of `SESSION_MS`, sends a heartbeat each 100 ms, and an assignor without user data.
+A classic member has a session of `SESSION_MS`, or of 45 s if it is static: it has to come back before that is over. It
+sends a heartbeat each 100 ms, and has an assignor without user data.
 """
 
 from __future__ import annotations

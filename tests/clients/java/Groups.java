@@ -82,7 +82,7 @@ public final class Groups {
         properties.put("max.poll.records", "5");
         properties.put("fetch.max.wait.ms", "50");
         if (protocol.equals("classic")) {
-            properties.put("session.timeout.ms", "1500");
+            properties.put("session.timeout.ms", instance.equals("-") ? "1500" : "45000");
             properties.put("heartbeat.interval.ms", "100");
         }
         if (!instance.equals("-")) {

@@ -62,7 +62,7 @@ const classic = (sessionMs) => ({
 const membership = (protocol, instance) => ({
   'group.protocol': protocol,
   'isolation.level': 'read_committed',
-  ...(protocol === 'classic' ? classic(1500) : {}),
+  ...(protocol === 'classic' ? classic(instance === '-' ? 1500 : 45000) : {}),
   ...(instance === '-' ? {} : { 'group.instance.id': instance }),
 })
 

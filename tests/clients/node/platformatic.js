@@ -68,8 +68,8 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
     })
 
   /** As the contract of groups wants its members. */
-  const inGroup = (groupProtocol) =>
-    groupProtocol === 'classic' ? { groupProtocol, sessionTimeout: 1_500 } : { groupProtocol }
+  const inGroup = (groupProtocol, sessionTimeout = 1_500) =>
+    groupProtocol === 'classic' ? { groupProtocol, sessionTimeout } : { groupProtocol }
 
   const consume = (consumer, topic, isolationLevel = library.FetchIsolationLevels.READ_COMMITTED) =>
     consumer.consume({
@@ -277,8 +277,10 @@ const orders = ({ Admin, Consumer, Producer, compatibilityPartitioner, ConfigRes
 
     /** The same in either protocol, for the contract of groups. */
     async 'group-member'(groupProtocol, groupId, topic, groupInstanceId) {
-      const instance = groupInstanceId === '-' ? {} : { groupInstanceId }
-      const consumer = newConsumer(groupId, { ...inGroup(groupProtocol), ...instance })
+      const member = groupInstanceId === '-'
+        ? inGroup(groupProtocol)
+        : { ...inGroup(groupProtocol, 45_000), rebalanceTimeout: 60_000, groupInstanceId }
+      const consumer = newConsumer(groupId, member)
       const name = ({ topic, partitions }) => partitions.map((partition) => `${topic}-${partition}`)
       const telling = tell(consumer, (found) => found.flatMap(name).sort())
       const stream = await consume(consumer, topic)

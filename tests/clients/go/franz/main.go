@@ -455,7 +455,7 @@ func groupMember(_ context.Context, bootstrap string, arguments []string) error 
 	options = append(options, kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)),
 		kgo.OnPartitionsLost(change(false)))
 	if arguments[3] != "-" {
-		options = append(options, kgo.InstanceID(arguments[3]))
+		options = append(options, kgo.InstanceID(arguments[3]), kgo.SessionTimeout(45*time.Second))
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {

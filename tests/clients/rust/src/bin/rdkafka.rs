@@ -398,7 +398,7 @@ async fn group_member(bootstrap: &str, protocol: &str, group: &str, subscription
 fn membership<'a>(protocol: &'a str, instance: &'a str) -> Vec<(&'a str, &'a str)> {
     let mut more = vec![("group.protocol", protocol), ("isolation.level", "read_committed")];
     if protocol == "classic" {
-        more.extend(classic("1500"));
+        more.extend(classic(if instance == "-" { "1500" } else { "45000" }));
     }
     if instance != "-" {
         more.push(("group.instance.id", instance));
