@@ -92,7 +92,7 @@ def clients(verdicts: Mapping[str, Mapping[str, str]]) -> str:
 
 def tools(numbers: Mapping[str, Mapping[str, int]]) -> str:
     rows = [[f"`{name}`", str(each["passed"]), str(each["failed"])] for name, each in sorted(numbers.items())]
-    return table(["tool", "as on Kafka", "failed"], rows)
+    return table(["tool", "stories as on Kafka", "failed"], rows)
 
 
 def published() -> str:

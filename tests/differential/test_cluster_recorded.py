@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.compatibility.exchanges import exchanges_of, to_json
+from tests.compatibility.verdicts import keep
 from tests.differential import listed, runner
 from tests.differential.cluster import running
 from tests.differential.cluster.running import Stage
@@ -29,10 +31,14 @@ class Ours:
             self._transcripts |= running.play(self._stage, scene, running.entries(scene.name))
         return self._transcripts[entry.id]
 
-    def differences(self, entry: running.Entry) -> list[runner.Difference]:
+    @staticmethod
+    def recorded(entry: running.Entry) -> Transcript:
         kafka = running.recorded(entry)
         assert kafka is not None, f"not recorded: python -m tests.differential.cluster.record {entry.id}"
-        return runner.differences(entry, kafka, self.transcript(entry))
+        return kafka
+
+    def differences(self, entry: running.Entry) -> list[runner.Difference]:
+        return runner.differences(entry, self.recorded(entry), self.transcript(entry))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
 @pytest.mark.more
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 def test_as_kafka(entry: running.Entry, ours: Ours) -> None:
-    found = listed.unlisted(ours.differences(entry), listed.rows())
+    all_found, table = ours.differences(entry), listed.rows()
+    keep({"story": entry.id, "exchanges": to_json(exchanges_of(ours.recorded(entry), all_found, table))})
+    found = listed.unlisted(all_found, table)
     assert not found, "\n" + "\n".join(map(str, found))
 
 
