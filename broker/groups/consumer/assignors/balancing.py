@@ -108,8 +108,9 @@ class _Balancing:
 
     def assignment(self) -> Assignment:
         assigned: list[dict[UUID, set[int]]] = [{} for _ in self._spec.members]
-        for topic_id, owners in self._owners.items():
-            for index, owner in enumerate(owners):
+        # By id, as the other assignors: subscriptions are sets, which another process has in another order.
+        for topic_id in sorted(self._owners):
+            for index, owner in enumerate(self._owners[topic_id]):
                 if owner != UNOWNED:
                     assigned[owner].setdefault(topic_id, set()).add(index)
         return {

@@ -74,6 +74,7 @@ def test_every_partition_has_one_owner_who_subscribes(name, group):
     assert set(found) == wanted
     by_id = {member.member_id: member for member in members}
     assert all(topic in by_id[owner].subscribed for (topic, _), owner in found.items())
+    assert all([*topics] == sorted(topics) for topics in assigned.values()), "as sets have them"
 
 
 @given(group=groups(homogeneous=True), gone=st.integers(0, 6))
