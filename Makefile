@@ -5,9 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Much of the time a test waits for another process: four at a time keep both cores of a small machine busy. 0 runs
+# Much of the time a test waits for another process: five at a time keep both cores of a small machine busy. 0 runs
 # everything in one process.
-WORKERS ?= 4
+WORKERS ?= 5
 PYTEST_ARGS ?=
 ARGS ?=
 # A run makes 300,000 files, each of them gone with its test: in memory, where there are 4 GB of it, that costs a third less time.
@@ -23,7 +23,7 @@ PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
 	@echo "make pipeline flights through Spark, exactly once, while everything is killed, and the proof from the files"
-	@echo "make test    run the tests                  (WORKERS=4, PYTEST_ARGS=...)"
+	@echo "make test    run the tests                  (WORKERS=5, PYTEST_ARGS=...)"
 	@echo "make more    longer tests, among them a whole comparison with a running Kafka"
 	@echo "make clients the tests with Go, Node and JVM clients, Kafka's tools and Testcontainers"
 	@echo "make check   format, lint, types, import contracts"

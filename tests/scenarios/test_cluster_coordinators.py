@@ -22,6 +22,8 @@ from tests.support.deadlines import HANG_S
 from tests.support.members import Member, member
 from tests.support.three_nodes import GROUP, TRANSACTION, ThreeNodes
 
+pytestmark = pytest.mark.more
+
 CLIENTS = ["confluent", "aiokafka", pytest.param("java", marks=pytest.mark.java)]
 MORE = {"confluent": FINDS_COORDINATORS}
 # The node dies when it is asked, or between two steps of what it does then.

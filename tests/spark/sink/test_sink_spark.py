@@ -27,7 +27,6 @@ def listener(spark):
     spark.streams.removeListener(listening)
 
 
-@pytest.mark.smoke
 def test_a_stream_is_copied_once_and_a_restart_goes_on(spark, kafka, tmp_path, listener):
     source, topic, name = kafka.topic(partitions=3), kafka.topic(partitions=2), kafka.name()
     where = (kafka.bootstrap_servers, source, topic, str(tmp_path / "checkpoint"), name)
