@@ -71,7 +71,7 @@ def log_start(bootstrap: str, topic: str) -> list[int]:
 )
 def test_words_are_counted_once_whatever_is_killed(start_broker: StartBroker, tmp_path: Path):
     broker = start_broker(topics=StreamsLoop.topics, settings=SETTINGS)
-    # Both members are killed: whoever had the tasks, another one has to fill their stores.
+    # Both members are killed: their tasks have to fill the stores of others.
     members = [Kill("member", after=50)] * StreamsLoop.members
     said = run(StreamsLoop(broker, tmp_path), [Kill("broker", "txn.marker.after:5"), *members])
     restored = [int(each["restored"]) for each in said if "restored" in each]
