@@ -19,6 +19,7 @@ PINNED: Final = {
         r'kafka-javascript": "([^"]+)"',
     ),
     "@platformatic/kafka": (f"{CLIENTS}/node/package.json", r'"@platformatic/kafka": "([^"]+)"'),
+    "Apicurio Registry": (f"{CLIENTS}/jvm/artifacts.json", r"apicurio-registry-app:([\w.]+)"),
     "aiokafka": ("requirements/dev.txt", r"^aiokafka==(\S+)"),
     "Debezium": (f"{CLIENTS}/jvm/artifacts.json", r"debezium-embedded:([\w.]+)"),
     "faust-streaming": (f"{CLIENTS}/test_python_streams.py", r"faust-streaming==([\w.]+)"),
@@ -34,7 +35,14 @@ PINNED: Final = {
     "sarama": (f"{CLIENTS}/go/go.mod", r"IBM/sarama v(\S+)"),
     "Spring Kafka": (f"{CLIENTS}/jvm/artifacts.json", r"spring-kafka:([\w.-]+)"),
 }
-OF_KAFKA: Final = ("Java", "Kafka Streams", "Kafka Connect")
+OF_KAFKA: Final = (
+    "Java",
+    "Java AdminClient",
+    "Kafka Streams",
+    "Kafka Connect",
+    "kafka-ui (the calls of its pages)",
+)
+"""Kafka's own, or on its AdminClient."""
 OF_THE_SYSTEM: Final = ("kcat",)
 """Whatever version the system's packages have."""
 
