@@ -263,6 +263,9 @@ def _overrides(options: Mapping[str, object]) -> dict[str, str]:
         )
         _check_not_set_twice(overrides, "--host and --port set", "listeners")
         overrides["listeners"] = str(endpoint)
+    if "," in str(options["data_dir"]):
+        reason = "Kafka's log.dirs separates directories by commas; give one without a comma."
+        raise click.UsageError(f"--data-dir {options['data_dir']}: {reason}")
     for option, *names in (
         ("data_dir", "log.dirs", "log.dir"),
         ("log_format", "odradek.log.format"),

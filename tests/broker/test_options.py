@@ -95,6 +95,7 @@ def test_topics_to_create_are_read_and_checked():
         ),
         (["--port", "0", "--set", "listeners=A://:1"], "--set listeners: --host and --port set it, too"),
         (["--host", "::1", "--set", "listeners=A://:1"], "--set listeners: --host and --port set it, too"),
+        (["--data-dir", "a, b"], "--data-dir a, b: Kafka's log.dirs separates directories by commas"),
         (["--data-dir", "a", "--set", "log.dirs=b"], "--set log.dirs: --data-dir sets it, too"),
         (["--data-dir", "a", "--set", "log.dir=b"], "--set log.dir: --data-dir sets it, too"),
         (
