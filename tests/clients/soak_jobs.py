@@ -140,7 +140,7 @@ FRAMEWORKS: Final[Sequence[type[Loop]]] = (
 JOBS: Final[Sequence[Job]] = (
     *(Job(loop.name, partial(framework_run, loop)) for loop in FRAMEWORKS),
     *(
-        Job(f"{name}, {protocol} group", partial(crew_run, program, protocol, Crew, DEATHS))
+        Job(f"{name}-{protocol}-group", partial(crew_run, program, protocol, Crew, DEATHS))
         for name, (program, protocols) in CREWS.items()
         for protocol in protocols
     ),
