@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.demo.doomed import restart_doomed
 from tests.clients import test_python_streams
-from tests.clients.contract import LOOP_RECORDS, Contract, Crew
+from tests.clients.contract import LOOP_RECORDS, AtLeastOnce, Contract, Crew
 from tests.clients.jvm.kills import GROUP_DEATHS, TRANSACTION_DEATHS, Loop, draw, run
 from tests.clients.jvm.test_connect import ConnectLoop
 from tests.clients.jvm.test_debezium import DebeziumLoop
@@ -20,7 +20,6 @@ from tests.clients.jvm.test_flink import FlinkLoop, FlinkPoolingLoop
 from tests.clients.jvm.test_spring import SpringConsumerLoop, SpringLoop
 from tests.clients.jvm.test_streams import StreamsLoop
 from tests.clients.test_python_streams import Application
-from tests.clients.test_segmentio import AtLeastOnce
 from tests.support.broker import Broker, StartBroker
 from tests.support.clients import eventually
 from tests.support.foreign import CLIENTS, Program, go_program, node_program, rust_program
@@ -118,7 +117,6 @@ CREWS: Final[dict[str, tuple[Callable[[], Program], tuple[str, ...]]]] = {
     "confluent-kafka": (lambda: Program(CONFLUENT), ("classic", "consumer")),
     "franz-go": (lambda: Program(go_program("franz")), ("classic", "consumer")),
     "rdkafka": (lambda: Program(rust_program("rdkafka")), ("classic", "consumer")),
-    "platformatic": (lambda: Program(node_program("platformatic")), ("classic",)),
     "aiokafka": (lambda: python_program("aiokafka"), ("classic",)),
     "kafka-python": (lambda: python_program("kafka-python"), ("classic",)),
 }
@@ -148,6 +146,10 @@ JOBS: Final[Sequence[Job]] = (
     Job(
         "kafka-go",
         partial(crew_run, lambda: Program(go_program("segmentio")), "classic", AtLeastOnce, GROUP_DEATHS),
+    ),
+    Job(
+        "platformatic-classic-group",
+        partial(crew_run, lambda: Program(node_program("platformatic")), "classic", AtLeastOnce, DEATHS),
     ),
     Job("quixstreams", partial(streams_run, "quixstreams")),
 )

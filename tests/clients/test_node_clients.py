@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.clients.contract import Contract, GroupContract
+from tests.clients.contract import AtLeastOnce, Contract, GroupContract
 from tests.support.broker import StartBroker
 from tests.support.foreign import Program, node_program
 
@@ -44,6 +44,10 @@ class TestPlatformatic(Contract, GroupContract):
     classic members are not at home in a group that is upgraded: their subscriptions say version 1 and have the fields of
     version 0, which cannot be read, and their OffsetFetch names epoch -1, which is stale. Apache Kafka 4.3.1 refuses this
     too: ILLEGAL_GENERATION, "the embedded consumer protocol is malformed", and UNKNOWN_SERVER_ERROR to one that joins later.
+
+    After a rebalance a member at times hands out records once more, in the same generation, from its own memory: it fetched
+    the committed offsets once, as the trace shows, and committed beyond these records before. So its loop with kills of
+    members may leave results twice.
     """
 
     codecs = ("none", "gzip", "snappy", "lz4")
@@ -70,11 +74,13 @@ class TestPlatformatic(Contract, GroupContract):
     test_the_loop_of_a_consumer_group_outlives_the_broker = None
     test_the_loop_is_exactly_once_though_members_are_killed = None
 
-    @pytest.mark.feature("exactly-once loop, members killed")
-    def test_the_loop_of_a_classic_group_is_exactly_once_though_members_are_killed(
+    @pytest.mark.feature("classic group")
+    def test_the_loop_of_a_classic_group_loses_nothing_though_members_are_killed(
         self, program: Program, start_broker: StartBroker
     ):
-        self.kill_members_of_the_loop(program, start_broker, "classic")
+        with AtLeastOnce(program, start_broker, "classic") as crew:
+            crew.lose_members()
+            crew.finish()
 
     @pytest.fixture
     def program(self) -> Program:

@@ -15,8 +15,8 @@ from tests.clients.contract import (
     CODECS,
     QUICK,
     RECORDS_A_CODEC,
+    AtLeastOnce,
     Contract,
-    Crew,
     values_of,
 )
 from tests.support.broker import StartBroker
@@ -28,13 +28,6 @@ pytestmark = [pytest.mark.foreign, pytest.mark.client("kafka-go (segmentio)")]
 MARKER = "\0" * 6
 # No transaction ends here: only a group's offsets and partitions are written.
 DEATHS = ("group.append.before:3", "group.append.after:4", "file.write:9")
-
-
-class AtLeastOnce(Crew):
-    """The same members, whose records come again where one was killed between its result and its commit."""
-
-    def judge(self, found: list[str], wanted: list[str]) -> None:
-        assert set(found) == set(wanted)
 
 
 class TestSegmentio:
