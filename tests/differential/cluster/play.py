@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.differential import listed, runner
+from tests.differential import listed, recordings, runner
 from tests.differential.cluster import running
 from tests.differential.cluster.running import Stage
 from tests.differential.cluster.sides import our_side
@@ -23,11 +23,7 @@ def main(wanted: list[str]) -> None:
         Stage(side) as stage,
     ):
         for scene in running.SCENES.values():
-            chosen = [
-                e
-                for e in running.entries(scene.name)
-                if not wanted or any(w == scene.name or e.id.startswith(w) for w in wanted)
-            ]
+            chosen = recordings.chosen(running.entries(scene.name), scene.name, wanted)
             if not chosen:
                 continue
             watch = Stopwatch()
@@ -39,9 +35,7 @@ def main(wanted: list[str]) -> None:
                 print(
                     f"  {entry.id}: {len(transcripts[entry.id])} exchanges, {len(found)} differences, {len(left)} unlisted"
                 )
-                for exchange in transcripts[entry.id]:
-                    if exchange["ask"] == "ended early":
-                        print("      ended early:", exchange["answer"])
+                recordings.say_early_end(transcripts[entry.id])
                 for each in left:
                     print("     ", each)
                 if shows_all:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
-from tests.differential import runner
+from tests.differential import recordings, runner
 from tests.differential.cluster import running
 from tests.differential.cluster.running import RECORDED, Stage
 from tests.differential.cluster.sides import kafka_side
@@ -20,11 +21,7 @@ def main(wanted: list[str]) -> None:
         Stage(side) as stage,
     ):
         for scene in running.SCENES.values():
-            chosen = [
-                e
-                for e in running.entries(scene.name)
-                if not wanted or any(w == scene.name or e.id.startswith(w) for w in wanted)
-            ]
+            chosen = recordings.chosen(running.entries(scene.name), scene.name, wanted)
             if not chosen:
                 continue
             watch = Stopwatch()
@@ -33,21 +30,8 @@ def main(wanted: list[str]) -> None:
             for entry in chosen:
                 running.record(entry, transcripts[entry.id])
                 print(f"  {entry.id}: {len(transcripts[entry.id])} exchanges")
-                for exchange in transcripts[entry.id]:
-                    if exchange["ask"] == "ended early":
-                        print("   ended early:", exchange["answer"])
-    drop_strays()
-
-
-def drop_strays() -> None:
-    """Recordings of stories that are no more."""
-    for area in {file.stem for file in RECORDED.glob("*.json")}:
-        known = {e.name for e in running.entries() if e.area == area}
-        kept = {n: t for n, t in runner.load(area, RECORDED).items() if n in known}
-        if kept:
-            runner.save(area, kept, RECORDED)
-        else:
-            (RECORDED / f"{area}.json").unlink()
+                recordings.say_early_end(transcripts[entry.id])
+    recordings.drop_strays(RECORDED, running.entries(), partial(runner.save, folder=RECORDED))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.differential import listed
+from tests.differential import listed, recordings
 from tests.differential.console_tools import runner
 from tests.differential.console_tools.sides import PROFILES, kafka_side, our_side
 from tests.support.deadlines import Stopwatch
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> None:
     wanted = [each for each in arguments if not each.startswith("-")]
     is_ours = "--ours" in arguments
     for profile in PROFILES:
-        chosen = [e for e in runner.entries(profile) if not wanted or any(_matches(w, e) for w in wanted)]
+        chosen = recordings.chosen(runner.entries(profile), profile, wanted)
         if "--missing" in arguments:
             chosen = [entry for entry in chosen if entry.name not in runner.load(entry.area)]
         if not chosen:
@@ -41,28 +41,15 @@ def main(arguments: list[str]) -> None:
                     show(entry, transcript)
                 else:
                     runner.save(entry.area, runner.load(entry.area) | {entry.name: transcript})
-                for step in transcript:
-                    if step["ask"] == "ended early":
-                        print("   ended early:", step["answer"])
+                recordings.say_early_end(transcript)
     if not is_ours:
-        drop_strays()
+        recordings.drop_strays(runner.RECORDED, runner.entries(), runner.save)
 
 
 def show(entry: runner.Entry, transcript: runner.Transcript) -> None:
     found = runner.differences(entry, runner.load(entry.area).get(entry.name, []), transcript)
     for difference in listed.unlisted(found, listed.rows(columns=listed.COLUMNS_OF_TOOLS)):
         print("   ", difference)
-
-
-def drop_strays() -> None:
-    """Recordings of stories that are no more."""
-    for tool in {file.stem for file in runner.RECORDED.glob("*.json")}:
-        known = {e.name for e in runner.entries() if e.area == tool}
-        runner.save(tool, {n: t for n, t in runner.load(tool).items() if n in known})
-
-
-def _matches(wanted: str, entry: runner.Entry) -> bool:
-    return wanted == entry.profile or entry.id.startswith(wanted)
 
 
 if __name__ == "__main__":

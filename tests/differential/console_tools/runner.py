@@ -8,6 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from tests.differential import runner
 from tests.differential.console_tools import stories
 from tests.differential.console_tools.nodes import NodesStory
 from tests.differential.console_tools.sides import Side
@@ -49,18 +50,15 @@ def run(entry: Entry, side: Side, attempt: int = 0) -> Transcript:
 
 
 def load(tool: str) -> dict[str, Transcript]:
-    file = RECORDED / f"{tool}.json"
-    return json.loads(file.read_text()) if file.exists() else {}
+    return runner.load(tool, RECORDED)
 
 
 def save(tool: str, transcripts: dict[str, Transcript]) -> None:
     """One line of a tool is one line of the file."""
     RECORDED.mkdir(exist_ok=True)
-    file = RECORDED / f"{tool}.json"
-    if not transcripts:
-        file.unlink(missing_ok=True)
-        return
-    file.write_text(json.dumps(transcripts, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    (RECORDED / f"{tool}.json").write_text(
+        json.dumps(transcripts, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    )
 
 
 # -- comparison ----------------------------------------------------------------------------------------------------

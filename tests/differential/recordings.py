@@ -1,0 +1,55 @@
+"""What the programs that record and play stories have in common: which are meant, how one ended, which files are over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from tests.differential import runner
+from tests.differential.runner import Transcript
+
+
+class Recorded(Protocol):
+    """A story."""
+
+    @property
+    def area(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
+
+
+R = TypeVar("R", bound=Recorded)
+
+
+def chosen(entries: Iterable[R], group: str, wanted: Sequence[str]) -> list[R]:
+    """Those of one profile or scene that the arguments name, by its name or the beginning of their ids; all, without one."""
+    return [
+        entry
+        for entry in entries
+        if not wanted or any(each == group or entry.id.startswith(each) for each in wanted)
+    ]
+
+
+def say_early_end(transcript: Transcript) -> None:
+    for step in transcript:
+        if step["ask"] == "ended early":
+            print("   ended early:", step["answer"])
+
+
+def drop_strays(
+    folder: Path, entries: Iterable[Recorded], save: Callable[[str, dict[str, Transcript]], None]
+) -> None:
+    """Recordings of stories that are no more."""
+    known = {(entry.area, entry.name) for entry in entries}
+    for file in folder.glob("*.json"):
+        area = file.stem
+        kept = {name: told for name, told in runner.load(area, folder).items() if (area, name) in known}
+        if kept:
+            save(area, kept)
+        else:
+            file.unlink()
