@@ -11,40 +11,27 @@ if none of the runs of this call was wrong.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.chaos.plan import draw
 from tests.chaos.run import ChaosFailed, run
 from tests.chaos.test_chaos import LONG_S, REQUESTS_PER_S, new_directory
+from tests.support.kept_runs import RIGHT, KeptRun, keep, load, next_seed
 
 RESULTS = Path(__file__).with_name("results.jsonl")
 FIRST_SEED = 1000
 COMPLAINT_CHARACTERS_MAX = 2000
-RIGHT, WRONG = "right", "wrong"
+WRONG = "wrong"
 
 
 @dataclass(frozen=True)
-class Result:
-    seed: int
-    date: str
-    seconds: float
-    verdict: str
+class Result(KeptRun):
     said: str
-
-
-def load(path: Path) -> list[Result]:
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [Result(**json.loads(line)) for line in lines]
-
-
-def next_seed(results: Iterable[Result], first: int = FIRST_SEED) -> int:
-    return max((result.seed + 1 for result in results), default=first)
 
 
 def summary(results: list[Result]) -> str:
@@ -75,12 +62,11 @@ def main(arguments: list[str], now_s: Callable[[], float] = time.monotonic) -> i
     over = now_s() + given.minutes * 60
     was_wrong = False
     while now_s() < over:
-        result = one_run(next_seed(load(given.results), given.first), given.seconds)
-        with given.results.open("a") as file:
-            file.write(json.dumps(asdict(result)) + "\n")
+        result = one_run(next_seed(load(given.results, Result), given.first), given.seconds)
+        keep(given.results, result)
         print(f"seed {result.seed}: {result.verdict}: {result.said}", flush=True)
         was_wrong |= result.verdict == WRONG
-    print(summary(load(given.results)))
+    print(summary(load(given.results, Result)))
     return int(was_wrong)
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.chaos import soak
 from tests.chaos.plan import Plan
 from tests.chaos.run import ChaosFailed
+from tests.support.kept_runs import load
 
 
 def test_runs_go_on_behind_the_last_seed_that_is_kept(
@@ -31,7 +32,7 @@ def test_runs_go_on_behind_the_last_seed_that_is_kept(
 
     assert soak.main([*call, "--minutes", "1.5"], now_s) == 0
     assert soak.main([*call, "--minutes", "2.5"], now_s) == 1
-    kept = soak.load(results)
+    kept = load(results, soak.Result)
     assert [(each.seed, each.verdict) for each in kept] == [(7, "right"), (8, "wrong"), (9, "right")]
     assert "one record is gone" in kept[1].said
     assert "3 runs, 3 minutes; wrong: 1 [8]" in capsys.readouterr().out

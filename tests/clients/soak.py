@@ -10,40 +10,29 @@ The results are a JSON line for each run. The exit code is 0 if none of the runs
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.clients.soak_jobs import JOBS, Job
 from tests.support.deadlines import Stopwatch
+from tests.support.kept_runs import RIGHT, KeptRun, keep, load, next_seed
 
 RESULTS = Path(__file__).with_name("soak.jsonl")
-RIGHT = "right"
 COMPLAINT_CHARACTERS_MAX = 4000
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(KeptRun):
     job: str
-    seed: int
-    date: str
-    seconds: float
-    verdict: str
-    """"right", or what was wrong."""
 
 
-def load(path: Path) -> list[Result]:
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [Result(**json.loads(line)) for line in lines]
-
-
-def next_seed(results: Sequence[Result], job: str) -> int:
-    return max((each.seed + 1 for each in results if each.job == job), default=1)
+def next_seed_of(results: Sequence[Result], job: str) -> int:
+    return next_seed((each for each in results if each.job == job), 1)
 
 
 def longest_ago(results: Sequence[Result], jobs: Sequence[Job]) -> Job:
@@ -60,7 +49,7 @@ def one_run(job: Job, seed: int) -> Result:
             job.run(seed, Path(folder))
         except Exception:
             verdict = traceback.format_exc()[-COMPLAINT_CHARACTERS_MAX:]
-    return Result(job.name, seed, date, round(watch.run_s, 1), verdict)
+    return Result(seed, date, round(watch.run_s, 1), verdict, job.name)
 
 
 def main(arguments: list[str]) -> int:
@@ -75,12 +64,11 @@ def main(arguments: list[str]) -> int:
     jobs = [job for job in JOBS if given.only in (None, job.name)]
     watch, was_wrong, runs = Stopwatch(), False, 0
     while not watch.has_run_s(given.minutes * 60) and not (given.seed is not None and runs == len(jobs)):
-        results = load(given.results)
+        results = load(given.results, Result)
         job = jobs[runs] if given.seed is not None else longest_ago(results, jobs)
         runs += 1
-        result = one_run(job, given.seed if given.seed is not None else next_seed(results, job.name))
-        with given.results.open("a") as file:
-            file.write(json.dumps(asdict(result)) + "\n")
+        result = one_run(job, given.seed if given.seed is not None else next_seed_of(results, job.name))
+        keep(given.results, result)
         print(f"{result.job} {result.seed}: {result.seconds} s, {result.verdict}", flush=True)
         was_wrong |= result.verdict != RIGHT
     return int(was_wrong)

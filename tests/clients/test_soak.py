@@ -9,8 +9,9 @@ import pytest
 
 from tests.clients import soak
 from tests.clients.jvm.kills import Loop, draw
-from tests.clients.soak import RIGHT, Result
+from tests.clients.soak import Result
 from tests.clients.soak_jobs import DEATHS, FRAMEWORKS, JOBS, Job, points
+from tests.support.kept_runs import RIGHT, load
 
 
 @pytest.mark.parametrize("loop", FRAMEWORKS)
@@ -33,20 +34,20 @@ def test_a_run_goes_on_behind_the_last_seed_of_each_client(tmp_path: Path, monke
     results = tmp_path / "results.jsonl"
 
     def one_run(job: Job, seed: int) -> Result:
-        return Result(job.name, seed, "2026-01-01", 1.0, "lost" if seed == 2 else RIGHT)
+        return Result(seed, "2026-01-01", 1.0, "lost" if seed == 2 else RIGHT, job.name)
 
     monkeypatch.setattr(soak, "one_run", one_run)
     calls = [["--seed", "1"], ["--only", "streams", "--seed", "7"], ["--only", "streams", "--seed", "2"]]
     assert [soak.main(["--results", str(results), *call]) for call in calls] == [0, 0, 1]
-    found = soak.load(results)
+    found = load(results, Result)
     assert {each.job for each in found} == {job.name for job in JOBS}
-    assert soak.next_seed(found, "streams") == 8
-    assert soak.next_seed(found, "connect") == 2
-    assert soak.next_seed(found, "other") == 1
+    assert soak.next_seed_of(found, "streams") == 8
+    assert soak.next_seed_of(found, "connect") == 2
+    assert soak.next_seed_of(found, "other") == 1
 
 
 def test_the_client_whose_run_is_longest_ago_comes_next():
-    found = [Result(job.name, 1, "2026-01-01", 1.0, RIGHT) for job in JOBS]
+    found = [Result(1, "2026-01-01", 1.0, RIGHT, job.name) for job in JOBS]
     assert soak.longest_ago([], JOBS) == JOBS[0]
     assert soak.longest_ago(found[:3], JOBS) == JOBS[3]
     assert soak.longest_ago(found, JOBS) == JOBS[0]

@@ -1,0 +1,38 @@
+"""What came of long runs, a line of JSON for each, so that a soak goes on where the last one ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+RIGHT = "right"
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    seed: int
+    date: str
+    seconds: float
+    verdict: str
+    """"right", or what else the soak says."""
+
+
+R = TypeVar("R", bound=KeptRun)
+
+
+def load(path: Path, kind: type[R]) -> list[R]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [kind(**json.loads(line)) for line in lines]
+
+
+def keep(path: Path, run: KeptRun) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(run)) + "\n")
+
+
+def next_seed(runs: Iterable[KeptRun], first: int) -> int:
+    """The one behind the last that was run."""
+    return max((run.seed + 1 for run in runs), default=first)
