@@ -28,12 +28,9 @@ def records_for_new_topic(
     assignment: Assignment,
     configs: Mapping[str, str],
     directories: Directories,
-    live: Collection[int] | None = None,
+    live: Collection[int],
 ) -> list[MetadataRecord]:
-    """Create a topic. The first live replica of each partition leads; all live ones are in sync, being empty.
-
-    ``live`` are the brokers that are, None for all.
-    """
+    """Create a topic. The first live replica of each partition leads; all live ones are in sync, being empty."""
     return [
         schema.TopicRecord(name=name, topic_id=topic_id),
         *records_for_config_change(TOPIC_RESOURCE, name, configs),
@@ -42,7 +39,7 @@ def records_for_new_topic(
 
 
 def records_for_new_partitions(
-    topic: Topic, assignment: Assignment, directories: Directories, live: Collection[int] | None = None
+    topic: Topic, assignment: Assignment, directories: Directories, live: Collection[int]
 ) -> list[MetadataRecord]:
     return _partitions(topic.topic_id, len(topic.partitions), assignment, directories, live)
 
@@ -52,11 +49,11 @@ def _partitions(
     first: int,
     assignment: Assignment,
     directories: Directories,
-    live: Collection[int] | None,
+    live: Collection[int],
 ) -> list[MetadataRecord]:
     records: list[MetadataRecord] = []
     for index, replicas in enumerate(assignment, first):
-        in_sync = tuple(node_id for node_id in replicas if live is None or node_id in live)
+        in_sync = tuple(node_id for node_id in replicas if node_id in live)
         records.append(
             schema.PartitionRecord(
                 partition_id=index,

@@ -228,7 +228,7 @@ class Nodes:
         brokers = self.controller.brokers
         directories = {node_id: DIRECTORY for node_id in brokers}
         self.controller.commit(
-            records_for_new_topic(uuid.UUID(int=5), TOPIC, [replicas], configs, directories)
+            records_for_new_topic(uuid.UUID(int=5), TOPIC, [replicas], configs, directories, directories)
         )
 
     def configure(self, **configs: str) -> None:

@@ -41,7 +41,9 @@ def image_of(*names: str, brokers: int = 1, replicas: tuple[int, ...] = (1,), pa
         )
     directories = {node_id: UUID(int=9) for node_id in replicas}
     for number, name in enumerate(names, 100):
-        records = records_for_new_topic(UUID(int=number), name, [replicas] * partitions, {}, directories)
+        records = records_for_new_topic(
+            UUID(int=number), name, [replicas] * partitions, {}, directories, directories
+        )
         for record in records:
             apply(image, record, MetadataDelta())
     return image

@@ -39,7 +39,7 @@ def fold(*records: MetadataRecord, image: Image | None = None) -> tuple[Image, M
 def topic(name: str = "t", topic_id: UUID = T, partitions: int = 2, **configs: str) -> list[MetadataRecord]:
     assignment = [(1,)] * partitions
     named = {key.replace("_", "."): value for key, value in configs.items()}
-    return records_for_new_topic(topic_id, name, assignment, named, {1: D})
+    return records_for_new_topic(topic_id, name, assignment, named, {1: D}, {1})
 
 
 def test_a_topic_comes_with_its_partitions_and_settings():
@@ -69,7 +69,7 @@ def test_partitions_may_come_in_any_order():
 
 def test_a_topic_grows():
     image, _ = fold(*topic())
-    _, changes = fold(*records_for_new_partitions(image.topics["t"], [(1,), (1,)], {1: D}), image=image)
+    _, changes = fold(*records_for_new_partitions(image.topics["t"], [(1,), (1,)], {1: D}, {1}), image=image)
     assert len(image.topics["t"].partitions) == 4
     assert changes.grown == {T: 2}
 
@@ -114,7 +114,7 @@ def test_a_name_can_be_used_again_in_one_commit():
     ],
 )
 def test_a_partition_changes_only_in_what_the_record_names(change, expected):
-    image, _ = fold(*records_for_new_topic(T, "t", [(1, 2)], {}, {1: D, 2: D}))
+    image, _ = fold(*records_for_new_topic(T, "t", [(1, 2)], {}, {1: D, 2: D}, {1, 2}))
     before = image.topics["t"].partitions[0]
     kept = {name: getattr(before, name) for name in PartitionState.__slots__}
     _, changes = fold(schema.PartitionChangeRecord(partition_id=0, topic_id=T, **change), image=image)

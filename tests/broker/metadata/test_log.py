@@ -44,7 +44,9 @@ class Opened:
 
 
 def topic(number: int, partitions: int = 1):
-    return records_for_new_topic(UUID(int=number), f"t{number}", [(1,)] * partitions, {}, {1: UUID(int=9)})
+    return records_for_new_topic(
+        UUID(int=number), f"t{number}", [(1,)] * partitions, {}, {1: UUID(int=9)}, {1}
+    )
 
 
 def segment(directory: Path) -> Path:
