@@ -230,7 +230,7 @@ def _seal(node: Node) -> dict[str, Log]:
         if partition.offline is None and log.segments:
             log.active.seal()
             log.take_snapshot()
-            found[f"{partition.topic}-{partition.index}"] = log
+            found[partition.name] = log
     return found
 
 

@@ -85,4 +85,4 @@ async def opened(data_dir: Path, port: int = DEFAULT_PORT) -> AsyncIterator[Stop
 def _check_readable(replicas: ReplicaManager) -> None:
     for partition in replicas.opened():
         if partition.offline is not None:
-            raise StorageError(f"{partition.topic}-{partition.index}", partition.offline)
+            raise StorageError(partition.name, partition.offline)

@@ -65,6 +65,7 @@ class Partition(ReadablePartition):
         """``high_watermark`` is what a checkpoint says, where the log's end alone does not tell what is committed."""
         self.topic = topic
         self.index = state.index
+        self.name = f"{topic}-{state.index}"
         self.topic_id: uuid.UUID = log.topic_id
         self.log = log
         self.apply_state(state)
@@ -110,7 +111,7 @@ class Partition(ReadablePartition):
         config = self.log.config
         if config.message_timestamp_before_max_ms != NEVER:
             clients_now_ms = self._clock.now_ms(Domain.REQUESTS) + self._clock.skew_ms
-        return check(batch, config, now_ms, clients_now_ms, limits, f"{self.topic}-{self.index}")
+        return check(batch, config, now_ms, clients_now_ms, limits, self.name)
 
     def append(
         self,
