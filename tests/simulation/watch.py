@@ -194,17 +194,13 @@ class StableOffset:
         their coordinator writes the same markers again, if these are lost.
         """
         left, high_watermark = dict(self._open), leader.high_watermark
+        last_snapshot = max((int(file.stem) for file in leader.log.directory.glob("*.snapshot")), default=0)
         for batch in leader.log.batches(high_watermark):
-            if batch.base_offset >= max(snapshots_of(leader), default=0):
+            if batch.base_offset >= last_snapshot:
                 return
             if batch.is_control:
                 left.pop(batch.producer_id, None)
                 yield min(left.values(), default=high_watermark)
-
-
-def snapshots_of(leader: Partition) -> list[int]:
-    """The offsets of the producer snapshots in its folder."""
-    return [int(file.stem) for file in leader.log.directory.glob("*.snapshot")]
 
 
 def _check_bounds(node_id: int, spot: Spot, partition: Partition) -> None:
