@@ -163,6 +163,8 @@ def column(points: Iterable[str], seed: int, victim: str, node: str = "") -> lis
 FEATURES = {"shuffle": (False, True), "split": (False, True)}
 NODES = ("leader", "coordinator")
 EACH_NODE = 6
+SHORT_SAMPLE = 12
+"""So many plans of a sample have every phase, victim, feature and node: what greed finds first covers the most."""
 
 
 def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> list[Plan]:

@@ -13,7 +13,7 @@ from fnmatch import fnmatch
 import pytest
 
 from odradek.spark.sink.points import POINTS
-from tests.spark.matrix.plan import MOMENT, NODES, VICTIMS, column, pairwise, sample
+from tests.spark.matrix.plan import MOMENT, NODES, SHORT_SAMPLE, VICTIMS, column, pairwise, sample
 from tests.spark.matrix.run import PLANS_VARIABLE, companies, kept, run, summary
 from tests.support.deadlines import LONG_TEST_S
 
@@ -26,8 +26,15 @@ SIDE_BY_SIDE = 16
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_each_record_is_there_once_whatever_dies_in_whatever_phase():
-    """Any two of phase, victim and features meet, in one company of three nodes, some of which die too."""
-    print(summary(run(sample(1, POINTS), "sample")))
+    """Every phase, victim and feature, in one company of three nodes, two of which die too."""
+    print(summary(run(sample(1, POINTS)[:SHORT_SAMPLE], "sample")))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LONG_TEST_S)
+def test_each_record_is_there_once_whatever_dies_together():
+    """Any two of phase, victim and features meet."""
+    print(summary(run(sample(1, POINTS), "pairs")))
 
 
 @pytest.mark.slow

@@ -6,9 +6,13 @@ from itertools import combinations
 from pathlib import Path
 from random import Random
 
+from odradek.spark.sink.points import POINTS as SINK_POINTS
 from tests.spark.matrix.plan import (
     COMMITTING,
+    FEATURES,
     MOMENT,
+    NODES,
+    SHORT_SAMPLE,
     VICTIMS,
     Plan,
     column,
@@ -107,3 +111,15 @@ def test_a_small_sample_has_every_phase_with_every_victim_and_little_else():
     assert not any(plan.fault or len(plan.kills) > 2 for plan in plans)
     assert len(plans) <= 4 * len(VICTIMS) + 4
     assert sample(1, POINTS) == plans != sample(2, POINTS)
+
+
+def test_the_first_plans_of_a_sample_have_each_phase_victim_feature_and_node():
+    plans = sample(1, SINK_POINTS)[:SHORT_SAMPLE]
+    kills = [plan.kills[-1] for plan in plans]
+    assert {kill.point.partition(".")[0] for kill in kills} == {
+        point.partition(".")[0] for point in SINK_POINTS
+    }
+    assert {kill.victim for kill in kills} == set(VICTIMS)
+    assert {plan.node for plan in plans} == {"", *NODES}
+    for feature in FEATURES:
+        assert {getattr(plan, feature) for plan in plans} == {False, True}
