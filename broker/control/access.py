@@ -57,6 +57,15 @@ class Access:
 
     def check(self, *, headers: Mapping[str, str], changes_state: bool) -> None:
         """``HttpError`` if a call with these headers may not be made; names in ``headers`` are in lower case."""
+        self.check_page(headers)
+        self._check_token(headers.get("authorization"))
+        if changes_state and _media_type(headers.get("content-type", "")) != JSON:
+            raise HttpError(
+                415, f"a call that changes something needs Content-Type: {JSON}, also without a body"
+            )
+
+    def check_page(self, headers: Mapping[str, str]) -> None:
+        """The same for the files of the page: a browser asks for them without a token, and they say nothing."""
         host = headers.get("host", "")
         # A page cannot know the token: with one, the port may be called by any name.
         if not self.token and not self._is_allowed(_host_of(host)):
@@ -71,11 +80,6 @@ class Access:
                 403,
                 f"a page of {_quoted(origin)} may not use the control port: it is neither loopback nor "
                 f"listed in {ALLOWED_HOSTS_SETTING}",
-            )
-        self._check_token(headers.get("authorization"))
-        if changes_state and _media_type(headers.get("content-type", "")) != JSON:
-            raise HttpError(
-                415, f"a call that changes something needs Content-Type: {JSON}, also without a body"
             )
 
     def _check_token(self, authorization: str | None) -> None:

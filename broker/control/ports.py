@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from broker.faults import parse_rule
 
@@ -14,16 +16,43 @@ if TYPE_CHECKING:
     from broker.faults import Faults
     from broker.trace.awaited_states import AwaitedStates
     from broker.trace.trace import Trace
+    from broker.views.ports import Views
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
-    """All that can be asked and moved from outside, of one broker."""
+WATCHERS_MAX: Final = 8
 
-    cluster: Cluster
+
+@dataclass(slots=True)
+class Watchers:
+    """How many streams of the page are open."""
+
+    now: int = 0
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        self.now += 1
+        try:
+            yield
+        finally:
+            self.now -= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looking:
+    """What can be asked of whatever serves clients here: a cluster of ours, or a proxy before another one."""
+
     clock: VirtualClock
     faults: Faults
     trace: Trace
+    views: Views
+    watchers: Watchers = field(default_factory=lambda: Watchers())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control(Looking):
+    """All that can be asked and moved from outside, of one broker."""
+
+    cluster: Cluster
     awaited_states: AwaitedStates
     snapshots: Snapshots
 

@@ -15,11 +15,11 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from broker.control import openapi
+from broker.control import openapi, page
 from broker.control.access import Access, ControlConfigError
 from broker.control.errors import HttpError
 from broker.control.operations import Operation, Stream, arguments, call, discover
-from broker.control.ports import Control
+from broker.control.ports import Looking
 from broker.logging import get_logger
 from broker.resources.descriptors import CONTROL_CONNECTIONS_MAX, allowed_descriptors, shares
 
@@ -41,15 +41,17 @@ class ControlServer:
 
     def __init__(
         self,
-        control: Control,
+        control: Looking,
         *,
+        operations: Mapping[tuple[str, str], Operation] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         token: str = "",
         allowed_hosts: Collection[str] = (),
     ) -> None:
-        """``ControlConfigError`` if others could reach it without a token."""
+        """``ControlConfigError`` if others could reach it without a token. ``operations``: those of a broker."""
         self._control = control
+        self._operations = discover() if operations is None else operations
         self._host = host
         self._port = port
         self._access = Access.of(host, token, allowed_hosts)
@@ -114,7 +116,7 @@ class ControlServer:
     # -- from a request to an operation and back ----------------------------------------------------------------
 
     def _application(self) -> web.Application:
-        operations = discover()
+        operations = self._operations
         application = web.Application(
             middlewares=[_noting(self._calling), _say_errors_as_json], client_max_size=BODY_BYTES_MAX
         )
@@ -128,6 +130,7 @@ class ControlServer:
             return web.Response(body=msgspec.json.encode(described), content_type=_JSON)
 
         application.router.add_get("/openapi.json", describe)
+        page.serve(application, lambda request: self._access.check_page(_headers(request)))
         return application
 
     def _serving(self, operation: Operation) -> Handler:

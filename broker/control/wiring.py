@@ -13,6 +13,7 @@ from broker.trace.awaited_states import AwaitedStates
 from broker.trace.elections import ElectionWatcher
 from broker.trace.exchange import Names
 from broker.trace.trace import Trace
+from broker.views.cluster_views import ClusterViews
 
 __all__ = ["ControlConfigError", "control_of", "open_control"]
 
@@ -40,6 +41,7 @@ def control_of(cluster: Cluster) -> Control:
     ``ControlConfigError`` for a rule on what this broker does not have.
     """
     clock = cluster.clock
+    trace = Trace(cluster.calls, clock, names=topic_names(cluster.metadata))
     control = Control(
         cluster=cluster,
         clock=clock,
@@ -54,7 +56,8 @@ def control_of(cluster: Cluster) -> Control:
                 for node_id, node in cluster.nodes.items()
             },
         ),
-        trace=Trace(cluster.calls, clock, names=topic_names(cluster.metadata)),
+        trace=trace,
+        views=ClusterViews(cluster, clock, trace),
         awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
         snapshots=Snapshots(cluster),
     )

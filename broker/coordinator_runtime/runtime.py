@@ -77,6 +77,10 @@ class CoordinatorRuntime(Generic[S]):
         """All shards, also those that are being loaded."""
         return list(self._shards.items())
 
+    def all(self) -> list[S]:
+        """Their shards alone."""
+        return list(self._shards.values())
+
     def open(self) -> list[S]:
         """The shards that serve requests."""
         return [shard for shard in self._shards.values() if not shard.is_loading and shard.is_current]

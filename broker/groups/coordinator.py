@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ from broker.groups.consumer.records import group_tombstones
 from broker.groups.consumer_groups import ConsumerGroups, refuse_heartbeat
 from broker.groups.effects import Effect
 from broker.groups.group import ClassicGroup
-from broker.groups.offsets import Spot
+from broker.groups.offsets import GroupOffsets, Spot
 from broker.groups.shard import GroupShard, Producer
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -284,6 +284,13 @@ class GroupCoordinator(MetadataListener):
         if any(shard.is_loading for shard in shards):
             return ErrorCode.coordinator_load_in_progress
         return [group for shard in shards for group in shard.state.all_groups()]
+
+    def known(self) -> Iterator[tuple[ClassicGroup | ConsumerGroup, GroupOffsets]]:
+        """Each group that this node coordinates now, with all offsets of its partition. Those that load are left out."""
+        for shard in self._runtime.all():
+            if shard.is_current and not shard.is_loading:
+                for group in shard.state.all_groups():
+                    yield group, shard.state.offsets
 
     def delete(self, group_id: str) -> ErrorCode | Future[ErrorCode]:
         shard = self._shard_of(group_id)

@@ -7,7 +7,7 @@ whole EndTxn (PrepareX, markers, CompleteX, answer) is one function call without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -407,6 +407,13 @@ class TransactionCoordinator(MetadataListener):
         self._markers.abandon()
 
     abandon = close
+
+    def known(self) -> Iterator[Transaction]:
+        """The committed state of each id that this node coordinates now. Ids may come and go between two of them."""
+        for shard in self._runtime.all():
+            if shard.is_current and not shard.is_loading:
+                for entry in tuple(shard.entries.values()):
+                    yield entry.txn
 
     def memory(self) -> dict[int, dict[str, Transaction]]:
         """The committed state of all ids, by partition of the topic."""

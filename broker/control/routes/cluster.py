@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.cluster import Cluster, NoSuchNode, StartError
+from broker.cluster.addresses import bootstrap_servers, host_and_port
 from broker.cluster.reset import reset
 from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.control.errors import HttpError
@@ -82,7 +83,7 @@ async def show_cluster(control: Control) -> ClusterView:
     cluster = control.cluster
     return ClusterView(
         cluster_id=cluster.metadata.cluster_id,
-        bootstrap_servers=_bootstrap_servers(cluster),
+        bootstrap_servers=bootstrap_servers(cluster.nodes.values()),
         features=dict(cluster.metadata.features),
         nodes=[node_view(cluster, node) for node in cluster.nodes.values()],
     )
@@ -209,8 +210,8 @@ def node_view(cluster: Cluster, node: NodeRuntime) -> NodeView:
         listeners=[
             ListenerView(
                 name=each.name,
-                address=_address(each.host, each.port),
-                advertised=_address(each.advertised_host, each.advertised_port),
+                address=host_and_port(each.host, each.port),
+                advertised=host_and_port(each.advertised_host, each.advertised_port),
             )
             for each in node.listeners
         ],
@@ -222,13 +223,3 @@ def node_view(cluster: Cluster, node: NodeRuntime) -> NodeView:
 
 def _state(node: NodeRuntime) -> str:
     return PAUSED if node.is_paused else node.state.value
-
-
-def _bootstrap_servers(cluster: Cluster) -> str:
-    running = [node for node in cluster.nodes.values() if node.state is NodeState.RUNNING]
-    first = [node.listeners[0] for node in running if node.listeners]
-    return ",".join(_address(each.advertised_host, each.advertised_port) for each in first)
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

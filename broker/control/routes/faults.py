@@ -10,8 +10,8 @@ from msgspec import Meta
 from broker.control.errors import HttpError
 from broker.control.forms import WAIT_MS_MAX, FaultId, Given, View
 from broker.control.operations import operation
-from broker.control.ports import Control
-from broker.faults import ActiveRule, FaultError, Match, rule_from_json
+from broker.control.ports import Looking
+from broker.faults import ActiveRule, FaultError, Faults, Match, rule_from_json
 
 NAME_CHARACTERS_MAX: Final = 1024
 RULE_CHARACTERS_MAX: Final = 4096
@@ -188,9 +188,9 @@ _FAULT_EXAMPLE: Final[dict[str, Any]] = {
 
 
 @operation("GET", "/v1/faults", answer_example={"faults": [_FAULT_EXAMPLE]})
-async def list_faults(control: Control) -> FaultsView:
+async def list_faults(control: Looking) -> FaultsView:
     """List the rules with their hits, and with the requests and steps that they hold."""
-    return FaultsView(faults=[_view(each) for each in control.faults.list()])
+    return rules_view(control.faults)
 
 
 @operation(
@@ -199,7 +199,7 @@ async def list_faults(control: Control) -> FaultsView:
     body_example={"rule": "EndTxn transactional_id=payments nth=2 -> lose-answer"},
     answer_example={**_FAULT_EXAMPLE, "matches": 0, "hits": 0, "spent": False},
 )
-async def add_fault(control: Control, body: NewFault) -> FaultView:
+async def add_fault(control: Looking, body: NewFault) -> FaultView:
     """Add a rule; it counts matches from now on.
 
     docs/faults.md has the language, as text and as JSON.
@@ -216,20 +216,20 @@ async def add_fault(control: Control, body: NewFault) -> FaultView:
 
 
 @operation("GET", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
-async def show_fault(control: Control, params: OneFault) -> FaultView:
+async def show_fault(control: Looking, params: OneFault) -> FaultView:
     """Show a rule with its hits, and with the requests and steps that it holds."""
     return _view(_find(control, params.fault_id))
 
 
 @operation("DELETE", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
-async def remove_fault(control: Control, params: OneFault) -> FaultView:
+async def remove_fault(control: Looking, params: OneFault) -> FaultView:
     """Remove a rule; the requests and steps that it holds happen."""
     _find(control, params.fault_id)
     return _view(control.faults.remove(params.fault_id))
 
 
 @operation("DELETE", "/v1/faults", answer_example={"cleared": 3})
-async def clear_faults(control: Control) -> ClearedView:
+async def clear_faults(control: Looking) -> ClearedView:
     """Remove all rules; the requests and steps that they hold happen."""
     return ClearedView(cleared=control.faults.clear())
 
@@ -240,7 +240,7 @@ async def clear_faults(control: Control) -> ClearedView:
     body_example={"count": 1},
     answer_example={"released": 1, "fault": _FAULT_EXAMPLE},
 )
-async def release_fault(control: Control, params: OneFault, body: Release) -> ReleasedView:
+async def release_fault(control: Looking, params: OneFault, body: Release) -> ReleasedView:
     """Let the requests and steps that a rule holds or has detached happen; the rule stays.
 
     Without a body it releases all of them. In names * matches any characters.
@@ -264,7 +264,7 @@ async def release_fault(control: Control, params: OneFault, body: Release) -> Re
     answer_example={"reached": True, "fault": _FAULT_EXAMPLE},
     may_wait=True,
 )
-async def wait_for_fault(control: Control, params: Wait) -> WaitedView:
+async def wait_for_fault(control: Looking, params: Wait) -> WaitedView:
     """Wait until a rule has a number of hits; after the timeout the response says reached false."""
     active = _find(control, params.fault_id)
     try:
@@ -276,11 +276,15 @@ async def wait_for_fault(control: Control, params: Wait) -> WaitedView:
     return WaitedView(reached=True, fault=_view(active))
 
 
-def _find(control: Control, fault_id: int) -> ActiveRule:
+def _find(control: Looking, fault_id: int) -> ActiveRule:
     try:
         return control.faults.get(fault_id)
     except FaultError as error:
         raise HttpError(404, str(error)) from None
+
+
+def rules_view(faults: Faults) -> FaultsView:
+    return FaultsView(faults=[_view(each) for each in faults.list()])
 
 
 def _view(active: ActiveRule) -> FaultView:

@@ -14,7 +14,7 @@ from msgspec import Meta
 from broker.control.errors import HttpError
 from broker.control.forms import Given, View
 from broker.control.operations import Stream, operation
-from broker.control.ports import Control
+from broker.control.ports import Looking
 from broker.trace.exchange import Exchange
 from broker.trace.filters import TraceFilter
 from broker.trace.json_form import to_json
@@ -110,7 +110,7 @@ _EXCHANGE_EXAMPLE: Final = {
     answer_example={"status": _STATUS_EXAMPLE, "exchanges": [_EXCHANGE_EXAMPLE]},
     may_wait=True,
 )
-async def show_trace(control: Control, params: WantedEntries) -> TraceView:
+async def show_trace(control: Looking, params: WantedEntries) -> TraceView:
     """Show the recorded requests in the order of their arrival, each with its response if there is one."""
     found = await control.trace.search(params.filter, since=params.since, limit=params.limit)
     # To decode so many takes longer than a turn of the loop may.
@@ -125,7 +125,7 @@ async def show_trace(control: Control, params: WantedEntries) -> TraceView:
     content_type=LINES,
     may_wait=True,
 )
-async def follow_trace(control: Control, params: WantedForms) -> Stream:
+async def follow_trace(control: Looking, params: WantedForms) -> Stream:
     """Follow the trace as JSON lines: its status, then each exchange when it is over, until you disconnect.
 
     An exchange that a rule holds appears when it is held, too. A client that reads too slowly misses some; a line
@@ -136,7 +136,7 @@ async def follow_trace(control: Control, params: WantedForms) -> Stream:
     return Stream(LINES, _lines(control, params, params.filter))
 
 
-async def _lines(control: Control, params: WantedForms, wanted: TraceFilter) -> AsyncGenerator[bytes, None]:
+async def _lines(control: Looking, params: WantedForms, wanted: TraceFilter) -> AsyncGenerator[bytes, None]:
     with control.trace.follow(wanted) as subscription:
         yield _line({"status": msgspec.to_builtins(_status(control))})
         missed = 0
@@ -154,7 +154,7 @@ async def _lines(control: Control, params: WantedForms, wanted: TraceFilter) -> 
     content_type=PCAP,
     may_wait=True,
 )
-async def capture_trace(control: Control, params: Wanted) -> Stream:
+async def capture_trace(control: Looking, params: Wanted) -> Stream:
     """Get the recorded requests and responses as a capture file for Wireshark and tshark."""
     return Stream(PCAP, _pieces(await control.trace.search(params.filter)))
 
@@ -166,24 +166,24 @@ async def _pieces(exchanges: list[Exchange]) -> AsyncGenerator[bytes, None]:
 
 
 @operation("POST", "/v1/trace/start", answer_example=_STATUS_EXAMPLE)
-async def start_trace(control: Control) -> StatusView:
+async def start_trace(control: Looking) -> StatusView:
     """Start the trace: it records every request from now on."""
     control.trace.start()
     return _status(control)
 
 
 @operation("POST", "/v1/trace/stop", answer_example={**_STATUS_EXAMPLE, "running": False})
-async def stop_trace(control: Control) -> StatusView:
+async def stop_trace(control: Looking) -> StatusView:
     """Stop the trace: it records no further requests and keeps those that it has."""
     control.trace.stop()
     return _status(control)
 
 
-def _status(control: Control) -> StatusView:
+def _status(control: Looking) -> StatusView:
     return msgspec.convert(control.trace.status(), type=StatusView)
 
 
-def _told(control: Control, exchange: Exchange, params: WantedForms) -> dict[str, Any]:
+def _told(control: Looking, exchange: Exchange, params: WantedForms) -> dict[str, Any]:
     names = control.trace.names
     told = to_json(exchange, names, bodies=params.bodies, values=params.values)
     return {"line": text_line(exchange, names), **told}

@@ -1,0 +1,18 @@
+"""Where the nodes of a cluster can be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.cluster.runtime import NodeRuntime, NodeState
+
+
+def host_and_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def bootstrap_servers(nodes: Iterable[NodeRuntime]) -> str:
+    """For a client: the first advertised address of each node that runs."""
+    running = [node for node in nodes if node.state is NodeState.RUNNING]
+    first = [node.listeners[0] for node in running if node.listeners]
+    return ",".join(host_and_port(each.advertised_host, each.advertised_port) for each in first)

@@ -1,0 +1,52 @@
+"""What the page and its stream need of whatever stands behind the control port: a cluster of ours, or a proxied one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.views.forms import (
+    BatchesPiece,
+    ClusterSummary,
+    GroupsSummary,
+    PartitionsSummary,
+    TransactionsSummary,
+)
+
+TRANSACTIONS_MAX = 200
+PARTITIONS_MAX = 100
+GROUPS_MAX = 50
+OFFSETS_OF_GROUP_MAX = 200
+BATCHES_MAX = 500
+"""In one piece: of more than these the newest are shown."""
+
+
+@dataclass(slots=True)
+class BatchPosition:
+    """How far a viewer knows a partition. ``next_offset`` -1: not at all."""
+
+    topic: str
+    partition: int
+    next_offset: int = -1
+    log_start: int = -1
+    last_stable: int = -1
+    high_watermark: int = -1
+    leader_epoch: int = -1
+
+
+class Views(Protocol):
+    """Each call reads what is there now, in slices, and keeps nothing."""
+
+    async def cluster(self) -> ClusterSummary: ...
+
+    async def transactions(self) -> TransactionsSummary: ...
+
+    async def partitions(self, topic: str | None, first: int, count: int) -> PartitionsSummary:
+        """``count`` partitions, from the place ``first`` on: of one topic, or of all that are not internal."""
+        ...
+
+    async def groups(self) -> GroupsSummary: ...
+
+    async def batches(self, position: BatchPosition) -> BatchesPiece | None:
+        """What came since ``position``, which moves on; None if nothing changed, or the partition cannot be read now."""
+        ...
