@@ -1,0 +1,99 @@
+import { get } from '../api.js'
+import { draw, explain, standalone } from '../lanes.js'
+import { h, number, time } from '../dom.js'
+
+export const title = 'Timeline'
+
+const EVENTS_MAX = 400
+
+export const show = (root, context) => {
+  const input = h('input', { type: 'text', name: 'id', value: context.argument, list: 'ids', required: true, spellcheck: 'false' })
+  const known = h('datalist', { id: 'ids' })
+  const which = h('select', { 'aria-label': 'Which transactions' })
+  const form = h('form', {}, h('label', {}, 'Transactional id', input), known, h('button', {}, 'show'), which)
+  const [first, back, next, save] = ['first step', 'step back', 'step', 'save as SVG']
+    .map((text) => h('button', { type: 'button', disabled: true }, text))
+  const place = h('span', { class: 'quiet' })
+  const step = h('p', { class: 'step', role: 'status' })
+  const picture = h('div', { class: 'lanes', tabindex: '0', role: 'region', 'aria-label': 'The steps as swim lanes' })
+  root.append(form, h('div', { class: 'bar' }, first, back, next, place, save), step, picture)
+  let [found, events, at] = [null, [], -1]
+
+  const choose = (to) => {
+    if (!events.length) return
+    at = Math.max(0, Math.min(events.length - 1, to))
+    const event = events[at]
+    step.textContent = `${time(event.time_ms)} – ${explain(event)}`
+    place.textContent = `step ${number(at + 1)} of ${number(events.length)}`
+    for (const row of picture.querySelectorAll('.lane-row')) row.classList.toggle('chosen', Number(row.dataset.at) === at)
+    picture.querySelector('.lane-row.chosen')?.scrollIntoView({ block: 'nearest', inline: 'nearest' })
+    first.disabled = back.disabled = at === 0
+    next.disabled = at === events.length - 1
+  }
+
+  const paint = () => {
+    const wanted = which.value
+    const chosen = found.events.filter((event) => wanted === '' || String(event.transaction) === wanted || event.transaction == null)
+    events = chosen.slice(-EVENTS_MAX)
+    picture.replaceChildren(draw(events, -1, choose))
+    save.disabled = false
+    step.textContent = [
+      ...found.hanging.map((each) => `${each.topic}-${each.partition} hangs from offset ${number(each.offset)} on: no coordinator will end it.`),
+      chosen.length > events.length ? `The newest ${number(EVENTS_MAX)} of ${number(chosen.length)} steps.` : '',
+      'Press "step" to walk through it.',
+    ].join(' ').trim()
+    place.textContent = `${number(events.length)} steps`
+    at = -1
+    next.disabled = events.length === 0
+    first.disabled = back.disabled = true
+  }
+
+  const load = async () => {
+    if (!input.value) return
+    try {
+      found = (await get(`v1/transactions/${encodeURIComponent(input.value)}/timeline`)).timeline
+    } catch (error) {
+      step.textContent = error.message
+      picture.replaceChildren()
+      return
+    }
+    which.replaceChildren(h('option', { value: '' }, 'all transactions'),
+      ...found.transactions.map((each) => h('option', { value: each.number }, `transaction ${each.number}: ${each.verdict}`)))
+    const last = found.transactions.at(-1)
+    if (last && found.events.length > 40) which.value = last.number
+    paint()
+  }
+
+  form.addEventListener('submit', (event) => {
+    event.preventDefault()
+    const wanted = `#/timeline/${encodeURIComponent(input.value)}`
+    if (location.hash === wanted) load()
+    else location.hash = wanted
+  })
+  which.addEventListener('change', paint)
+  first.addEventListener('click', () => choose(0))
+  back.addEventListener('click', () => choose(at - 1))
+  next.addEventListener('click', () => choose(at + 1))
+  save.addEventListener('click', () => {
+    const file = new Blob([standalone(picture.firstElementChild)], { type: 'image/svg+xml' })
+    const link = h('a', { href: URL.createObjectURL(file), download: `${input.value}.svg` })
+    link.click()
+    URL.revokeObjectURL(link.href)
+  })
+  picture.addEventListener('keydown', (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key]
+    if (!by) return
+    event.preventDefault()
+    choose(at + by)
+  })
+  step.textContent = context.argument ? 'The broker reads the logs.' : 'Choose a transactional id: the broker reads what the logs hold of it.'
+  load()
+  return {
+    watch: { show: context.argument ? [] : ['transactions'] },
+    on(name, data) {
+      if (name !== 'transactions') return
+      known.replaceChildren(...data.transactions.filter((txn) => txn.transactional_id)
+        .map((txn) => h('option', { value: txn.transactional_id })))
+    },
+  }
+}
