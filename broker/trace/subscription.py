@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
+from broker.clock import stopwatch_us
 from broker.trace.exchange import Exchange
 from broker.trace.filters import TraceFilter
 from broker.trace.ring import TraceLimits, bytes_of
@@ -16,9 +17,19 @@ class Subscription:
     """An asynchronous iterator over exchanges; it ends after ``close``."""
 
     def __init__(
-        self, wanted: TraceFilter, limits: TraceLimits, on_close: Callable[[Subscription], object]
+        self,
+        wanted: TraceFilter,
+        limits: TraceLimits,
+        on_close: Callable[[Subscription], object],
+        per_second: int | None = None,
+        now_us: Callable[[], int] = stopwatch_us,
     ) -> None:
+        """``per_second``: of more than these in one second the rest is dropped."""
         self._wanted = wanted
+        self._per_second = per_second
+        self._now_us = now_us
+        self._second = 0
+        self._in_second = 0
         self._limits = limits
         self._on_close = on_close
         self._waiting: deque[tuple[Exchange, int]] = deque()
@@ -26,13 +37,16 @@ class Subscription:
         self._wake: asyncio.Future[None] | None = None
         self._closed = False
         self.dropped = 0
-        """How many were lost so far, because too many waited."""
+        """How many were lost so far, because too many waited, or came in one second."""
 
     def offer(self, exchange: Exchange) -> None:
         """From the trace: something has happened to an exchange."""
         if not self._wanted.matches(exchange):
             return
         size = bytes_of(exchange)
+        if self._per_second is not None and not self._may_take(self._per_second):
+            self.dropped += 1
+            return
         if (
             len(self._waiting) >= self._limits.follow_entries_max
             or self._bytes + size > self._limits.follow_bytes_max
@@ -42,6 +56,13 @@ class Subscription:
         self._waiting.append((exchange, size))
         self._bytes += size
         self._wake_up()
+
+    def _may_take(self, per_second: int) -> bool:
+        second = self._now_us() // 1_000_000
+        if second != self._second:
+            self._second, self._in_second = second, 0
+        self._in_second += 1
+        return self._in_second <= per_second
 
     def take(self) -> Exchange | None:
         """The next one, if there is one already."""

@@ -105,12 +105,14 @@ class Trace:
         """As ``entries``, but a full ring is looked through in a thread: others have their turns."""
         return await asyncio.to_thread(_newest, tuple(self._ring), wanted, since, limit)
 
-    def follow(self, wanted: TraceFilter = EVERYTHING) -> Subscription:
+    def follow(self, wanted: TraceFilter = EVERYTHING, *, per_second: int | None = None) -> Subscription:
         """Every exchange from now on, once it is over; one that a rule holds also when it is held.
 
-        It does not start the trace. Close it when you are done (or use it in ``with``).
+        It does not start the trace. Close it when you are done (or use it in ``with``). ``per_second`` bounds what it gets.
         """
-        subscription = Subscription(wanted, self.limits, self._followers.remove)
+        subscription = Subscription(
+            wanted, self.limits, self._followers.remove, per_second, self._time.measure_us
+        )
         self._followers.append(subscription)
         return subscription
 

@@ -65,6 +65,18 @@ class WantedEntries(WantedForms):
     limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX, description="Of these the newest so many.")] = 1000
 
 
+class WantedLines(WantedForms):
+    per_second: (
+        Annotated[
+            int,
+            Meta(
+                ge=1, le=NUMBER_MAX, description="At most so many in a second; the rest is counted as missed."
+            ),
+        ]
+        | None
+    ) = None
+
+
 class StatusView(View):
     running: bool
     entries: int
@@ -125,7 +137,7 @@ async def show_trace(control: Looking, params: WantedEntries) -> TraceView:
     content_type=LINES,
     may_wait=True,
 )
-async def follow_trace(control: Looking, params: WantedForms) -> Stream:
+async def follow_trace(control: Looking, params: WantedLines) -> Stream:
     """Follow the trace as JSON lines: its status, then each exchange when it is over, until you disconnect.
 
     An exchange that a rule holds appears when it is held, too. A client that reads too slowly misses some; a line
@@ -136,8 +148,8 @@ async def follow_trace(control: Looking, params: WantedForms) -> Stream:
     return Stream(LINES, _lines(control, params, params.filter))
 
 
-async def _lines(control: Looking, params: WantedForms, wanted: TraceFilter) -> AsyncGenerator[bytes, None]:
-    with control.trace.follow(wanted) as subscription:
+async def _lines(control: Looking, params: WantedLines, wanted: TraceFilter) -> AsyncGenerator[bytes, None]:
+    with control.trace.follow(wanted, per_second=params.per_second) as subscription:
         yield _line({"status": msgspec.to_builtins(_status(control))})
         missed = 0
         async for exchange in subscription:

@@ -339,3 +339,15 @@ async def test_a_follower_sees_only_what_it_wants() -> None:
         traced.peer.send(heartbeat(1))
         assert follower.take() is None
         assert follower.dropped == 0
+
+
+async def test_a_follower_may_ask_for_so_many_in_a_second() -> None:
+    traced = Traced()
+    with traced.trace.follow(per_second=2) as follower:
+        for correlation_id in range(5):
+            traced.peer.send(heartbeat(correlation_id))
+        assert [each.number for each in iter(follower.take, None)] == [1, 2]
+        assert follower.dropped == 3
+        traced.stopwatch_us += 1_000_000
+        traced.peer.send(heartbeat(5))
+        assert [each.number for each in iter(follower.take, None)] == [6]

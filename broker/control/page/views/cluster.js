@@ -56,7 +56,7 @@ export const show = (root, { product }) => {
   const nodes = h('div', { class: 'nodes' })
   const clock = h('p', {})
   const links = h('div')
-  const cuts = rulesTable('Cut and slow links', ({ rule }) => ['cut', 'slow'].includes(rule.action.do))
+  const cuts = rulesTable('Cut and slow links', ({ rule }) => ['cut', 'slow-link'].includes(rule.action.do))
   const isBroker = product() !== 'proxy'
   root.append(nodes)
   if (isBroker) {

@@ -7,7 +7,7 @@ const EXAMPLES = [
   ['The coordinator commits, and its answer is lost', 'EndTxn nth=1 -> lose-answer'],
   ['A commit marker is held back', 'txn.marker -> hold'],
   ['A tenth of all Produce requests finds another leader', 'Produce p=0.1 seed=7 -> error NOT_LEADER_OR_FOLLOWER'],
-  ['A batch reaches the leader, and the connection is reset', 'Produce nth=2 -> reset'],
+  ['The second batch is written, and its acknowledgement is lost', 'Produce nth=2 -> lose-answer'],
 ]
 
 const attempt = async (work, said) => {
