@@ -46,6 +46,7 @@ const follow = async (view, wanted, signal) => {
     } catch (error) {
       if (signal.aborted) return
       if (error.status === 401) return askForToken()
+      if (!error.status) console.info(error)
       connection.textContent = error.status ? error.message : 'The broker does not answer.'
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
@@ -70,17 +71,16 @@ const route = async () => {
   shown?.abort.abort()
   shown?.view.close?.()
   const abort = new AbortController()
-  const followed = { abort }
+  let stream = new AbortController()
   const context = {
     argument: rest.length ? decodeURIComponent(rest.join('/')) : '',
     signal: abort.signal,
     product: () => product,
     /** Watch something else from now on. */
     watch(wanted) {
-      followed.abort.abort()
-      followed.abort = new AbortController()
-      abort.signal.addEventListener('abort', () => followed.abort.abort(), { once: true })
-      follow(view, wanted, followed.abort.signal)
+      stream.abort()
+      stream = new AbortController()
+      follow(view, wanted, AbortSignal.any([stream.signal, abort.signal]))
     },
   }
   for (const link of document.querySelectorAll('nav a')) {

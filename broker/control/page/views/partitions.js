@@ -126,7 +126,7 @@ class Strip {
       shapes.push(s('line', { class: 'lso', x1: stable - 1, x2: stable - 1, y1: 2, y2: HEIGHT + 18 }),
         s('text', { class: 'lso', x: stable + 3, y: 11 }, 'last stable offset: readers stop here'))
     }
-    const width = Math.max(x + 8, stable === null ? 0 : stable + 220)
+    const width = Math.max(x + 8, stable === null ? 0 : stable + 250)
     this.picture.replaceChildren(batches.length
       ? s('svg', { width, height: HEIGHT + 34, role: 'img', 'aria-label': `${batches.length} batches` }, shapes)
       : h('p', { class: 'quiet' }, 'No batches.'))

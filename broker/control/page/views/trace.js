@@ -12,11 +12,11 @@ const OUTCOMES = ['answered', 'unanswered', 'answer_lost', 'connection_gone', 'h
 const isOdd = (exchange) => !['answered', 'unanswered', 'in_progress'].includes(exchange.outcome)
 
 export const show = (root, { signal }) => {
-  const field = (name, label) => h('label', {}, label, h('input', { type: 'text', name, size: 14 }))
+  const field = (name, label, size = 14) => h('label', {}, label, h('input', { type: 'text', name, size }))
   const outcome = h('select', { name: 'outcome' }, h('option', { value: '' }, 'any'),
     OUTCOMES.map((each) => h('option', { value: each }, each.replace('_', ' '))))
   const form = h('form', {}, field('api', 'API'), field('client_id', 'Client id'), field('transactional_id', 'Transactional id'),
-    field('node', 'Node'), h('label', {}, 'Outcome', outcome), h('button', {}, 'filter'))
+    field('node', 'Node', 3), h('label', {}, 'Outcome', outcome), h('button', {}, 'filter'))
   const record = h('button', { type: 'button' })
   const passed = h('span', { class: 'quiet' })
   const shown = h('ol', { class: 'trace mono', 'aria-label': 'Exchanges, the newest first' })
@@ -35,8 +35,8 @@ export const show = (root, { signal }) => {
   }
   const follow = async () => {
     following.abort()
-    const mine = following = new AbortController()
-    signal.addEventListener('abort', () => mine.abort(), { once: true })
+    following = new AbortController()
+    const mine = AbortSignal.any([following.signal, signal])
     const filters = [...new FormData(form)].filter(([, value]) => value)
     const query = new URLSearchParams([...filters, ['bodies', 'false']])
     try {
@@ -46,14 +46,14 @@ export const show = (root, { signal }) => {
       shown.replaceChildren()
       before.exchanges.forEach(add)
       say()
-      for await (const line of lines(`v1/trace/follow?${query}&per_second=${PER_SECOND}`, mine.signal)) {
+      for await (const line of lines(`v1/trace/follow?${query}&per_second=${PER_SECOND}`, mine)) {
         if (line.line) add(line)
         else if (line.missed) missed += line.missed
         else if (line.status) running = line.status.running
         say()
       }
     } catch (error) {
-      if (!mine.signal.aborted) note(error.message)
+      if (!mine.aborted) note(error.message)
     }
   }
   record.addEventListener('click', async () => {
@@ -70,5 +70,5 @@ export const show = (root, { signal }) => {
   })
   say()
   follow()
-  return { watch: {}, close: () => following.abort() }
+  return { watch: {} }
 }

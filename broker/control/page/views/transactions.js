@@ -10,7 +10,7 @@ export const kind = (state) => state === 'Hanging' ? 'bad' : OPEN.includes(state
 const heldUp = ({ topic, partition, first_offset, records }) =>
   h('div', {}, h('a', { href: `#/partitions/${encodeURIComponent(topic)}` }, `${topic}-${partition}`),
     records
-      ? ` stands at ${number(first_offset)}: ${number(records)} offsets wait`
+      ? ` stands at offset ${number(first_offset)}, ${number(records)} before the high watermark`
       : ' waits behind an older transaction')
 
 const row = (txn) => h('tr', {},
