@@ -42,7 +42,7 @@ class ClusterSummary(Form):
     nodes: list[NodeSummary]
 
 
-class Waiting(Form):
+class HeldUp(Form):
     """What an open transaction holds up in one partition: read_committed readers get nothing behind its first offset."""
 
     topic: str
@@ -64,7 +64,7 @@ class TransactionSummary(Form):
     """For so long it has been open, as its time-out counts; null while none is open."""
     partitions: list[str]
     """topic-partition"""
-    holds_up: list[Waiting]
+    holds_up: list[HeldUp]
 
 
 class TransactionsSummary(Form):

@@ -13,7 +13,7 @@ from broker.cluster import Cluster
 from broker.node import Node
 from broker.replicas.partition import Partition
 from broker.transactions.state import SETTLED, Transaction
-from broker.views.forms import TransactionsSummary, TransactionSummary, Waiting
+from broker.views.forms import HeldUp, TransactionsSummary, TransactionSummary
 from broker.views.led import first_open_offset, led
 from broker.views.ports import TRANSACTIONS_MAX
 from broker.views.turns import in_turns
@@ -108,10 +108,10 @@ def _open_summary(cluster: Cluster, txn: Transaction, node: Node) -> Transaction
     return summary
 
 
-def waiting(partition: Partition, first_offset: int) -> Waiting:
+def waiting(partition: Partition, first_offset: int) -> HeldUp:
     """Only the first open transaction of a partition holds its readers up."""
     is_first = partition.last_stable_offset >= first_offset
-    return Waiting(
+    return HeldUp(
         topic=partition.topic,
         partition=partition.index,
         first_offset=first_offset,

@@ -42,7 +42,7 @@ export const list = (parent, items, key, look, make) => {
   for (const gone of known.values()) gone.remove()
 }
 
-/** A few words for whoever pressed a button; a screen reader says them. */
+/** What a button has done, for a moment; screen readers say it. */
 export const note = (text) => {
   const line = h('p', {}, text)
   document.getElementById('notes').append(line)

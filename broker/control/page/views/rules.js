@@ -41,7 +41,7 @@ const row = (rule) => h('tr', {},
 
 /** The rules that `wanted` chooses, and nothing where there are none. */
 export const rulesTable = (caption, wanted = () => true) => {
-  const { element, body } = table(caption, [['Rule'], ['Hits', 'number'], ['Matches', 'number'], ['Held'], ['']])
+  const { element, body } = table(caption, [['Rule'], ['Hits', 'number'], ['Matches', 'number'], ['Held'], ['Change']])
   element.hidden = true
   return {
     element,
