@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
 
 SESSION_ID_MAX: Final = 2**31 - 1
+PAUSED: Final = "paused"
 
 log = get_logger()
 
@@ -269,6 +270,11 @@ class NodeRuntime:
     @property
     def is_paused(self) -> bool:
         return self.life.suspended is not None and self.life.alive
+
+    @property
+    def shown_state(self) -> str:
+        """The state as users see it: paused is one of them."""
+        return PAUSED if self.is_paused else self.state.value
 
     def pause(self) -> None:
         """Stand still as the process of a node does after SIGSTOP: sockets stay open, timers do not run."""

@@ -6,7 +6,7 @@
 
 The signature is the contract: ``params`` is filled from the path and the query, ``body`` from the JSON that was sent, what
 is returned is sent as JSON. The OpenAPI document is made of nothing else. An operation is found by being in a module of
-``broker.control.routes``; a proxy has modules of its own beside some of these.
+``broker.control.routes``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeVar, get_type_hints
@@ -23,7 +23,8 @@ import msgspec
 
 from broker.control.ports import Looking
 
-ROUTES: Final = "broker.control.routes"
+OPERATIONS: Final[dict[tuple[str, str], Operation]] = {}
+
 _Function = Callable[..., Awaitable[object]]
 _F = TypeVar("_F", bound=_Function)
 _SAFE_METHODS: Final = ("GET", "HEAD")
@@ -91,8 +92,9 @@ def operation(
     """Serve ``method path`` with a function ``(control, params=…, body=…) -> answer`` (either may be left out)."""
 
     def register(function: _F) -> _F:
+        assert (method, path) not in OPERATIONS, f"{method} {path} is served twice"
         types = get_type_hints(function)
-        function.__operation__ = Operation(  # type: ignore[attr-defined]
+        OPERATIONS[method, path] = Operation(
             method=method,
             path=path,
             function=function,
@@ -111,25 +113,12 @@ def operation(
 
 
 @cache
-def discover(package: str = ROUTES) -> Mapping[tuple[str, str], Operation]:
-    """All operations of the modules of a package, by method and path."""
-    routes = importlib.import_module(package)
-    names = [module.name for module in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}.")]
-    return operations_of(names)
-
-
-def operations_of(modules: Iterable[str]) -> Mapping[tuple[str, str], Operation]:
-    """The operations that these modules define, by method and path."""
-    found: dict[tuple[str, str], Operation] = {}
-    for name in modules:
-        for each in vars(importlib.import_module(name)).values():
-            operation = getattr(each, "__operation__", None)
-            if operation is None or each.__module__ != name:
-                continue
-            where = (operation.method, operation.path)
-            assert where not in found, f"{where} is served twice"
-            found[where] = operation
-    return dict(sorted(found.items(), key=lambda item: (item[0][1], item[0][0])))
+def discover() -> Mapping[tuple[str, str], Operation]:
+    """All operations, by method and path."""
+    routes = importlib.import_module("broker.control.routes")
+    for module in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}."):
+        importlib.import_module(module.name)
+    return dict(sorted(OPERATIONS.items(), key=lambda item: (item[0][1], item[0][0])))
 
 
 def arguments(operation: Operation, params: Mapping[str, str], body: bytes) -> dict[str, object]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +12,9 @@ from aiohttp import web
 FOLDER: Final = Path(__file__).parent / "page"
 INDEX: Final = "index.html"
 TYPES: Final = {
-    ".html": "text/html",
-    ".css": "text/css",
-    ".js": "text/javascript",
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
 HEADERS: Final = {
@@ -34,23 +33,15 @@ def serve(application: web.Application, check: Callable[[web.Request], object]) 
         check(request)
         name = request.match_info.get("name", INDEX)
         path = FOLDER / name
-        if path.suffix not in TYPES or name not in await asyncio.to_thread(_names):
+        if path.suffix not in TYPES or name not in _names():
             raise web.HTTPNotFound
-        body = await asyncio.to_thread(path.read_bytes)
-        tag = hashlib.sha256(body).hexdigest()[:32]
-        if request.headers.get("If-None-Match") == f'"{tag}"':
-            return web.Response(status=304, headers={**HEADERS, "ETag": f'"{tag}"'})
-        return web.Response(
-            body=body,
-            content_type=TYPES[path.suffix],
-            charset="utf-8",
-            headers={**HEADERS, "ETag": f'"{tag}"'},
-        )
+        return web.FileResponse(path, headers={**HEADERS, "Content-Type": TYPES[path.suffix]})
 
     application.router.add_get("/", answer)
     application.router.add_get("/page/{name:.+}", answer)
 
 
+@cache
 def _names() -> set[str]:
     """Only what lies there may be asked for, however a path is spelt."""
     return {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}

@@ -43,15 +43,13 @@ class ControlServer:
         self,
         control: Looking,
         *,
-        operations: Mapping[tuple[str, str], Operation] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         token: str = "",
         allowed_hosts: Collection[str] = (),
     ) -> None:
-        """``ControlConfigError`` if others could reach it without a token. ``operations``: those of a broker."""
+        """``ControlConfigError`` if others could reach it without a token."""
         self._control = control
-        self._operations = discover() if operations is None else operations
         self._host = host
         self._port = port
         self._access = Access.of(host, token, allowed_hosts)
@@ -116,7 +114,7 @@ class ControlServer:
     # -- from a request to an operation and back ----------------------------------------------------------------
 
     def _application(self) -> web.Application:
-        operations = self._operations
+        operations = discover()
         application = web.Application(
             middlewares=[_noting(self._calling), _say_errors_as_json], client_max_size=BODY_BYTES_MAX
         )

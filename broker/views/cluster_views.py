@@ -34,7 +34,6 @@ from storage.files import StorageError
 PARTITIONS_PER_TURN: Final = 10
 """Looking at a partition opens its log."""
 OPEN_OF_PARTITION_MAX: Final = 50
-PAUSED: Final = "paused"
 
 
 class ClusterViews:
@@ -139,7 +138,7 @@ def _node(node: NodeRuntime, leads: int, replicas: int) -> NodeSummary:
     listener = node.listeners[0] if node.listeners else None
     return NodeSummary(
         node=node.node_id,
-        state=PAUSED if node.is_paused else node.state.value,
+        state=node.shown_state,
         address="" if listener is None else host_and_port(listener.advertised_host, listener.advertised_port),
         leads=leads,
         replicas=replicas,

@@ -7,13 +7,11 @@ from typing import Any, Final
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.addresses import bootstrap_servers, host_and_port
 from broker.cluster.reset import reset
-from broker.cluster.runtime import NodeRuntime, NodeState
+from broker.cluster.runtime import PAUSED, NodeRuntime, NodeState
 from broker.control.errors import HttpError
 from broker.control.forms import Given, NodeId, View
 from broker.control.operations import operation
 from broker.control.ports import Control
-
-PAUSED: Final = "paused"
 
 
 class ListenerView(View):
@@ -179,7 +177,7 @@ async def resume_node(control: Control, params: OneNode) -> NodeView:
 @operation("GET", "/health", answer_example={"status": "ok", "nodes": {"1": "running"}}, open_to_all=True)
 async def health(control: Control) -> HealthView:
     """Check that the broker responds; the status is ok if all nodes run, else degraded."""
-    states = {str(node.node_id): _state(node) for node in control.cluster.nodes.values()}
+    states = {str(node.node_id): node.shown_state for node in control.cluster.nodes.values()}
     running = all(state == NodeState.RUNNING.value for state in states.values())
     return HealthView(status="ok" if running else "degraded", nodes=states)
 
@@ -204,7 +202,7 @@ def node_view(cluster: Cluster, node: NodeRuntime) -> NodeView:
                 follows.setdefault(topic.name, []).append(state.index)
     return NodeView(
         node_id=node.node_id,
-        state=_state(node),
+        state=node.shown_state,
         skew_ms=node.skew_ms,
         rack=node.config.broker_rack,
         listeners=[
@@ -219,7 +217,3 @@ def node_view(cluster: Cluster, node: NodeRuntime) -> NodeView:
         leads=leads,
         follows=follows,
     )
-
-
-def _state(node: NodeRuntime) -> str:
-    return PAUSED if node.is_paused else node.state.value

@@ -9,10 +9,10 @@ import aiokafka
 import msgspec
 import pytest
 
-from broker.control.operations import Operation, Stream, discover
+from broker.control.operations import OPERATIONS, Operation, Stream, discover
 from tests.broker.control.conftest import Caller, OpenControl
 
-OPERATIONS = discover()
+discover()
 NAMES = {each.name: each for each in OPERATIONS.values()}
 
 

@@ -22,7 +22,7 @@ async def test_the_page_is_there_without_a_token(open_control: OpenControl) -> N
 async def test_each_file_is_served_as_what_it_is(caller: Caller, name: str) -> None:
     async with caller.session.get(f"{caller.url}/page/{name}") as answer:
         assert answer.status == 200
-        assert answer.content_type == TYPES[name[name.rindex(".") :]]
+        assert answer.headers["Content-Type"] == TYPES[name[name.rindex(".") :]]
         assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
         assert await answer.read() == (FOLDER / name).read_bytes()
         tag = answer.headers["ETag"]
