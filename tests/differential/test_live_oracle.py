@@ -15,6 +15,8 @@ from tests.support.relay import Relay
 
 # What Kafka has answered is recorded, and compared with ours by test_recorded.py each time.
 pytestmark = [pytest.mark.java, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
+# Each profile starts a Kafka of its own: those with few stories are asked in the soak.
+WITH_EACH_CHANGE = ("main", "consumer-groups")
 # The clock is real on both sides: a machine that stalls in the middle of a story may spoil it.
 ATTEMPTS = 3
 
@@ -32,7 +34,13 @@ def as_recorded(
     return transcript, found
 
 
-@pytest.mark.parametrize("profile", runner.PROFILES)
+@pytest.mark.parametrize(
+    "profile",
+    [
+        pytest.param(each, marks=[] if each in WITH_EACH_CHANGE else [pytest.mark.slow])
+        for each in runner.PROFILES
+    ],
+)
 def test_kafka_answers_as_recorded_and_ours_as_kafka(profile: str, tmp_path: Path) -> None:
     setting, table = runner.PROFILES[profile], listed.rows()
     rotten: list[runner.Difference] = []

@@ -109,6 +109,7 @@ def test_by_spark_submit_it_has_the_master_of_its_command_line(program):
     assert ended.stdout == "pyspark.sql.session local[3]\n[0, 1, 2, 3, 4] 0\n", ended.stderr[-4000:]
 
 
+@pytest.mark.slow
 def test_on_a_spark_connect_server_named_by_a_variable(program, connect_server, tmp_path):
     ended = run([sys.executable, *program], SPARK_REMOTE=connect_server)
     assert ended.stdout == "pyspark.sql.connect.session local[2]\n[0, 1, 2, 3, 4] 0\n", ended.stderr[-4000:]

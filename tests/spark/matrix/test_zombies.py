@@ -14,7 +14,7 @@ from tests.spark.matrix.run import run
 from tests.support.clients import eventually
 from tests.support.deadlines import LONG_TEST_S
 
-pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
+pytestmark = [pytest.mark.spark_apart, pytest.mark.slow]
 SMALL = {"batches": 3, "records": 120, "partitions": 2}
 
 
