@@ -45,12 +45,17 @@ structlog.configure(
 )
 
 TSHARK = shutil.which("tshark")
-PROGRAMS = {"tshark": TSHARK, "kcat": shutil.which("kcat"), "postgres": postgres_programs()}
+PROGRAMS = {
+    "tshark": TSHARK,
+    "kcat": shutil.which("kcat"),
+    "chromium": shutil.which("chromium"),
+    "postgres": postgres_programs(),
+}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What needs a program that is no Python package is left out where it is not: Wireshark's tshark, without which the
-    tests' own reader judges captures alone, kcat, and PostgreSQL."""
+    tests' own reader judges captures alone, kcat, Chromium, and PostgreSQL."""
     missing = [name for name, found in PROGRAMS.items() if found is None]
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
     # Imported when pytest has loaded it as a plug-in: before, its asserts could not be rewritten.

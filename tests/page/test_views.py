@@ -1,0 +1,184 @@
+"""Each view of the page shows what is there, follows it without a reload, and does what its buttons say."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import odradek
+from tests.page.conftest import HANG_MS, HANG_S, Open, Staged, transaction
+
+pytestmark = [pytest.mark.chromium, pytest.mark.more]
+expect.set_options(timeout=HANG_MS)
+
+
+def row(page: Page, name: str) -> object:
+    return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=name))
+
+
+def test_an_open_transaction_is_shown_with_what_it_holds_up_until_it_ends(
+    open_page: Open, staged: Staged
+) -> None:
+    page = open_page("transactions")
+    open_one = row(page, "forgetful")
+    expect(open_one).to_contain_text("Ongoing")
+    expect(open_one).to_contain_text("orders-0 stands at offset 9, 3 before the high watermark")
+    expect(row(page, "billing")).to_contain_text("CompleteCommit")
+    staged.forgetful.commit_transaction(HANG_S)
+    expect(open_one).to_contain_text("CompleteCommit")
+    expect(page.get_by_text("2 CompleteCommit")).to_be_visible()
+
+
+def test_batches_are_boxes_whose_colour_follows_the_markers(open_page: Open, staged: Staged) -> None:
+    page = open_page("partitions/orders")
+    strip = page.get_by_role("application", name="Batches of orders-0")
+    expect(strip.locator("rect.marker")).to_have_count(4)
+    assert [strip.locator(f"rect.{kind}").count() for kind in ("committed", "aborted", "open")] == [3, 1, 1]
+    expect(strip.get_by_text("last stable offset: readers stop here")).to_be_visible()
+    staged.forgetful.abort_transaction(HANG_S)
+    expect(strip.locator("rect.aborted")).to_have_count(2)
+    expect(strip.locator("rect.open")).to_have_count(0)
+    expect(strip.get_by_text("last stable offset: readers stop here")).to_have_count(0)
+
+
+def test_the_arrow_keys_walk_over_the_batches(open_page: Open, staged: Staged) -> None:
+    page = open_page("partitions/orders")
+    strip = page.get_by_role("application", name="Batches of orders-0")
+    expect(strip.locator("rect.marker")).to_have_count(4)
+    strip.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_text("2 records, offsets 0 to 1")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_text("commit marker at offset 2")).to_be_visible()
+    page.keyboard.press("End")
+    expect(page.get_by_text("commit marker at offset 11")).to_be_visible()
+
+
+def test_a_pointer_over_a_batch_tells_its_producer(open_page: Open, staged: Staged) -> None:
+    page = open_page("partitions/orders")
+    page.locator("rect.open").hover()
+    expect(page.get_by_text("its transaction has not ended")).to_be_visible()
+
+
+def test_a_timeline_is_walked_through_and_saved(open_page: Open, staged: Staged, tmp_path: Path) -> None:
+    page = open_page("timeline/forgetful")
+    picture = page.get_by_role("region", name="The steps as swim lanes")
+    for word in ("coordinator", "orders-0", "Empty", "Ongoing", "1 record @9"):
+        expect(picture.get_by_text(word, exact=True).first).to_be_visible()
+    step = page.get_by_role("button", name="step", exact=True)
+    seen = []
+    while step.is_enabled():
+        step.click()
+        seen.append(page.locator(".step").inner_text())
+    assert any("fences whatever had the transactional id before" in each for each in seen)
+    assert any("orders-0 joined" in each for each in seen)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="save as SVG").click()
+    download.value.save_as(tmp_path / "timeline.svg")
+    texts = [each.text for each in ElementTree.parse(tmp_path / "timeline.svg").iter() if each.text]
+    assert download.value.suggested_filename == "forgetful.svg"
+    assert "Ongoing" in texts
+
+
+def test_a_node_is_killed_and_started(open_page: Open, staged: Staged) -> None:
+    page = open_page("cluster")
+    node = page.get_by_role("region", name="Node 2")
+    node.get_by_role("button", name="kill").click()
+    expect(node).to_contain_text("killed")
+    assert staged.broker.nodes[2].state == "killed"
+    node.get_by_role("button", name="start").click()
+    expect(node).to_contain_text("running")
+
+
+def test_a_link_is_cut_and_mended(open_page: Open, staged: Staged) -> None:
+    page = open_page("cluster")
+    page.get_by_role("button", name="cut").click()
+    expect(page.get_by_role("rowheader", name="cut 1 2")).to_be_visible()
+    assert [rule.text for rule in staged.broker.faults] == ["cut 1 2"]
+    page.get_by_role("button", name="remove rule cut 1 2").click()
+    expect(page.get_by_role("rowheader", name="cut 1 2")).to_have_count(0)
+
+
+def test_an_hour_passes_and_the_open_transaction_is_aborted(open_page: Open, staged: Staged) -> None:
+    page = open_page("cluster")
+    page.get_by_role("button", name="1 h").click()
+    expect(page.get_by_text("ahead of real time")).to_be_visible()
+    page.get_by_role("link", name="Transactions").click()
+    expect(row(page, "forgetful")).to_contain_text("CompleteAbort")
+
+
+def test_a_rule_is_added_hit_and_removed(open_page: Open, staged: Staged) -> None:
+    page = open_page("rules")
+    page.get_by_role("textbox", name="A new rule").fill("Produce nth=1 -> delay 1ms")
+    page.get_by_role("button", name="add the rule").click()
+    rule = row(page, "Produce nth=1 -> delay 1ms")
+    expect(rule).to_be_visible()
+    transaction(staged.billing, "e")
+    expect(rule.get_by_role("cell").first).to_have_text("1")
+    page.get_by_role("button", name="remove rule Produce").click()
+    expect(rule).to_have_count(0)
+
+
+def test_a_rule_that_makes_no_sense_is_answered_with_a_sentence(open_page: Open, staged: Staged) -> None:
+    page = open_page("rules")
+    page.get_by_role("textbox", name="A new rule").fill("EndTxn -> explode")
+    page.get_by_role("button", name="add the rule").click()
+    expect(page.locator("#notes")).to_contain_text("explode")
+
+
+def test_the_rules_to_begin_with_can_be_added(open_page: Open, staged: Staged) -> None:
+    page = open_page("rules")
+    examples = page.get_by_role("listitem").get_by_role("button")
+    for at in range(examples.count()):
+        examples.nth(at).click()
+        page.get_by_role("button", name="add the rule").click()
+        expect(page.get_by_role("button", name="remove rule")).to_have_count(at + 1)
+
+
+def test_the_trace_flows_and_can_be_filtered(open_page: Open, staged: Staged) -> None:
+    page = open_page("trace")
+    lines = page.get_by_role("list", name="Exchanges, the newest first")
+    expect(lines).to_contain_text("InitProducerId")
+    page.get_by_label("API").fill("EndTxn")
+    page.get_by_role("button", name="filter").click()
+    expect(lines).not_to_contain_text("InitProducerId")
+    before = lines.get_by_role("listitem").count()
+    transaction(staged.billing, "e")
+    expect(lines.get_by_role("listitem")).to_have_count(before + 1)
+    page.get_by_role("button", name="stop recording").click()
+    expect(page.get_by_text("The trace records nothing.")).to_be_visible()
+
+
+def test_a_token_is_asked_for_once(open_page: Open) -> None:
+    with odradek.Broker(settings={"odradek.control.token": "secret"}) as broker:
+        page = open_page("transactions", url=broker.control_url)
+        page.get_by_label("Token of the control port").fill("secret")
+        page.get_by_role("button", name="Continue").click()
+        expect(page.get_by_text("No producer has used a transactional id yet.")).to_be_visible()
+        page.get_by_role("link", name="Groups").click()
+        expect(page.get_by_text("No group has members or offsets.")).to_be_visible()
+
+
+def test_it_says_that_the_broker_is_away_and_goes_on_when_it_is_back(
+    open_page: Open, staged: Staged
+) -> None:
+    page = open_page("transactions")
+    expect(row(page, "billing")).to_be_visible()
+    staged.broker.kill()
+    expect(page.locator("#connection")).to_have_text("The broker does not answer.")
+    staged.broker.restart()
+    expect(page.locator("#connection")).to_have_text("")
+    expect(row(page, "forgetful")).to_be_visible()
+
+
+def test_a_view_that_is_left_leaves_no_stream_open(open_page: Open, staged: Staged) -> None:
+    page = open_page("transactions")
+    for _ in range(5):
+        for name in ("Partitions", "Trace", "Groups", "Transactions"):
+            page.get_by_role("link", name=name).click()
+            expect(page.get_by_role("heading", name=name, level=2)).to_be_visible()
+    # Chromium has six connections to a host: a leak would leave none for this.
+    expect(row(page, "billing")).to_be_visible()
