@@ -162,9 +162,7 @@ def test_a_token_is_asked_for_once(open_page: Open) -> None:
         expect(page.get_by_text("No group has members or offsets.")).to_be_visible()
 
 
-def test_it_says_that_the_broker_is_away_and_goes_on_when_it_is_back(
-    open_page: Open, staged: Staged
-) -> None:
+def test_it_says_that_the_broker_is_away_and_goes_on_when_it_is_back(open_page: Open, staged: Staged) -> None:
     page = open_page("transactions")
     expect(row(page, "billing")).to_be_visible()
     staged.broker.kill()

@@ -65,7 +65,7 @@ const ends = (event, at, events, lanes) => {
 }
 
 const box = (x, y, name, text) => [
-  s('rect', { class: `lane-box ${name}`, x: x - BOX / 2, y: y - 12, width: BOX, height: 24, rx: name === 'marker' ? 12 : 4 }),
+  s('rect', { class: `lane-box ${name}`, x: x - BOX / 2, y: y - 12, width: BOX, height: 24, rx: name.startsWith('marker') ? 12 : 4 }),
   s('text', { class: `lane-word ${name}`, x, y: y + 4, 'text-anchor': 'middle' }, text),
 ]
 

@@ -23,7 +23,7 @@ const about = (summary) => {
   const running = summary.nodes.filter((node) => node.state === 'running').length
   const ahead = summary.ahead_ms ? `, ${duration(summary.ahead_ms)} ahead` : ''
   document.getElementById('cluster').textContent =
-    `${product === 'proxy' ? 'proxy before ' : ''}${summary.bootstrap_servers} · ` +
+    `${product === 'proxy' ? 'proxy before ' : ''}${summary.bootstrap_servers.replaceAll(',', ', ')} · ` +
     `${running} of ${summary.nodes.length} nodes run · ${number(summary.topics)} topics, ` +
     `${number(summary.partitions)} partitions · ${time(summary.now_ms).slice(0, 8)} UTC${ahead}`
 }

@@ -4,7 +4,7 @@ export const title = 'Groups'
 
 const offset = ({ topic, partition, committed, lag, pending }) =>
   h('div', {}, `${topic}-${partition} at ${number(committed)}, lag ${number(lag)}`,
-    pending && h('span', { class: 'state open' }, ' another offset is in an open transaction'))
+    pending && ' ', pending && h('span', { class: 'state open' }, 'another offset is in an open transaction'))
 
 const row = (group) => h('tr', {},
   h('th', { scope: 'row' }, group.group),

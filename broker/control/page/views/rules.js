@@ -24,8 +24,9 @@ const held = (each) => h('div', {}, `${each.at} ${each.transactional_id ?? each.
 
 const row = (rule) => h('tr', {},
   h('th', { scope: 'row' }, h('code', {}, rule.text)),
-  h('td', { class: 'number' }, number(rule.hits)),
-  h('td', { class: 'number' }, number(rule.matches)),
+  // Links that are cut or slow match nothing.
+  h('td', { class: 'number' }, rule.rule.on ? number(rule.hits) : '–'),
+  h('td', { class: 'number' }, rule.rule.on ? number(rule.matches) : '–'),
   h('td', {}, rule.held.length ? rule.held.map(held) : '–'),
   h('td', {}, h('div', { class: 'bar' },
     rule.held.length > 0 && h('button', {

@@ -12,7 +12,7 @@ const OUTCOMES = ['answered', 'unanswered', 'answer_lost', 'connection_gone', 'h
 const isOdd = (exchange) => !['answered', 'unanswered', 'in_progress'].includes(exchange.outcome)
 
 export const show = (root, { signal }) => {
-  const field = (name, label, size = 14) => h('label', {}, label, h('input', { type: 'text', name, size }))
+  const field = (name, label, size = 11) => h('label', {}, label, h('input', { type: 'text', name, size }))
   const outcome = h('select', { name: 'outcome' }, h('option', { value: '' }, 'any'),
     OUTCOMES.map((each) => h('option', { value: each }, each.replace('_', ' '))))
   const form = h('form', {}, field('api', 'API'), field('client_id', 'Client id'), field('transactional_id', 'Transactional id'),
