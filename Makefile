@@ -18,7 +18,7 @@ BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecod
 # In the order of the tree: what takes longest would else begin last and run alone.
 PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: dist help compatibility demo test pipeline more clients check format soak mutants bench lock clean
+.PHONY: pictures dist help compatibility demo test pipeline more clients check format soak mutants bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
@@ -32,6 +32,7 @@ help:
 	@echo "make mutants plant defects in copies of the tree, and say which tests notice   (ARGS=...)"
 	@echo "make bench   run the benchmarks             (ARGS=...)"
 	@echo "make compatibility  compare docs/compatibility.md with what the tests have shown (ARGS=--write)"
+	@echo "make pictures  make the pictures and traces of the documentation again (it needs Debian's chromium)"
 	@echo "make dist    build the package, and check it as a release is"
 	@echo "make lock    resolve the dependencies anew"
 	@echo "make clean   remove what these have made"
@@ -79,6 +80,10 @@ bench: $(VENV)/.dev
 # After make test, make more and make clients: they leave what the page is made of.
 compatibility: $(VENV)/.dev
 	$(BIN)/python -m tests.compatibility.shown $(ARGS)
+
+# What the page looks like, and what the broker says in docs/: by what is in docs/ now.
+pictures: $(VENV)/.dev
+	$(BIN)/python -m tests.docs.views
 
 # Wheel and source distribution with their hashes and the bill of materials: what a release publishes.
 dist: $(VENV)/.release
