@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 import odradek
 from tests.page.conftest import HANG_MS, HANG_S, Open, Staged, transaction
@@ -15,8 +15,13 @@ pytestmark = [pytest.mark.chromium, pytest.mark.more]
 expect.set_options(timeout=HANG_MS)
 
 
-def row(page: Page, name: str) -> object:
+def row(page: Page, name: str) -> Locator:
     return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=name))
+
+
+def detail(page: Page, text: str) -> Locator:
+    """The line below a strip; the batch's own title says the same."""
+    return page.locator(".detail", has_text=text)
 
 
 def test_an_open_transaction_is_shown_with_what_it_holds_up_until_it_ends(
@@ -50,17 +55,17 @@ def test_the_arrow_keys_walk_over_the_batches(open_page: Open, staged: Staged) -
     expect(strip.locator("rect.marker")).to_have_count(4)
     strip.focus()
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("2 records, offsets 0 to 1")).to_be_visible()
+    expect(detail(page, "2 records, offsets 0 to 1")).to_be_visible()
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("commit marker at offset 2")).to_be_visible()
+    expect(detail(page, "commit marker at offset 2")).to_be_visible()
     page.keyboard.press("End")
-    expect(page.get_by_text("commit marker at offset 11")).to_be_visible()
+    expect(detail(page, "commit marker at offset 11")).to_be_visible()
 
 
 def test_a_pointer_over_a_batch_tells_its_producer(open_page: Open, staged: Staged) -> None:
     page = open_page("partitions/orders")
     page.locator("rect.open").hover()
-    expect(page.get_by_text("its transaction has not ended")).to_be_visible()
+    expect(detail(page, "its transaction has not ended")).to_be_visible()
 
 
 def test_a_timeline_is_walked_through_and_saved(open_page: Open, staged: Staged, tmp_path: Path) -> None:
