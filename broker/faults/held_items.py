@@ -18,7 +18,7 @@ from protocol.versions import message_name
 if TYPE_CHECKING:
     from broker.injection.points import InjectionPoint
     from broker.net.calls import Call
-    from broker.node import Node
+    from broker.node.served import ServedNode
 
 HELD_MAX: Final = 1024
 """Requests and steps that all rules together hold, delay or keep detached; what comes then passes by untouched."""
@@ -31,7 +31,7 @@ _IN_ORDER: Final = frozenset({"log.fsync", "log.write", "replica.append"})
 _RELEASED: Final = frozenset({"hold", "detach", "reorder"})
 """Actions whose requests wait for a release, or for later matches, and then tell what they were answered."""
 
-Running = Callable[[int], "Node | None"]
+Running = Callable[[int], "ServedNode | None"]
 """The node of an id, while it runs."""
 Key = tuple[str, int, str, int]
 
@@ -122,7 +122,7 @@ class HeldItems:
 
     def of_call(self, call: Call) -> HeldItem:
         """A held request, with its connection."""
-        node = call.context.node
+        node = call.node
         return HeldItem(
             message_name(APIS[call.context.api_key][0]),
             node.node_id,
@@ -136,7 +136,7 @@ class HeldItems:
         """A request whose connection is closed: it lingers in the network, and the node that then runs handles it."""
         return HeldItem(
             message_name(APIS[call.context.api_key][0]),
-            call.context.node.node_id,
+            call.node.node_id,
             lambda: self._arrive_late(call),
             lambda: True,
             self._clock.now_ms(Domain.REQUESTS),
@@ -190,16 +190,16 @@ class HeldItems:
             return None
         return last
 
-    def _is_running(self, node: Node) -> bool:
+    def _is_running(self, node: ServedNode) -> bool:
         return self._running is None or self._running(node.node_id) is node
 
     def _arrive_late(self, call: Call) -> None:
         if self._running is not None:
-            node = self._running(call.context.node.node_id)
+            node = self._running(call.node.node_id)
             if node is None:
                 call.note(CallEvent.GONE)  # no node runs at that address
                 return
-            call.context.node = node
+            call.move_to(node)
         call.handle_without_response()
 
 

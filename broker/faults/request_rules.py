@@ -148,7 +148,7 @@ def _duplicate(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
     again = replace(
         call,
         context=replace(call.context),
-        request=call.route.decode(call.frame, call.header.body_offset),
+        received=call.route.decode(call.frame, call.header.body_offset),
     )
 
     def handle_again() -> bool:
@@ -194,7 +194,7 @@ def _count_down(executor: RuleExecutor, active: ActiveRule, call: Call) -> None:
 
 
 def _kill(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
-    executor.kill(call.context.node.node_id)
+    executor.kill(call.node.node_id)
     return False
 
 

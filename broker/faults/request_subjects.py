@@ -20,6 +20,7 @@ from broker.node.fetch_sessions import NO_SESSION
 if TYPE_CHECKING:
     from broker.injection.points import InjectionPoint
     from broker.node.context import RequestContext
+    from broker.node.served import ServedNode
 
 FETCH: Final = 1
 COORDINATOR_OF_A_GROUP: Final = 0
@@ -68,21 +69,10 @@ def asks_for_subjects(match: Match) -> bool:
 
 def subjects_of(request: Any, context: RequestContext) -> RequestSubjects:
     """What a request names; topic ids by the metadata of its node, a Fetch of a session with all that is in the session."""
-    metadata = context.node.metadata
-
-    def name_of(topic_id: UUID) -> str | None:
-        topic = metadata.topic_by_id(topic_id)
-        return None if topic is None else topic.name
-
-    found = subjects_in(context.api_key, request, name_of)
+    node: ServedNode = context.node
+    found = subjects_in(context.api_key, request, node.topic_name)
     if context.api_key == FETCH and request.session_id != NO_SESSION:
-        session = context.node.fetch_sessions.by_id.get(request.session_id)
-        if session is not None:
-            found.partitions += [
-                (wanted.topic, wanted.index)
-                for wanted in session.partitions.values()
-                if wanted.topic is not None
-            ]
+        found.partitions += node.session_partitions(request.session_id)
     return found
 
 

@@ -35,7 +35,7 @@ class RuleExecutor:
             return False
         context = call.context
         api = message_name(APIS[context.api_key][0])
-        self.note(active, api, context.node.node_id, subjects_of(call.request, context))
+        self.note(active, api, call.node.node_id, subjects_of(call.request, context))
         return True
 
     def takes_step(self, active: ActiveRule, at: InjectionPoint) -> bool:

@@ -10,12 +10,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker.logging import get_logger
 from broker.net.routes import Route
 from broker.node.context import RequestContext
+from broker.node.served import ServedNode
 from protocol.frame import RequestHeader
+
+if TYPE_CHECKING:
+    from broker.node import Node
 
 log = get_logger()
 
@@ -70,7 +74,8 @@ class Call:
     header: RequestHeader
     frame: bytes
     """The request without its size field; a copy of its own."""
-    request: Any
+    received: Any
+    """What the handler takes: the request, or what a proxy passes on."""
     received_ms: int
     interceptor: CallInterceptor
     """The interceptor that saw the request arrive; it sees the response too, even if it was removed meanwhile."""
@@ -82,6 +87,20 @@ class Call:
     """Set by `broker.faults` when the request arrives: each function says whether the response may be sent."""
     outcome_hooks: list[OutcomeHook] | None = None
     """Set by `broker.faults` before the request is handled: see ``on_outcome``."""
+
+    @property
+    def request(self) -> Any:
+        """The request, decoded."""
+        return self.route.request_of(self.received)
+
+    @property
+    def node(self) -> ServedNode:
+        """The node at which it arrived, as interceptors may know it."""
+        return self.context.node
+
+    def move_to(self, node: ServedNode) -> None:
+        """Another life of the node handles it."""
+        self.context.node = cast("Node", node)
 
     def note(self, event: CallEvent) -> None:
         """Tell the watcher."""
@@ -99,9 +118,10 @@ class Call:
 
     def hooked(self, outcome: Any) -> Any:
         """What came of the request, as the hooks leave it."""
+        shown = seen = self.route.response_of(outcome)
         for hook in self.outcome_hooks or ():
-            outcome = hook(outcome)
-        return outcome
+            seen = hook(seen)
+        return outcome if seen is shown else seen
 
     def proceed(self) -> None:
         """Handle the request as if it had not been held. The answer goes out on its connection."""
@@ -109,12 +129,12 @@ class Call:
 
     def handle_without_response(self) -> None:
         """Handle the request once more, or late, without a client that gets the answer. A node that died handles nothing."""
-        if not self.context.node.life.alive:
+        if not self.node.life.alive:
             self.note(CallEvent.GONE)
             return
         self.note(CallEvent.HANDLED_ALONE)
         try:
-            outcome = self.route.handler(self.request, self.context)
+            outcome = self.route.handler(self.received, self.context)
         except Exception as error:
             outcome = error
         if hasattr(outcome, "__await__"):

@@ -355,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle a request that was held; not if its connection is closed, since no client waits for it."""
         if self._holds & CLOSED:
             return
-        self._handle(call.route, call.header.correlation_id, call.request, call.context, call)
+        self._handle(call.route, call.header.correlation_id, call.received, call.context, call)
         self._lift(HELD)
 
     def answer_held(self, call: Call, response: object) -> None:

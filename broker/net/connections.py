@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
 from broker.logging import get_logger
@@ -18,6 +18,7 @@ from broker.resources.descriptors import SLOTS
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.node import Node
+    from broker.node.served import ServedNode
 
 # Where the kernel puts what has arrived, for all connections in turn. A frame that is not whole there, and so
 # every frame above this size, gets a buffer of its own, which the kernel fills.
@@ -74,7 +75,7 @@ class Connections:
 
     def __init__(
         self,
-        node: Node,
+        node: ServedNode,
         routes: Routes,
         quotas: ConnectionQuotas,
         clock: Clock,
@@ -82,7 +83,8 @@ class Connections:
         calls: CallInterceptors | None = None,
         on_disconnected: Callable[[int], object] = lambda connection_id: None,
     ) -> None:
-        self.node = node
+        # Handlers of a broker take more of their node than a proxy has, whose routes have other handlers.
+        self.node = cast("Node", node)
         self.on_disconnected = on_disconnected
         """Called with the number of each connection that has ended."""
         self.calls = calls or CallInterceptors()

@@ -38,6 +38,14 @@ class Route:
         self.decode_steps, self.encode_steps = codec.decode_steps, codec.encode_steps
         self.header_tail = response_header(self.api.key, self.version, 0)[4:]
 
+    def request_of(self, received: Any) -> Any:
+        """The request, of what ``decode`` returned: a proxy's routes leave it undecoded until someone looks at it."""
+        return received
+
+    def response_of(self, outcome: Any) -> Any:
+        """The response, of what a handler returned, likewise."""
+        return outcome
+
     def log_failure(self, connection_id: int, error: Exception) -> None:
         """A request of this route has ended in an exception that its handler did not expect."""
         facts = {"api": self.api.name, "api_version": self.version, "connection": connection_id}
@@ -73,5 +81,9 @@ class Routes(dict[int, Route | None]):
         api = self.apis.get(key)
         if api is None or version not in api.versions:
             return None
-        route = self[identity] = Route(api, version)
+        route = self[identity] = self.route(api, version)
         return route
+
+    def route(self, api: Api, version: int) -> Route:
+        """A new one."""
+        return Route(api, version)

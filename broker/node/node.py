@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from broker.loop.slices import Slices
 from broker.replicas.append_queues import AppendQueues
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from broker.client_metrics.manager import ClientMetricsManager
     from broker.clock import Clock
     from broker.config import BrokerConfig
@@ -63,3 +66,16 @@ class Node:
     """Over once the node is killed, has stopped, or could not start: nothing of it is served then."""
     peers: Peers | None = None
     """How this node speaks to the others; None where there are none."""
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of a topic by its id; None if there is no such topic."""
+        topic = self.metadata.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def session_partitions(self, session_id: int) -> Iterator[tuple[str, int]]:
+        """The partitions of a fetch session; none if there is no such session."""
+        session = self.fetch_sessions.by_id.get(session_id)
+        if session is not None:
+            for wanted in session.partitions.values():
+                if wanted.topic is not None:
+                    yield wanted.topic, wanted.index

@@ -126,7 +126,7 @@ class Trace:
         context, connection, header = call.context, call.connection, call.header
         exchange = Exchange(
             number=self._numbered,
-            node_id=context.node.node_id,
+            node_id=call.node.node_id,
             connection_id=context.connection_id,
             ends=Ends(connection.host, connection.port, *connection.address),
             listener=context.listener.name,

@@ -35,7 +35,7 @@ from tests.broker.net.test_connection import (
 def node_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node of these connections has an id, and knows topics by name only."""
     monkeypatch.setattr(NODE, "node_id", 1, raising=False)
-    monkeypatch.setattr(NODE, "metadata", SimpleNamespace(topic_by_id=lambda topic_id: None), raising=False)
+    monkeypatch.setattr(NODE, "topic_name", lambda topic_id: None, raising=False)
 
 
 # ---- hanging

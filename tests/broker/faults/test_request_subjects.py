@@ -11,6 +11,7 @@ import pytest
 from broker.faults.fields import named_by
 from broker.faults.request_subjects import RequestSubjects, subjects_in, subjects_of
 from broker.faults.rules import Match
+from broker.node import Node
 from broker.node.context import RequestContext
 from broker.requests.api import discover
 from protocol.codec import client_codec, request_codec
@@ -127,11 +128,10 @@ def test_an_unknown_topic_id_is_no_topic() -> None:
 
 
 def test_a_fetch_of_a_session_is_about_all_partitions_of_the_session() -> None:
-    wanted = [SimpleNamespace(topic="orders", index=3), SimpleNamespace(topic=None, index=4)]
-    session = SimpleNamespace(partitions=dict(enumerate(wanted)))
+    sessions = {7: [("orders", 3)]}
     node = SimpleNamespace(
-        metadata=SimpleNamespace(topic_by_id=lambda topic_id: None),
-        fetch_sessions=SimpleNamespace(by_id={7: session}),
+        topic_name=lambda topic_id: None,
+        session_partitions=lambda session_id: sessions.get(session_id, ()),
     )
     context = cast(RequestContext, SimpleNamespace(node=node, api_key=1))
     assert subjects_of(FetchRequest(session_id=7, session_epoch=2), context).partitions == [("orders", 3)]
@@ -168,3 +168,11 @@ def test_what_a_rule_may_ask_of_an_api_is_what_its_requests_name() -> None:
             assert named_by(key) == expected, api.name
     assert named_by(10) == {"transactional_id", "group"}
     assert [named_by(key) for key in (32, 33, 44)] == [{"topic", "group"}] * 3
+
+
+def test_a_node_tells_the_partitions_of_a_session_whose_topics_it_knows() -> None:
+    wanted = [SimpleNamespace(topic="orders", index=3), SimpleNamespace(topic=None, index=4)]
+    session = SimpleNamespace(partitions=dict(enumerate(wanted)))
+    node = cast(Node, SimpleNamespace(fetch_sessions=SimpleNamespace(by_id={7: session})))
+    assert list(Node.session_partitions(node, 7)) == [("orders", 3)]
+    assert list(Node.session_partitions(node, 8)) == []

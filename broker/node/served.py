@@ -1,0 +1,36 @@
+"""A node as connections, rules and the trace know it: one of ours, or one that a proxy stands before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.loop.life import NodeLife
+    from broker.loop.slices import Slices
+
+
+class ServedNode(Protocol):
+    """What connections, rules and the trace may ask of the node at which a request has arrived."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def life(self) -> NodeLife: ...
+
+    @property
+    def slices(self) -> Slices: ...
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of a topic by its id; None if it is not known."""
+        ...
+
+    def session_partitions(self, session_id: int) -> Iterable[tuple[str, int]]:
+        """The partitions of a fetch session; none if there is no such session."""
+        ...
