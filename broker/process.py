@@ -1,0 +1,108 @@
+"""What the processes of the server share: how they are told to stop, and what they set up before they serve."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import sys
+from typing import Any, Final
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+GC_THRESHOLDS: Final = (50_000, 20, 100)
+
+
+def prepare() -> None:
+    """Before imports: a signal ends the process, and the collector waits until ``collect_rarely``."""
+    # The first process of a container has no signal handlers but its own; those of the loop come with the loop.
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: sys.exit(0))
+    # Imports allocate much and free nothing. The collector is switched on again when the server is up.
+    gc.disable()
+    _forgo("hypothesis", "rich")
+
+
+def stop_signals() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT."""
+    from broker.logging import get_logger
+
+    loop, told_to_stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop(number: signal.Signals) -> None:
+        told_to_stop.set()
+        get_logger().info("stopping", signal=number.name)
+        # A second signal ends the process at once.
+        loop.remove_signal_handler(number)
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    return told_to_stop
+
+
+def watch_stdin(told_to_stop: asyncio.Event) -> None:
+    """Stop cleanly at the end of standard input. The parent holds its other end, however the parent ends."""
+    from broker.logging import get_logger
+
+    loop, stdin = asyncio.get_running_loop(), 0
+
+    def read() -> None:
+        if not os.read(stdin, 1024):
+            loop.remove_reader(stdin)
+            get_logger().info("stopping", reason="standard input has ended")
+            told_to_stop.set()
+
+    loop.add_reader(stdin, read)
+
+
+def _forgo(*modules: str) -> None:
+    """Make imports of these fail in this process, which those who import them here provide for.
+
+    kio imports hypothesis wherever it is installed, and structlog rich: between them 150 ms of every start, for things
+    that no broker uses.
+    """
+    for name in modules:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+
+
+def collect_rarely() -> None:
+    """Once the server is up."""
+    # What is alive once the broker is up stays alive, and what requests make has few cycles: pauses for looking at all
+    # of it would cost more than what is found.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+
+
+def fail(reason: Exception) -> int:
+    """Say why the server cannot start; the exit code."""
+    from broker.logging import get_logger
+
+    get_logger().error("cannot start", reason=str(reason))
+    return 1
+
+
+def loop_factory() -> Any:
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def allow_open_files() -> None:
+    """As many as the system gives: each connection, and each segment that is in use, is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def log_loop_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """The loop's exception handler."""
+    from broker.logging import get_logger
+
+    get_logger().error("unhandled failure", what=context.get("message"), exc_info=context.get("exception"))
