@@ -100,6 +100,13 @@ def serve(arguments: tuple[str, ...]) -> None:
 
 @main.command(context_settings=_PASS_THROUGH, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def proxy(arguments: tuple[str, ...]) -> None:
+    """Stand before any Kafka cluster with faults, trace and the page (`odradek proxy --help` lists the options)."""
+    _exec("proxy", arguments)
+
+
+@main.command(context_settings=_PASS_THROUGH, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def export(arguments: tuple[str, ...]) -> None:
     """Export a stopped broker's data directory for Apache Kafka."""
     _exec("export", arguments)

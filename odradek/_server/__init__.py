@@ -18,7 +18,7 @@ STDIN_OPTION: Final = "--ends-with-stdin="
 # Some of what the server imports. An installer may have put them into folders that an isolated interpreter leaves out.
 _IMPORTED: Final = ("kio", "structlog", "click", "aiohttp")
 
-Program = Literal["serve", "export", "import", "tool"]
+Program = Literal["serve", "proxy", "export", "import", "tool"]
 
 
 def command(program: Program, *arguments: str, options: Iterable[str] = ()) -> list[str]:

@@ -1,4 +1,4 @@
-"""``python -I odradek/_server [OPTION ...] PROGRAM ...``: the broker, or a program for a stopped one's directories.
+"""``python -I odradek/_server [OPTION ...] PROGRAM ...``: the broker, the proxy, or a program for files of a broker.
 
 - ``--site=FOLDER``: a folder in which the parent process has found dependencies (`odradek._server.site_folders`).
 - ``--ends-with-stdin=[FOLDER]``: the process dies when its standard input ends, and a temporary folder with it
@@ -16,6 +16,7 @@ from typing import Final
 
 PROGRAMS: Final = {
     "serve": "broker",
+    "proxy": "broker.proxy",
     "export": "broker.exchange.export",
     "import": "broker.exchange.importing",
     "tool": "tools",

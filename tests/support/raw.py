@@ -380,6 +380,12 @@ def encode_response(
     return bytes(writer.out)
 
 
+def response_fields(api: str, version: int) -> frozenset[str]:
+    """The fields of a response at its top."""
+    shape = _shape(_entity(api, version, EntityType.response))
+    return frozenset(each.name for each in (*shape.plain, *shape.tagged))
+
+
 def with_unknown_tags(api: str, version: int, frame: bytes, tags: Mapping[int, bytes]) -> bytes:
     """An answer as a later release may send it in the same version: these tagged fields in its header and in each of its
     structs (KIP-482). One that is not flexible stays as it is."""

@@ -1,0 +1,54 @@
+"""Fetch sessions (KIP-227) as they pass: a later Fetch of a session names only what has changed. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from uuid import UUID
+
+SESSIONS_MAX: Final = 1000
+"""Of one node: as many as it keeps itself (max.incremental.fetch.session.cache.slots)."""
+PARTITIONS_MAX: Final = 10_000
+"""Known of one session."""
+FULL: Final = (0, -1)
+"""Session epochs of a Fetch that names all partitions; the second one ends its session."""
+NO_SESSION: Final = 0
+
+TopicKey = str | UUID
+
+
+class PassedSessions:
+    """The partitions of the sessions of one node, as far as they have passed."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[int, dict[tuple[TopicKey, int], None]] = OrderedDict()
+
+    def passed(self, request: Any, session_id: int) -> None:
+        """A Fetch was answered, with this session id."""
+        if session_id == NO_SESSION:
+            self._sessions.pop(request.session_id, None)
+            return
+        partitions = {} if request.session_epoch in FULL else self._sessions.get(session_id, {})
+        for topic, indexes in _named(request.topics, lambda each: [one.partition for one in each.partitions]):
+            for index in indexes:
+                if len(partitions) < PARTITIONS_MAX:
+                    partitions[topic, index] = None
+        for topic, indexes in _named(request.forgotten_topics_data, lambda each: each.partitions):
+            for index in indexes:
+                partitions.pop((topic, index), None)
+        self._sessions[session_id] = partitions
+        self._sessions.move_to_end(session_id)
+        if len(self._sessions) > SESSIONS_MAX:
+            self._sessions.popitem(last=False)
+
+    def partitions(self, session_id: int) -> Iterable[tuple[TopicKey, int]]:
+        """None, if the session began before it could be seen."""
+        return tuple(self._sessions.get(session_id, ()))
+
+
+def _named(
+    topics: Iterable[Any], indexes: Callable[[Any], Iterable[int]]
+) -> Iterable[tuple[TopicKey, Iterable[int]]]:
+    for each in topics:
+        yield each.topic or each.topic_id, indexes(each)

@@ -1,0 +1,140 @@
+"""The stream of one upstream connection: response frames are cut from it, whole."""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+from typing import Final, Protocol, cast
+
+from broker.net.frame_buffers import FrameBuffers
+
+LANDING_BYTES: Final = 64 * 1024
+RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Of one response: brokers send 55 MiB (fetch.max.bytes) and a batch, unless they were set otherwise."""
+SIZE: Final = Struct(">i")
+
+Frame = bytes | memoryview
+
+
+class WireOwner(Protocol):
+    """Hears what comes of a connection."""
+
+    def received(self, frame: Frame) -> None:
+        """A response without its size field. Its bytes never change while a view of them is left."""
+        ...
+
+    def lost(self, reason: str) -> None: ...
+
+    def drained(self) -> None:
+        """The socket takes bytes again."""
+        ...
+
+
+class Buffers:
+    """What all wires of the proxy share: receiving and looking at what was received is one step without an await."""
+
+    __slots__ = ("frames", "landing")
+
+    def __init__(self) -> None:
+        self.landing = memoryview(bytearray(LANDING_BYTES))
+        self.frames = FrameBuffers()
+
+
+class Wire(asyncio.BufferedProtocol):
+    """One TCP or TLS connection to a node of the upstream."""
+
+    __slots__ = ("_buffers", "_filled", "_frame", "_kept", "_owner", "_size", "is_full", "transport")
+
+    def __init__(self, owner: WireOwner, buffers: Buffers) -> None:
+        self._owner = owner
+        self._buffers = buffers
+        self._kept = b""
+        self._frame: bytearray | None = None  # the one that has arrived in part
+        self._size = self._filled = 0
+        self.transport: asyncio.Transport | None = None
+        self.is_full = False
+        """Does the socket take nothing now?"""
+
+    # ---- what the transport tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.transport is not None:
+            self.transport = None
+            self._owner.lost("closed the connection" if exc is None else f"ended the connection: {exc}")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is None:
+            return self._buffers.landing
+        if self._filled == len(frame):
+            frame.extend(bytes(min(self._size - len(frame), len(frame))))
+        return memoryview(frame)[self._filled : self._size]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is not None:
+            self._filled += nbytes
+            if self._filled == self._size:
+                frame, self._frame = self._frame, None
+                self._owner.received(memoryview(frame)[: self._size].toreadonly())
+                # Not used again while there is a view of it.
+                self._buffers.frames.give_back(frame)
+            return
+        arrived = self._buffers.landing[:nbytes]
+        if self._kept:
+            kept, self._kept = self._kept, b""
+            self._cut(memoryview(kept + arrived))
+        else:
+            self._cut(arrived)
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        self._owner.drained()
+
+    # ---- frames
+
+    def _cut(self, data: memoryview) -> None:
+        position, end = 0, len(data)
+        while end - position >= SIZE.size and self.transport is not None:
+            (size,) = SIZE.unpack_from(data, position)
+            if not 0 <= size <= RESPONSE_BYTES_MAX:
+                self._end(f"sent a response of {size} bytes")
+                return
+            start = position + SIZE.size
+            position = start + size
+            if position > end:
+                begun = data[start:]
+                self._frame = self._buffers.frames.take(size)
+                self._size, self._filled = size, len(begun)
+                self._frame[: len(begun)] = begun
+                return
+            self._owner.received(bytes(data[start:position]))
+        self._kept = bytes(data[position:])
+
+    def _end(self, reason: str) -> None:
+        self.close()
+        self._owner.lost(reason)
+
+    # ---- what its owner does
+
+    def send(self, frame: Frame) -> None:
+        """Write a request in front of which its size goes."""
+        transport = self.transport
+        if transport is None:
+            return
+        size = SIZE.pack(len(frame))
+        if len(frame) < LANDING_BYTES:
+            transport.write(b"".join((size, frame)))
+        else:
+            transport.writelines((size, frame))
+
+    def close(self) -> None:
+        """End it once what was written is on its way. The owner hears nothing more."""
+        transport, self.transport = self.transport, None
+        if transport is not None:
+            transport.close()

@@ -1,0 +1,102 @@
+"""`odradek proxy` as a process before three nodes of ours: librdkafka knows nothing of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from odradek._server import command
+from tests.support.clients import PATIENCE, eventually
+from tests.support.deadlines import HANG_S
+from tests.support.proxy import ProxyProcess
+from tests.support.three_nodes import ThreeNodes
+
+RECORDS = 42
+AT_ONCE = 6
+
+
+def test_an_exactly_once_loop_runs_through_it_while_a_node_dies(tmp_path: Path) -> None:
+    with (
+        ThreeNodes(tmp_path / "cluster", topics=["orders:3", "results:3"]) as cluster,
+        ProxyProcess(tmp_path / "proxy", cluster.bootstrap_servers) as proxy,
+    ):
+        brokers = (
+            AdminClient({"bootstrap.servers": proxy.bootstrap_servers}).list_topics(timeout=HANG_S).brokers
+        )
+        ports = {each.port for each in brokers.values()}
+        assert ports == {int(each.rpartition(":")[2]) for each in proxy.bootstrap_servers.split(",")}
+        assert ports.isdisjoint({cluster.port(node) for node in (1, 2, 3)})
+        options = {**PATIENCE, "bootstrap.servers": proxy.bootstrap_servers}
+        source = Producer(options)
+        for number in range(RECORDS):
+            source.produce("orders", key=str(number), value=str(number), partition=number % 3)
+        assert source.flush(HANG_S) == 0
+        move(options, cluster)
+        assert sorted(results(options)) == list(range(RECORDS))
+
+
+def move(options: dict[str, object], cluster: ThreeNodes) -> None:
+    """Each record of orders becomes one of results; a node dies on the way."""
+    consumer = Consumer({**options, "group.id": "movers", "auto.offset.reset": "earliest"})
+    producer = Producer({**options, "transactional.id": "mover"})
+    producer.init_transactions(HANG_S)
+    consumer.subscribe(["orders"])
+    moved = 0
+    while moved < RECORDS:
+        records = consumer.consume(AT_ONCE, HANG_S)
+        producer.begin_transaction()
+        for record in records:
+            assert record.error() is None, record.error()
+            producer.produce("results", record.value(), partition=record.partition())
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(
+            [each for each in positions if each.offset >= 0], consumer.consumer_group_metadata(), HANG_S
+        )
+        producer.commit_transaction(HANG_S)
+        if moved == 0:
+            cluster.nodes[cluster.leader("results")].kill()
+        moved += len(records)
+    consumer.close()
+
+
+def results(options: dict[str, object]) -> list[int]:
+    consumer = Consumer({**options, "group.id": "readers", "enable.partition.eof": "true"})
+    consumer.assign([TopicPartition("results", partition, 0) for partition in range(3)])
+    found: list[int] = []
+
+    def all_there() -> bool:
+        message = consumer.poll(HANG_S)
+        if message is not None and message.error() is None:
+            found.append(int(message.value()))
+        return len(found) >= RECORDS
+
+    eventually(all_there, "the results are there")
+    # A doubled one would stand behind them.
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition("results", partition), HANG_S)[1]
+        for partition in range(3)
+    ]
+    while [each.offset for each in consumer.position(consumer.assignment())] != ends:
+        message = consumer.poll(HANG_S)
+        if message is not None and message.error() is None:
+            found.append(int(message.value()))
+    consumer.close()
+    return found
+
+
+def test_an_upstream_that_is_not_there_is_waited_for_and_a_stop_ends_that(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command("proxy", "--upstream", "127.0.0.1:1", "--port", "0", "--log-format", "json"), stdout=log
+        )
+        try:
+            eventually(
+                lambda: "waiting for the upstream" in (tmp_path / "log").read_text(), "it says that it waits"
+            )
+        finally:
+            process.terminate()
+        assert process.wait(HANG_S) == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
