@@ -64,7 +64,9 @@ def expect_modules(
     assert said == [{"module": name, "read": ["paid"]} for name in images]
     assert engine.containers == {}
     for name, container in zip(images, engine.removed, strict=True):
-        assert '"level": "warning"' not in container.log.text, (name, container.log.text)
+        # That the machine is busy is no fault of a module.
+        warnings = [line for line in container.log.text.splitlines() if '"level": "warning"' in line]
+        assert [line for line in warnings if "event loop is late" not in line] == [], name
 
 
 def test_python(engine: Engine):
