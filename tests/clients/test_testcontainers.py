@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.deadlines import TEST_S
+from tests.docs.blocks import blocks, titled
+from tests.docs.terminal import OUTSIDE, Terminal, is_there
+from tests.support.deadlines import HANG_S, TEST_S
 from tests.support.engine import Engine, engine_or_skip
-from tests.support.foreign import go_program, node_program, python_packages
+from tests.support.foreign import go_program, node_folder, node_program, python_packages
 from tests.support.java import jars_folder, java, kafka_classpath
 from tests.support.javaprog import JVM_OPTIONS, compiled
 
@@ -142,3 +146,66 @@ def test_the_page_names_the_versions_that_are_tested():
         f"@testcontainers/kafka {node['@testcontainers/kafka']}",
     ):
         assert named in page, named
+
+
+# ---- docs/recipes/
+
+
+def prints(engine: Engine, command: Sequence[object], **environment: str) -> str:
+    """What a program says whose rule lost the answer to its commit; its container is gone."""
+    before = set(engine.containers)
+    done = subprocess.run(
+        [*map(str, command)],
+        env={**os.environ, **engine.environment, **environment},
+        capture_output=True,
+        text=True,
+        timeout=TEST_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert set(engine.containers) == before
+    return done.stdout
+
+
+def test_the_recipe_for_docker(engine: Engine, tmp_path: Path):
+    (tmp_path / "Dockerfile").touch()
+    programs = ROOT / "tests" / "docs" / "bin"
+    with Terminal(tmp_path, programs=programs, ports=OUTSIDE, **engine.environment) as terminal:
+        for block in blocks("docs/recipes/docker.md"):
+            if "docker rm" in block.text:
+                with urllib.request.urlopen(terminal.here("http://localhost:18092/"), timeout=HANG_S) as page:
+                    assert b"<title>" in page.read()
+            terminal.take(block)
+
+
+RECIPES = "docs/recipes/testcontainers.md"
+
+
+def test_the_recipe_for_python(engine: Engine, tmp_path: Path):
+    folder = python_packages(TESTCONTAINERS_PYTHON)
+    is_there("odradek[testcontainers]")
+    (tmp_path / "payments.py").write_text(titled(RECIPES)["payments.py"])
+    path = f"{folder}{os.pathsep}{ROOT}"
+    assert prints(engine, [sys.executable, tmp_path / "payments.py"], PYTHONPATH=path) == "paid once\n"
+
+
+def test_the_recipe_for_java(engine: Engine, tmp_path: Path):
+    artifact = JAVA_ARTIFACTS[0]
+    jars = jars_folder(artifact.replace(":", "-"), f"org.testcontainers:{artifact}")
+    (tmp_path / "Payments.java").write_text(titled(RECIPES)["Payments.java"])
+    programs = compiled(tmp_path, f"{jars}/*{os.pathsep}{kafka_classpath()}")
+    assert "200\npaid once\n" in prints(engine, [java(), *JVM_OPTIONS, "-cp", programs, "Payments"])
+
+
+def test_the_recipe_for_go(engine: Engine, tmp_path: Path):
+    (tmp_path / "payments").mkdir()
+    (tmp_path / "payments" / "main.go").write_text(titled(RECIPES)["payments/main.go"])
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(HERE / "go" / name, tmp_path)
+    assert prints(engine, go_program("payments", tmp_path)) == "200\npaid once\n"
+
+
+def test_the_recipe_for_node(engine: Engine, tmp_path: Path):
+    (tmp_path / "payments.js").write_text(titled(RECIPES)["payments.js"])
+    (tmp_path / "node_modules").symlink_to(node_folder(HERE / "node") / "node_modules")
+    assert prints(engine, ["node", tmp_path / "payments.js"]) == "paid, and not known\n"

@@ -1,0 +1,92 @@
+"""Every block of the pages for users is run by a test, or says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks
+from tests.docs.terminal import commands, is_there, matches
+
+DOCS = ROOT / "docs"
+PAGES = [
+    "docs/README.md",
+    "docs/five-minutes.md",
+    *sorted(f"docs/recipes/{path.name}" for path in (DOCS / "recipes").glob("*.md")),
+]
+# The tests that take the blocks of a page; each fails on one that it does not know.
+TAKEN_BY = {
+    "docs/README.md": "tests/docs/test_five_minutes.py",
+    "docs/five-minutes.md": "tests/docs/test_five_minutes.py",
+    "docs/recipes/ci.md": "tests/docs/test_recipes.py",
+    "docs/recipes/docker.md": "tests/clients/test_testcontainers.py",
+    "docs/recipes/go.md": "tests/clients/test_examples_of_languages.py",
+    "docs/recipes/junit.md": "tests/clients/test_examples_of_languages.py",
+    "docs/recipes/kafka-ui.md": "tests/docs/test_recipes.py",
+    "docs/recipes/node.md": "tests/clients/test_examples_of_languages.py",
+    "docs/recipes/pytest.md": "tests/docs/test_recipes.py",
+    "docs/recipes/spark.md": "tests/docs/test_recipes.py",
+    "docs/recipes/testcontainers.md": "tests/clients/test_testcontainers.py",
+}
+NOT_RUN = {
+    "docs/recipes/docker.md": "no compose is there where the tests run: they check the variables, ports and services",
+    "docs/recipes/kafka-ui.md": "no Kafka UI is there where the tests run: they check the file and call what its pages call",
+    "docs/recipes/node.md": "the tests run it with `node --test` in a folder of their own",
+    "docs/recipes/spark.md": "the tests run this test in the session that all their Spark tests share",
+    "docs/recipes/testcontainers.md": "no .NET is there where the tests run",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_test_takes_the_blocks_of_each_page(page: str) -> None:
+    if blocks(page):
+        assert f'"{page}"' in (ROOT / TAKEN_BY[page]).read_text("utf-8")
+
+
+def test_what_is_not_run_is_listed_with_its_reason() -> None:
+    assert {block.page: block.not_run for page in PAGES for block in blocks(page) if block.not_run} == NOT_RUN
+    assert sum(bool(block.not_run) for page in PAGES for block in blocks(page)) == len(NOT_RUN)
+
+
+def test_the_way_to_each_recipe_is_in_the_list() -> None:
+    listed = (DOCS / "recipes" / "README.md").read_text("utf-8")
+    for page in (DOCS / "recipes").glob("*.md"):
+        assert f"({page.name})" in listed or page.name == "README.md", page.name
+
+
+# ---- the reader
+
+
+def test_a_command_goes_on_behind_a_backslash() -> None:
+    assert commands("$ one \\\n  two\nsaid\n$ three\n") == [("one \\\n  two", "said\n"), ("three", "")]
+
+
+@pytest.mark.parametrize(
+    ("expected", "said", "same"),
+    [
+        ("", "whatever\n", True),
+        ("1 record at 14:47:19.665\n", "1 record at 20:00:00.001\n", True),
+        ("1 record\n", "2 records\n", False),
+        ("...\nlast\n", "first\nsecond\nlast\n", True),
+        ("...\nlast\n", "first\nlast but one\n", False),
+        ("open for 662 ms\n", "open for 1 min 3 s\n", True),
+        ("started ... control=x ...\n", "started  a=1 control=x b=2\n", True),
+        ("started ... control=x ...\n", "started  a=1 control=y b=2\n", False),
+    ],
+)
+def test_what_differs_from_run_to_run_is_passed_over(expected: str, said: str, same: bool) -> None:
+    assert matches(expected, said) is same
+
+
+def test_a_package_that_is_not_there_is_missed() -> None:
+    is_there("odradek[spark]")
+    with pytest.raises(ModuleNotFoundError):
+        is_there("odradek-of-another-name")
+
+
+def test_a_block_knows_its_file_and_its_line() -> None:
+    [block] = [block for block in blocks("docs/recipes/pytest.md") if block.title]
+    assert (block.title, block.language) == ("test_payments.py", "python")
+    page = Path(ROOT, block.page).read_text("utf-8").splitlines()
+    assert page[block.line - 1].startswith("```python")
