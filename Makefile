@@ -97,9 +97,10 @@ dist: $(VENV)/.release
 		--output-reproducible --output-file dist/sbom.cdx.json
 	cd dist && sha256sum *.whl *.tar.gz sbom.cdx.json > SHA256SUMS && cat SHA256SUMS
 
-# Strict: a link that leads nowhere, a page that the navigation has forgotten, and a call of the network end it.
+# Strict: a link that leads nowhere, a page that the navigation has forgotten, and a call of the network end it. With
+# --quiet there would be no warnings, which are what it counts.
 site: $(VENV)/.site
-	NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build
 	@echo "site/index.html: open it in a browser; for its search, $(VENV)/site/bin/python -m http.server -d site"
 
 check: $(VENV)/.dev

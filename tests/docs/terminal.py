@@ -26,6 +26,7 @@ from tests.docs.blocks import Block
 from tests.support.deadlines import HANG_S
 from tests.support.raw import free_port
 
+BINARIES: Final = Path(sys.executable).parent
 PORTS: Final = ("9092", "18092")
 ANY_PORT: Final = rf"\b({'|'.join(PORTS)})\b"
 # Those of the machine, not those of a container.
@@ -52,18 +53,28 @@ SET_UP: Final = re.compile(
 
 class Terminal:
     def __init__(
-        self, folder: Path, *, programs: Path | None = None, ports: str = ANY_PORT, **environment: str
+        self,
+        folder: Path,
+        *,
+        programs: Path = BINARIES,
+        ports: str = ANY_PORT,
+        installed: str = "",
+        **environment: str,
     ) -> None:
-        """``programs`` is a folder that is first on PATH; ``ports`` is a pattern of ports that become free ones."""
+        """``programs`` is a folder that is first on PATH; ``ports`` is a pattern of ports that become free ones.
+
+        With ``installed``, what pip takes in place of `odradek`, the environment is made and filled as the page says.
+        """
         self.folder = folder
+        self._installed = installed
         self._here = re.compile(ports)
         self.ports = dict(zip(PORTS, (str(free_port()), str(free_port())), strict=True))
-        path = os.pathsep.join(
-            filter(None, [str(programs or ""), str(Path(sys.executable).parent), os.environ["PATH"]])
-        )
+        places = [programs, *([] if installed else [BINARIES]), os.environ["PATH"]]
         self._environment = {
             **os.environ,
-            "PATH": path,
+            "PATH": os.pathsep.join(map(str, places)),
+            # What a broker leaves that is killed.
+            "TMPDIR": str(folder),
             "NO_COLOR": "1",
             "ODRADEK_LOG_FORMAT": "human",
             **environment,
@@ -108,7 +119,9 @@ class Terminal:
     def run(self, command: str) -> str:
         """What it prints; ``AssertionError`` if it fails."""
         set_ups = [SET_UP.fullmatch(part) for part in command.split(" && ")]
-        if all(set_ups):
+        if all(set_ups) and self._installed:
+            command = re.sub(r"(?<=pip install )odradek\b", self._installed, command)
+        elif all(set_ups):
             for package in shlex.split(" ".join(set_up["packages"] or "" for set_up in set_ups if set_up)):
                 is_there(package)
             return ""
@@ -159,7 +172,8 @@ class Terminal:
         return lines
 
     def _serve(self, command: str) -> str:
-        server = self._start(["odradek", *shlex.split(self.here(command))[1:]])
+        folder = self.folder / "venv" / "bin" if self._installed else BINARIES
+        server = self._start([str(folder / "odradek"), *shlex.split(self.here(command))[1:]])
         self._servers.append(server)
         said, started = self._until(self._listen(server), "] started  ")
         return self.there(said + started)

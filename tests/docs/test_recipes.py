@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from broker.options import parse
-from tests.docs.blocks import Block, blocks, titled
+from tests.docs.blocks import ROOT, Block, blocks, titled
 from tests.docs.terminal import Terminal
 
 # Stands for the tests of a user: fails if no broker is there, or not the one of the page.
@@ -96,6 +96,21 @@ def test_another_service_comes_to_the_listener_inside(page: str, user: str, vari
     advertised = services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
     assert f"INSIDE://{services[user]['environment'][variable]}" in advertised
     assert services[user]["depends_on"]["kafka"] == {"condition": "service_healthy"}
+
+
+@pytest.mark.parametrize(
+    ("title", "example", "way"),
+    [
+        ("github.yaml", "github-actions.yaml", ("jobs", "test", "services")),
+        (".gitlab-ci.yml", "gitlab-ci.yml", ("test", "services")),
+    ],
+)
+def test_the_service_is_that_of_the_example(title: str, example: str, way: tuple[str, ...]) -> None:
+    shown = yaml.safe_load(titled("docs/recipes/ci.md")[title])
+    kept = yaml.safe_load((ROOT / "examples" / example).read_text("utf-8"))
+    for key in way:
+        shown, kept = shown[key], kept[key]
+    assert shown == kept
 
 
 def test_every_block_of_these_pages_is_known() -> None:
