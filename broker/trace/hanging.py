@@ -34,7 +34,7 @@ async def hanging_of(
                 await asyncio.sleep(0)
             if partition.leader_id != node.node_id or partition.offline is not None:
                 continue
-            for producer_id, offset in partition.log.producers.open_transactions():
+            for offset, producer_id in partition.log.producers.open_transactions():
                 if producer_id in producer_ids and not _is_known(coordinated, partition, producer_id):
                     epoch = partition.log.producers.entries[producer_id].epoch
                     place = (partition.topic, partition.index)

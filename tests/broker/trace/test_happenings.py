@@ -93,7 +93,10 @@ async def test_a_transaction_that_no_coordinator_knows_is_hanging(broker: Traced
     [txn] = (txn for shard in node.transactions.memory().values() for txn in shard.values())
     partition = node.replicas.leader("orders", 1)
     assert isinstance(partition, Partition)
+    plain = build_batch([(node.clock.now_ms(), None, b"before it")])
+    assert partition.append_internal(plain).error is ErrorCode.none
     before = partition.log_end_offset
+    assert before != txn.producer_id  # Or the one could pass for the other.
     records = build_batch(
         [(node.clock.now_ms(), None, b"late")],
         producer_id=txn.producer_id,
