@@ -10,6 +10,22 @@ const BOX = 164
 
 const COORDINATOR_APIS = ['FindCoordinator', 'InitProducerId', 'AddPartitionsToTxn', 'AddOffsetsToTxn', 'EndTxn']
 
+/**
+ * Without the requests that only look: DescribeTransactions, and FindCoordinator of a client that has found it before or asks for
+ * nothing else.
+ */
+export const acts = (events) => {
+  const looks = (event) => event.kind === 'exchange' && ['DescribeTransactions', 'FindCoordinator'].includes(event.api)
+  const acting = new Set(events.filter((event) => event.kind === 'exchange' && !looks(event)).map((event) => event.client_id))
+  const found = new Set()
+  return events.filter((event) => {
+    if (!looks(event) || event.outcome !== 'answered') return true
+    const isNew = event.api === 'FindCoordinator' && acting.has(event.client_id) && !found.has(event.client_id)
+    found.add(event.client_id)
+    return isNew
+  })
+}
+
 const records = (count) => `${number(count)} record${count === 1 ? '' : 's'}`
 const placeOf = (event) => `${event.topic}-${event.partition}`
 const isState = (event) => event.kind === 'state'
@@ -57,7 +73,8 @@ const lanesOf = (events) => {
 /** From which lane to which an exchange goes. */
 const ends = (event, at, events, lanes) => {
   const first = lanes.find((lane) => lane.below === 'partition' || lane.below === 'offsets')?.id ?? 'coordinator'
-  if (event.from_node != null) return ['coordinator', first]
+  // A leader that asks for the first batch's sake, or a coordinator with its markers.
+  if (event.from_node != null) return event.api === 'AddPartitionsToTxn' ? [first, 'coordinator'] : ['coordinator', first]
   const from = `client ${event.client_id ?? 'client'}`
   if (COORDINATOR_APIS.includes(event.api)) return [from, 'coordinator']
   const next = events.slice(at + 1).find((each) => each.kind === 'batch' && each.transaction === event.transaction)

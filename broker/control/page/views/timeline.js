@@ -1,5 +1,5 @@
 import { get } from '../api.js'
-import { draw, explain, standalone } from '../lanes.js'
+import { acts, draw, explain, standalone } from '../lanes.js'
 import { h, number, time } from '../dom.js'
 
 export const title = 'Timeline'
@@ -33,7 +33,8 @@ export const show = (root, context) => {
 
   const paint = () => {
     const wanted = which.value
-    const chosen = found.events.filter((event) => wanted === '' || String(event.transaction) === wanted || event.transaction == null)
+    const chosen = acts(found.events)
+      .filter((event) => wanted === '' || String(event.transaction) === wanted || event.transaction == null)
     events = chosen.slice(-EVENTS_MAX)
     picture.replaceChildren(draw(events, -1, choose))
     save.disabled = false
