@@ -35,7 +35,7 @@ from tests.support.deadlines import HANG_S
 from tools.__main__ import COMMANDS
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
-OF_PARTS: Final = frozenset({"cookbook.md"})
+OF_PARTS: Final = frozenset({"docs/cookbook.md"})
 """Pages whose chapters are those below ``###``."""
 BOOTSTRAP: Final = "localhost:9092"
 CONTROL: Final = "http://127.0.0.1:18092"
@@ -278,7 +278,7 @@ def main(names: list[str]) -> None:
         for name in names:
             path = Path(name)
             page = path.read_text("utf-8")
-            found = chapters(page, of_parts=path.name in OF_PARTS)
+            found = chapters(page, of_parts=path.as_posix() in OF_PARTS)
             with Reader(picture) as reader:
                 for chapter in found:
                     print(f"{name}: {chapter.title}", flush=True)
