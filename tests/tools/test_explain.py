@@ -82,7 +82,7 @@ def test_a_log_without_records_for_readers_is_named(run: Run) -> None:
 def test_markers_at_the_end_are_named(run: Run) -> None:
     run("topic", "create", "e2")
     run("produce", "e2", "a", "-x", "e2")
-    assert "The last 1 offset hold no record" in run("explain", "e2/0")
+    assert "The last offset holds no record" in run("explain", "e2/0")
 
 
 def test_without_a_partition_each_of_the_topic_is_explained(

@@ -127,7 +127,12 @@ def _markers_at_the_end(cluster: Cluster, topic: str, partition: int, start: int
     if hidden >= end - start:
         yield "The log holds no record for them, but markers or aborted records."
     elif hidden:
+        held, what = (
+            ("offset holds", "a marker or an aborted record")
+            if hidden == 1
+            else (f"{hidden} offsets hold", "markers or aborted records")
+        )
         yield (
-            f"The last {hidden} offset{'s' * (hidden != 1)} hold no record for them, but markers or aborted records: "
+            f"The last {held} no record for them, but {what}: "
             f"the last record that they get stands below {end - hidden}, and a lag of {hidden} may be nothing."
         )
