@@ -36,6 +36,8 @@ PARTS: Final = re.compile(
 )
 # In text, not in a tag.
 JOINTS: Final = re.compile(r"(?<=\w)([._])(?=\w)(?![^<]*>)")
+# A picture that has another one for the dark scheme beside it.
+LIGHT: Final = re.compile(r"!\[(?P<text>[^\]]*)\]\((?P<place>[^)\s]+)-light\.(?P<kind>png|svg)\)")
 TITLE: Final = re.compile(r"^# (.+)$", re.M)
 LINE_BEFORE_A_LIST: Final = re.compile(r"^(?!\s|[-*] |\d+\. |[|#>])(.+)\n(?=[-*] |1\. )", re.M)
 
@@ -96,6 +98,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
         link = f"]({_rewritten(match['link'], path, page.file.src_uri)})"
         return f"[{_title(match['name'], match['link'], path)}{link}" if match["name"] else link
 
+    markdown = LIGHT.sub(lambda picture: _for_both_schemes(picture, path), markdown)
     return _outside_of_code(
         lambda text: LINE_BEFORE_A_LIST.sub(r"\1\n\n", text), PARTS.sub(changed, markdown)
     )
@@ -185,6 +188,13 @@ def _target(link: str, path: str) -> str | None:
 def _is_taken(target: str) -> bool:
     file = ROOT / target
     return file.is_file() and not target.startswith(PAGES) and file.stat().st_size <= FILE_BYTES_MAX
+
+
+def _for_both_schemes(picture: re.Match[str], path: str) -> str:
+    text, place, kind = picture.group("text", "place", "kind")
+    if not (ROOT / posixpath.dirname(path) / f"{place}-dark.{kind}").is_file():
+        return picture[0]
+    return f"![{text}]({place}-light.{kind}#only-light)![{text}]({place}-dark.{kind}#only-dark)"
 
 
 def _title(name: str, link: str, path: str) -> str:
