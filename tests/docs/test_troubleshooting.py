@@ -1,0 +1,162 @@
+"""docs/troubleshooting.md: each message that it quotes is one of ours, or one that a client gives in these tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+import odradek
+from odradek.cli import main
+from tests.support.deadlines import HANG_S, Deadline
+from tests.support.raw import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+ROWS = [
+    line
+    for line in PAGE.splitlines()
+    if line.startswith("| ") and not line.startswith(("| message", "| ---"))
+]
+MESSAGES = [message for row in ROWS for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+# Error codes and exceptions, which other pages and their tests have.
+CODES = re.compile(r"_?[A-Z]+(_[A-Z]+)*|\w+Exception")
+# What Spark's connector says of itself (`tests/spark/connector/`).
+OF_SPARK = {"Some data may have been lost"}
+
+
+def pattern(message: str) -> re.Pattern[str]:
+    return re.compile(".*?".join(re.escape(part) for part in message.split("…")), re.S)
+
+
+def templates(module: ast.Module) -> Iterator[str]:
+    """Every text of a module, with a mark for what is put in."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.fixture(scope="module")
+def ours() -> str:
+    sources = [
+        path for room in ("broker", "storage", "tools", "odradek") for path in (ROOT / room).rglob("*.py")
+    ]
+    return "\n\n".join(text for path in sources for text in templates(ast.parse(path.read_text("utf-8"))))
+
+
+@pytest.fixture(scope="module")
+def theirs() -> str:
+    """What librdkafka says where a user of Odradek meets it, and what the control port says to commands."""
+    with odradek.Broker(topics=["orders:1"]) as broker:
+        return "\n".join(str(each) for each in [*provoked(broker), *mistyped(broker)])
+
+
+def mistyped(broker: odradek.Broker) -> Iterator[str]:
+    rules = [
+        "EndTx -> drop",
+        "EndTxn -> explode",
+        "EndTxn transactionalid=x -> drop",
+        "EndTxn node=7 -> drop",
+    ]
+    for rule in rules:
+        done = CliRunner().invoke(main, ["fault", "add", rule, "--control", broker.control_url])
+        assert done.exit_code == 1
+        yield done.output
+
+
+def provoked(broker: odradek.Broker) -> Iterator[object]:
+    here = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    yield from unconnected({"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 0})
+    yield from unconnected({**here, "security.protocol": "SSL"})
+    sasl = {"sasl.mechanism": "PLAIN", "sasl.username": "a", "sasl.password": "b"}
+    yield from unconnected({**here, **sasl, "security.protocol": "SASL_PLAINTEXT"})
+    admin = AdminClient(here)
+    for topic in (NewTopic("orders", 1, 1), NewTopic("three", 1, 3)):
+        yield admin.create_topics([topic])[topic.topic].exception(HANG_S)
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.LITERAL,
+        "User:a",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    yield admin.create_acls([acl])[acl].exception(HANG_S)
+    with pytest.raises(KafkaException) as refused:
+        Producer(here).produce("orders", b"x" * 2_000_000)
+    yield refused.value
+    reader = {**here, "group.id": "g", "auto.offset.reset": "error"}
+    for topics, place in (([], [TopicPartition("orders", 0, 99)]), (["nosuch"], [])):
+        consumer = Consumer(reader)
+        if topics:
+            consumer.subscribe(topics)
+        else:
+            consumer.assign(place)
+        message = consumer.poll(HANG_S)
+        yield message and message.error()
+        consumer.close()
+    transactional = Producer({**here, "transactional.id": "x", "transaction.timeout.ms": 900_001})
+    for call in (transactional.begin_transaction, transactional.init_transactions):
+        with pytest.raises(KafkaException) as refused:
+            call()
+        yield refused.value
+
+
+def unconnected(config: dict[str, object]) -> Iterator[object]:
+    """What a client says that finds no broker of its kind."""
+    said: list[object] = []
+    client = Producer({**config, "error_cb": said.append})
+    with pytest.raises(KafkaException) as refused:
+        client.list_topics(timeout=SOON_S)
+    deadline = Deadline()
+    while len(said) < 1:
+        client.poll(SOON_S)
+        deadline.check("the client says why")
+    yield refused.value
+    yield from said
+
+
+SOON_S = 0.2
+"""A client that cannot connect tries for as long as it is let."""
+
+
+@pytest.mark.parametrize(
+    "message", sorted({each for each in MESSAGES if not CODES.fullmatch(each)} - OF_SPARK)
+)
+def test_a_message_is_one_that_is_given(message: str, ours: str, theirs: str) -> None:
+    assert pattern(message).search(theirs) or in_the_code(message, ours)
+
+
+def in_the_code(message: str, ours: str) -> bool:
+    """Its parts stand in one text of ours, one after the other."""
+    parts = [part.strip() for part in message.split("…") if part.strip()]
+    return any(
+        re.search(".*?".join(re.escape(part) for part in parts), text, re.S) for text in ours.split("\n\n")
+    )
+
+
+def test_each_row_has_a_message_a_reason_and_what_to_do() -> None:
+    assert len(ROWS) > 30
+    for row in ROWS:
+        assert len(row.split(" | ")) == 3, row
+
+
+def test_a_message_that_is_not_given_is_seen(ours: str) -> None:
+    assert not in_the_code("the broker is … on holiday", ours)
