@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.net.calls import CallEvent
 from broker.requests.api import NO_RESPONSE
+from protocol.error_codes import error_codes
 from protocol.errors import ErrorCode
 from protocol.versions import at_version
 
@@ -49,11 +49,8 @@ class ReleasedRequest:
 
 def follow(call: Call, released: ReleasedRequest) -> None:
     """Note the response of a request that is about to be handled."""
-    before = call.watcher
 
     def ended(of: Call, event: CallEvent) -> None:
-        if before is not None:
-            before(of, event)
         if event is CallEvent.GONE and released.outcome is IN_PROGRESS:
             released.outcome = LOST if released.held["detached"] else CLOSED
 
@@ -67,27 +64,17 @@ def follow(call: Call, released: ReleasedRequest) -> None:
             released.errors = error_names(call.context.api_key, call.context.api_version, outcome)
         return outcome
 
-    call.watcher = ended
+    call.watch(ended)
     call.on_outcome(answered)
 
 
 def error_names(api_key: int, version: int, response: object) -> tuple[str, ...]:
     """The error codes in a response, each once; ``NONE`` only if it has no other."""
     found: dict[str, None] = {}
-    for code in _codes(at_version(api_key, version, "response"), response):
+    for code in error_codes(at_version(api_key, version, "response"), response):
         if code and len(found) < ERRORS_KEPT:
             found[_name(code)] = None
     return tuple(found) or (ErrorCode.none.name.upper(),)
-
-
-def _codes(struct: Any, value: Any) -> Iterator[int]:
-    for wire in struct.__wire__:
-        content = getattr(value, wire.name)
-        if wire.name.endswith("error_code"):
-            yield int(content)
-        elif wire.nested is not None and content is not None:
-            for each in content if wire.is_array else (content,):
-                yield from _codes(wire.nested, each)
 
 
 def _name(code: int) -> str:

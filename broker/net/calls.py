@@ -25,6 +25,7 @@ log = get_logger()
 
 
 OutcomeHook = Callable[[Any], Any]
+Watcher = Callable[["Call", "CallEvent"], object]
 
 
 class ClientConnection(Protocol):
@@ -53,6 +54,8 @@ class CallEvent(Enum):
 
     HELD = "held"
     """An interceptor stopped the request on arrival: it is not handled, or not yet."""
+    DELAYED = "delayed"
+    """The handler waits: for data, for replicas, for the disk, for other members."""
     HANDLED_ALONE = "handled alone"
     """Handled again, or after its connection ended: no client gets the response."""
     ANSWERED = "answered"
@@ -81,8 +84,10 @@ class Call:
     """The interceptor that saw the request arrive; it sees the response too, even if it was removed meanwhile."""
     answer: bytes | None = None
     """The response without its size field; None until there is one, and for requests without a response (acks=0)."""
-    watcher: Callable[[Call, CallEvent], object] | None = None
-    """Called with each event of the call; set on arrival."""
+    outcome: object = None
+    """What came of it, as the hooks have left it, before it is encoded."""
+    watchers: tuple[Watcher, ...] = ()
+    """Each is called with each event of the call."""
     before_answer: list[Callable[[], bool]] | None = None
     """Set by `broker.faults` when the request arrives: each function says whether the response may be sent."""
     outcome_hooks: list[OutcomeHook] | None = None
@@ -102,10 +107,14 @@ class Call:
         """Another life of the node handles it."""
         self.context.node = cast("Node", node)
 
+    def watch(self, watcher: Watcher) -> None:
+        """Call it with each event from now on. An interceptor that only watches does so on arrival."""
+        self.watchers = (*self.watchers, watcher)
+
     def note(self, event: CallEvent) -> None:
-        """Tell the watcher."""
-        if self.watcher is not None:
-            self.watcher(self, event)
+        """Tell the watchers."""
+        for watcher in self.watchers:
+            watcher(self, event)
 
     def on_outcome(self, hook: OutcomeHook) -> None:
         """Show ``hook`` what came of the request, before it is encoded: it returns what is encoded instead.

@@ -398,6 +398,8 @@ class Connection(asyncio.BufferedProtocol):
             future = asyncio.ensure_future(outcome)
         self._holds |= IN_PROGRESS
         self._pending = future
+        if call is not None:
+            call.note(CallEvent.DELAYED)
         future.add_done_callback(partial(self._on_outcome, route, correlation_id, call))
 
     def _give_way(self, parked: CompletableEarly) -> None:
@@ -430,8 +432,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer(self, route: Route, correlation_id: int, outcome: Any, call: Call | None = None) -> None:
         """Encode what came of a request: a response, ``NO_RESPONSE``, or the exception it ended in."""
-        if call is not None and call.outcome_hooks is not None:
-            outcome = call.hooked(outcome)
+        if call is not None:
+            outcome = call.outcome = call.hooked(outcome)
         if outcome is NO_RESPONSE:
             if call is not None and call.interceptor.answering(call):
                 call.note(CallEvent.UNANSWERED)

@@ -144,13 +144,15 @@ class Trace:
             exchange.request_summary = request_summary(request_dict(exchange, self.names))
             exchange.request = self.limits.cut(call.frame)
         self._ring.add(exchange)
-        call.watcher = partial(self._happened, exchange, self._time.measure_us())
+        call.watch(partial(self._happened, exchange, self._time.measure_us()))
         return True
 
     def answering(self, call: Call) -> bool:
         return True
 
     def _happened(self, exchange: Exchange, began_us: int, call: Call, event: CallEvent) -> None:
+        if event is CallEvent.DELAYED:
+            return
         if event is CallEvent.HANDLED_ALONE:
             exchange.handled_alone += 1
             return

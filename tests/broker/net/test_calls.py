@@ -28,7 +28,7 @@ class Watcher:
         return True
 
     def arrived(self, call: Call) -> bool:
-        call.watcher = self.note
+        call.watch(self.note)
         self.note(call, "arrived")
         return True
 
@@ -118,7 +118,7 @@ async def test_a_watcher_hears_that_the_client_left_before_its_answer() -> None:
     peer.send(heartbeat(1))
     peer.lose()
     await turns()
-    assert watcher.seen == [(1, "arrived"), (1, "GONE")]
+    assert watcher.seen == [(1, "arrived"), (1, "DELAYED"), (1, "GONE")]
 
 
 async def test_a_watcher_hears_that_the_broker_hung_up_instead_of_answering() -> None:

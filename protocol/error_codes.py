@@ -1,0 +1,31 @@
+"""The error codes that a response carries, at its top and in its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+
+def error_codes(struct: Any, response: object) -> Iterator[int]:
+    """Each error code of a response, 0 included. ``struct`` is its class of one version (`protocol.versions.at_version`)."""
+    codes, nested = _places(struct)
+    for name in codes:
+        yield int(getattr(response, name))
+    for name, is_array, inner in nested:
+        content = getattr(response, name)
+        if content is not None:
+            for each in content if is_array else (content,):
+                yield from error_codes(inner, each)
+
+
+@cache
+def _places(struct: Any) -> tuple[tuple[str, ...], tuple[tuple[str, bool, Any], ...]]:
+    """The fields of a class that are error codes, and those in which some lie."""
+    codes = tuple(wire.name for wire in struct.__wire__ if wire.name.endswith("error_code"))
+    nested = tuple(
+        (wire.name, wire.is_array, wire.nested)
+        for wire in struct.__wire__
+        if wire.nested is not None and any(_places(wire.nested))
+    )
+    return codes, nested
