@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from broker.cluster import Cluster
     from broker.cluster.snapshots import Snapshots
     from broker.faults import Faults
+    from broker.metrics.metrics import Metrics
     from broker.trace.awaited_states import AwaitedStates
     from broker.trace.trace import Trace
     from broker.views.ports import Views
@@ -45,6 +46,7 @@ class Looking:
     faults: Faults
     trace: Trace
     views: Views
+    metrics: Metrics
     watchers: Watchers = field(default_factory=lambda: Watchers())
 
 

@@ -9,6 +9,8 @@ from broker.control.access import ControlConfigError
 from broker.control.ports import Control
 from broker.control.server import ControlServer
 from broker.faults import FaultError, Faults
+from broker.metrics.metrics import Collector, Metrics
+from broker.metrics.request_metrics import RequestMetrics
 from broker.trace.awaited_states import AwaitedStates
 from broker.trace.elections import ElectionWatcher
 from broker.trace.exchange import Names
@@ -41,23 +43,26 @@ def control_of(cluster: Cluster) -> Control:
     ``ControlConfigError`` for a rule on what this broker does not have.
     """
     clock = cluster.clock
-    trace = Trace(cluster.calls, clock, names=topic_names(cluster.metadata))
+    names = topic_names(cluster.metadata)
+    trace = Trace(cluster.calls, clock, names=names)
+    faults = Faults(
+        cluster.injection,
+        cluster.calls,
+        clock,
+        kill_node=cluster.kill_node,
+        running=cluster.running,
+        nodes=lambda: {
+            node_id: [listener.name for listener in node.listeners]
+            for node_id, node in cluster.nodes.items()
+        },
+    )
     control = Control(
         cluster=cluster,
         clock=clock,
-        faults=Faults(
-            cluster.injection,
-            cluster.calls,
-            clock,
-            kill_node=cluster.kill_node,
-            running=cluster.running,
-            nodes=lambda: {
-                node_id: [listener.name for listener in node.listeners]
-                for node_id, node in cluster.nodes.items()
-            },
-        ),
+        faults=faults,
         trace=trace,
         views=ClusterViews(cluster, clock, trace),
+        metrics=metrics_of(cluster, faults, names),
         awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
         snapshots=Snapshots(cluster),
     )
@@ -67,6 +72,17 @@ def control_of(cluster: Cluster) -> Control:
     except FaultError as error:
         raise ControlConfigError(f"ODRADEK_FAULTS: {error}") from error
     return control
+
+
+def metrics_of(cluster: Cluster, faults: Faults, names: Names) -> Metrics:
+    """What is counted and collected of a cluster once metrics are asked for."""
+
+    def collector() -> Collector:
+        from broker.metrics.of_cluster import ClusterMetrics
+
+        return ClusterMetrics(cluster, cluster.clock, faults)
+
+    return Metrics(RequestMetrics(cluster.calls, names), collector)
 
 
 async def open_control(control: Control, where: ControlPort) -> ControlServer:

@@ -13,6 +13,7 @@ from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.metadata.topics import is_internal
 from broker.metadata.values import NO_LEADER, PartitionState
 from broker.trace.trace import Trace
+from broker.transactions.state import Transaction
 from broker.views import batches as batches_of
 from broker.views import groups as groups_of
 from broker.views import transactions as transactions_of
@@ -105,7 +106,7 @@ class ClusterViews:
             return None  # the log says it, and the partition goes offline
 
     def _partition(
-        self, topic: str, state: PartitionState, owners: Mapping[transactions_of.Place, str]
+        self, topic: str, state: PartitionState, owners: Mapping[transactions_of.Place, Transaction]
     ) -> PartitionSummary:
         partition = led(self._cluster, topic, state.index)
         return PartitionSummary(
@@ -125,13 +126,17 @@ class ClusterViews:
                     producer_id=producer_id,
                     producer_epoch=partition.log.producers.entries[producer_id].epoch,
                     first_offset=offset,
-                    transactional_id=owners.get((producer_id, topic, state.index)),
+                    transactional_id=_id_of(owners.get((producer_id, topic, state.index))),
                 )
                 for offset, producer_id in islice(
                     partition.log.producers.open_transactions(), OPEN_OF_PARTITION_MAX
                 )
             ],
         )
+
+
+def _id_of(txn: Transaction | None) -> str | None:
+    return None if txn is None else txn.transactional_id
 
 
 def _node(node: NodeRuntime, leads: int, replicas: int) -> NodeSummary:

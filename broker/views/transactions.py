@@ -54,15 +54,15 @@ async def transactions(cluster: Cluster) -> TransactionsSummary:
     return TransactionsSummary(total=sum(by_state.values()), by_state=dict(by_state), transactions=shown)
 
 
-async def owners(cluster: Cluster) -> dict[Place, str]:
-    """The transactional ids of the open transactions, by the producers and partitions that their coordinators name."""
-    found: dict[Place, str] = {}
+async def owners(cluster: Cluster) -> dict[Place, Transaction]:
+    """The open transactions, by the producers and partitions that their coordinators name."""
+    found: dict[Place, Transaction] = {}
     async for txn, _ in in_turns(_known(cluster), PER_TURN):
         if txn.state in SETTLED:
             continue
         for producer_id in {txn.producer_id, txn.previous_producer_id}:
             for topic, index in txn.partitions:
-                found[producer_id, topic, index] = txn.transactional_id
+                found[producer_id, topic, index] = txn
     return found
 
 

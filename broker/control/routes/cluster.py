@@ -182,6 +182,15 @@ async def health(control: Control) -> HealthView:
     return HealthView(status="ok" if running else "degraded", nodes=states)
 
 
+@operation("GET", "/ready", answer_example={"status": "ready", "nodes": {"1": "running"}}, open_to_all=True)
+async def ready(control: Control) -> HealthView:
+    """Check that clients can be served: 200 while a node runs, 503 while none does."""
+    states = (await health(control)).nodes
+    if NodeState.RUNNING.value not in states.values():
+        raise HttpError(503, "no node runs")
+    return HealthView(status="ready", nodes=states)
+
+
 def _refused(control: Control, params: OneNode, error: NoSuchNode) -> HttpError:
     """An unknown node is not found (404); a node in a wrong state is a conflict (409)."""
     return HttpError(409 if params.node_id in control.cluster.nodes else 404, str(error))

@@ -1,0 +1,1 @@
+"""What Prometheus reads of a broker: ``GET /metrics``. Imported when it is asked for first."""

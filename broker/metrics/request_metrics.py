@@ -1,0 +1,212 @@
+"""Requests as they are counted: by API, version and error, how long they take, and what they carry.
+
+Counting begins when metrics are asked for first; until then no request is looked at. Kafka's metrics of the same names are described in ``kafka.network.RequestMetrics`` and
+``kafka.server.BrokerTopicMetrics``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from struct import Struct
+from typing import Any, Final
+
+from broker.clock import stopwatch_us
+from broker.net.calls import Call, CallEvent, CallInterceptors
+from broker.requests.api import NO_RESPONSE
+from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from protocol.error_codes import error_codes
+from protocol.errors import ErrorCode
+from protocol.versions import at_version, message_name
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+TIMES_KEPT: Final = 1024
+"""Of each API: quantiles are those of the newest requests."""
+TOPICS_MAX: Final = 1000
+"""Counted by name; the requests of further topics are counted under no name."""
+FENCED: Final = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
+_LENGTH: Final = Struct(">i")
+_LENGTH_AT: Final = 8
+_COUNT_AT: Final = HEADER_BYTES - 4
+
+Names = Callable[[Any], str | None]
+
+
+@dataclass(slots=True)
+class Times:
+    """How long the newest requests of an API took, in microseconds: Kafka's split of it."""
+
+    count: int = 0
+    total_us: deque[int] = field(default_factory=lambda: deque(maxlen=TIMES_KEPT))
+    local_us: deque[int] = field(default_factory=lambda: deque(maxlen=TIMES_KEPT))
+    """Until the handler responded, or began to wait."""
+    remote_us: deque[int] = field(default_factory=lambda: deque(maxlen=TIMES_KEPT))
+    """While the handler waited: for replicas, for data, for other members of a group."""
+
+
+@dataclass(slots=True)
+class TopicCounts:
+    """``kafka.server:type=BrokerTopicMetrics`` of one topic on one node."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_fetch_requests: int = 0
+
+
+class RequestMetrics:
+    """The counts of all nodes. It intercepts no call until ``start``.
+
+    Keys begin with the id of the node; APIs have Kafka's names.
+    """
+
+    def __init__(
+        self, calls: CallInterceptors, names: Names, measure_us: Callable[[], int] = stopwatch_us
+    ) -> None:
+        """``names`` finds a topic's name by its id."""
+        self.running = False
+        self.requests: Counter[tuple[int, str, int]] = Counter()
+        """By API and version."""
+        self.errors: Counter[tuple[int, str, int]] = Counter()
+        """By API and error code; a response counts with each of its codes, ``NONE`` included, as in Kafka."""
+        self.fenced: Counter[tuple[int, int]] = Counter()
+        """Responses to a producer that another one has fenced, by error code."""
+        self.times: dict[tuple[int, str], Times] = {}
+        self.topics: dict[tuple[int, str], TopicCounts] = {}
+        self._calls = calls
+        self._names = names
+        self.measure_us = measure_us
+
+    def start(self) -> None:
+        """Count from now on. Twice is once."""
+        if not self.running:
+            self.running = True
+            self._calls.add(self, first=True)
+
+    def stop(self) -> None:
+        """Count no further request; what was counted stays."""
+        if self.running:
+            self.running = False
+            self._calls.remove(self)
+
+    # -- what connections tell (`broker.net.calls.CallInterceptor`) ---------------------------------------------
+
+    def wants(self, api_key: int) -> bool:
+        return True
+
+    def arrived(self, call: Call) -> bool:
+        call.watch(_Measured(self, self.measure_us()).happened)
+        return True
+
+    def answering(self, call: Call) -> bool:
+        return True
+
+    # -- counting -----------------------------------------------------------------------------------------------
+
+    def count(self, call: Call, local_us: int, total_us: int) -> None:
+        """One request that has been handled."""
+        node_id, api = call.context.node.node_id, call.route.api
+        name = _kafkas_name(api.name)
+        self.requests[node_id, name, call.route.version] += 1
+        times = self.times.setdefault((node_id, name), Times())
+        times.count += 1
+        times.total_us.append(total_us)
+        times.local_us.append(local_us)
+        times.remote_us.append(total_us - local_us)
+        for code in _codes_of(call):
+            self.errors[node_id, name, code] += 1
+            if code in FENCED:
+                self.fenced[node_id, code] += 1
+        if api.key == PRODUCE:
+            self._count_produce(node_id, call)
+        elif api.key == FETCH:
+            self._count_fetch(node_id, call)
+
+    def _of_topic(self, node_id: int, topic: Any) -> TopicCounts:
+        name = topic.name if hasattr(topic, "name") else topic.topic
+        name = name or self._names(topic.topic_id) or ""
+        found = self.topics.get((node_id, name))
+        if found is None:
+            if len(self.topics) >= TOPICS_MAX:
+                name = ""
+            found = self.topics.setdefault((node_id, name), TopicCounts())
+        return found
+
+    def _count_produce(self, node_id: int, call: Call) -> None:
+        codes = dict(_produce_codes(call.outcome))
+        for topic in call.request.topic_data:
+            counts = self._of_topic(node_id, topic)
+            counts.produce_requests += 1
+            failed = False
+            for each in topic.partition_data:
+                if codes.get((topic.name, topic.topic_id, each.index), 0):
+                    failed = True
+                elif each.records is not None:
+                    counts.bytes_in += len(each.records)
+                    counts.messages_in += records_in(each.records)
+            counts.failed_produce_requests += failed
+
+    def _count_fetch(self, node_id: int, call: Call) -> None:
+        for topic in getattr(call.outcome, "responses", ()):
+            counts = self._of_topic(node_id, topic)
+            counts.fetch_requests += 1
+            counts.bytes_out += sum(len(each.records or b"") for each in topic.partitions)
+            counts.failed_fetch_requests += any(each.error_code for each in topic.partitions)
+
+
+@dataclass(slots=True)
+class _Measured:
+    """One call, from its arrival to its response."""
+
+    metrics: RequestMetrics
+    began_us: int
+    delayed_us: int | None = None
+
+    def happened(self, call: Call, event: CallEvent) -> None:
+        now_us = self.metrics.measure_us()
+        if event is CallEvent.DELAYED:
+            self.delayed_us = now_us
+        elif event not in (CallEvent.HELD, CallEvent.HANDLED_ALONE):
+            until_us = now_us if self.delayed_us is None else self.delayed_us
+            self.metrics.count(call, until_us - self.began_us, now_us - self.began_us)
+
+
+def records_in(batches: bytes | memoryview) -> int:
+    """How many records batches of format 2 have, by their headers."""
+    found = position = 0
+    while position + HEADER_BYTES <= len(batches):
+        found += _LENGTH.unpack_from(batches, position + _COUNT_AT)[0]
+        position += LOG_OVERHEAD_BYTES + _LENGTH.unpack_from(batches, position + _LENGTH_AT)[0]
+    return found
+
+
+def _produce_codes(response: Any) -> Iterator[tuple[tuple[Any, Any, int], int]]:
+    """The error code of each partition of a Produce; none without a response (acks=0)."""
+    for topic in getattr(response, "responses", ()):
+        for each in topic.partition_responses:
+            yield (topic.name, topic.topic_id, each.index), each.error_code
+
+
+def _codes_of(call: Call) -> Iterable[int]:
+    outcome = call.outcome
+    if outcome is None or outcome is NO_RESPONSE:
+        return ()
+    if isinstance(outcome, BaseException):
+        return (ErrorCode.unknown_server_error,)
+    return error_codes(_response(call.route.api.key, call.route.version), outcome)
+
+
+@cache
+def _kafkas_name(api: str) -> str:
+    return message_name(api)
+
+
+@cache
+def _response(api_key: int, version: int) -> Any:
+    return at_version(api_key, version, "response")
