@@ -120,9 +120,9 @@ LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generat
 	--no-header --no-annotate --upgrade pyproject.toml
 lock: $(BIN)/python
 	$(PIP) install uv
-	$(LOCK) --extra demo --extra audit --extra telemetry --extra test --extra check --extra build -o requirements/dev.txt
+	$(LOCK) --extra demo --extra audit --extra telemetry --extra otel --extra test --extra check --extra build -o requirements/dev.txt
 	$(LOCK) --extra build -c requirements/dev.txt -o requirements/runtime.txt
-	$(LOCK) --extra telemetry --extra build -c requirements/dev.txt -o requirements/image.txt
+	$(LOCK) --extra telemetry --extra otel --extra build -c requirements/dev.txt -o requirements/image.txt
 	$(LOCK) --extra demo --extra build -c requirements/dev.txt -o requirements/demo.txt
 	$(LOCK) --extra spark --extra build -c requirements/dev.txt -o requirements/spark.txt
 	$(LOCK) --extra audit --extra build -c requirements/dev.txt -o requirements/audit.txt

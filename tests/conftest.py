@@ -50,12 +50,13 @@ PROGRAMS = {
     "kcat": shutil.which("kcat"),
     "chromium": shutil.which("chromium"),
     "postgres": postgres_programs(),
+    "prometheus": shutil.which("prometheus"),
 }
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What needs a program that is no Python package is left out where it is not: Wireshark's tshark, without which the
-    tests' own reader judges captures alone, kcat, Chromium, and PostgreSQL."""
+    tests' own reader judges captures alone, kcat, Chromium, Prometheus, and PostgreSQL."""
     missing = [name for name, found in PROGRAMS.items() if found is None]
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
     # Imported when pytest has loaded it as a plug-in: before, its asserts could not be rewritten.

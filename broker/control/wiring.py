@@ -9,7 +9,8 @@ from broker.control.access import ControlConfigError
 from broker.control.ports import Control
 from broker.control.server import ControlServer
 from broker.faults import FaultError, Faults
-from broker.metrics.metrics import Collector, Metrics
+from broker.metrics.metrics import Metrics
+from broker.metrics.of_cluster import ClusterMetrics
 from broker.metrics.request_metrics import RequestMetrics
 from broker.trace.awaited_states import AwaitedStates
 from broker.trace.elections import ElectionWatcher
@@ -52,8 +53,7 @@ def control_of(cluster: Cluster) -> Control:
         kill_node=cluster.kill_node,
         running=cluster.running,
         nodes=lambda: {
-            node_id: [listener.name for listener in node.listeners]
-            for node_id, node in cluster.nodes.items()
+            node_id: [listener.name for listener in node.listeners] for node_id, node in cluster.nodes.items()
         },
     )
     control = Control(
@@ -62,7 +62,7 @@ def control_of(cluster: Cluster) -> Control:
         faults=faults,
         trace=trace,
         views=ClusterViews(cluster, clock, trace),
-        metrics=metrics_of(cluster, faults, names),
+        metrics=Metrics(RequestMetrics(cluster.calls, names), ClusterMetrics(cluster, clock, faults)),
         awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
         snapshots=Snapshots(cluster),
     )
@@ -72,17 +72,6 @@ def control_of(cluster: Cluster) -> Control:
     except FaultError as error:
         raise ControlConfigError(f"ODRADEK_FAULTS: {error}") from error
     return control
-
-
-def metrics_of(cluster: Cluster, faults: Faults, names: Names) -> Metrics:
-    """What is counted and collected of a cluster once metrics are asked for."""
-
-    def collector() -> Collector:
-        from broker.metrics.of_cluster import ClusterMetrics
-
-        return ClusterMetrics(cluster, cluster.clock, faults)
-
-    return Metrics(RequestMetrics(cluster.calls, names), collector)
 
 
 async def open_control(control: Control, where: ControlPort) -> ControlServer:

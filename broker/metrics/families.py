@@ -1,42 +1,57 @@
-"""Families of samples as prometheus_client writes them, by their kinds, and the names that they have."""
+"""Families of samples: read on the loop as plain values, and written elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-Rows = Iterable[tuple[Sequence[object], float]]
+class Kind(Enum):
+    """What Prometheus calls the type of a metric."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    SUMMARY = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One row of a summary: how many there have been, and the newest of them, of which the quantiles are."""
+
+    count: int
+    newest: tuple[float, ...]
+
+
+Row = tuple[tuple[object, ...], float]
 """The values of the labels, and what was measured."""
-QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
-"""As Kafka's histograms and the JMX exporter have them."""
 
 
-def gauge(name: str, says: str, labels: Sequence[str] = (), rows: Rows = ()) -> Metric:
-    family = GaugeMetricFamily(name, says, labels=labels)
-    for values, value in rows:
-        family.add_metric([str(each) for each in values], value)
-    return family
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All samples of one name. A counter's name is that without ``_total``."""
+
+    kind: Kind
+    name: str
+    says: str
+    labels: tuple[str, ...]
+    rows: Sequence[tuple[tuple[object, ...], float | Observed]]
 
 
-def counter(name: str, says: str, labels: Sequence[str] = (), rows: Rows = ()) -> Metric:
-    """``name`` without ``_total``, which is written behind it."""
-    family = CounterMetricFamily(name, says, labels=labels)
-    for values, value in rows:
-        family.add_metric([str(each) for each in values], value)
-    return family
+def gauge(name: str, says: str, labels: tuple[str, ...] = (), rows: Iterable[Row] = ()) -> Family:
+    return Family(Kind.GAUGE, name, says, labels, list(rows))
+
+
+def single(name: str, says: str, value: float) -> Family:
+    """A gauge without labels."""
+    return Family(Kind.GAUGE, name, says, (), [((), value)])
+
+
+def counter(name: str, says: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Family:
+    return Family(Kind.COUNTER, name, says, labels, list(rows))
 
 
 def summary(
-    name: str, says: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[object], int, Sequence[float]]]
-) -> Metric:
-    """The quantiles of the samples that are given with each row, and the count of all that there have been."""
-    family = Metric(name, says, "summary")
-    for values, count, samples in rows:
-        of_row = dict(zip(labels, map(str, values), strict=True))
-        ordered = sorted(samples)
-        for quantile in QUANTILES:
-            at = min(len(ordered) - 1, int(quantile * len(ordered)))
-            family.add_sample(name, {**of_row, "quantile": str(quantile)}, ordered[at] if ordered else 0.0)
-        family.add_sample(f"{name}_count", of_row, count)
-    return family
+    name: str, says: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[object, ...], Observed]]
+) -> Family:
+    return Family(Kind.SUMMARY, name, says, labels, list(rows))

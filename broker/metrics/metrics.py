@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
+from broker.metrics import of_requests
+from broker.metrics.families import Family
 from broker.metrics.request_metrics import RequestMetrics
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 
 
 class Collector(Protocol):
     """What is there now, of whatever serves clients here."""
 
-    async def collect(self) -> list[Metric]: ...
+    async def collect(self) -> list[Family]:
+        """Each family once; the loop has its turns meanwhile."""
+        ...
 
 
 class Metrics:
-    """The metrics of one process. Before they are asked for first nothing is counted, and nothing imported."""
+    """The metrics of one process. Before they are asked for first nothing is counted."""
 
-    def __init__(self, requests: RequestMetrics, collector: Callable[[], Collector]) -> None:
-        """``collector`` imports what it needs; it is called in a thread."""
-        self.requests = requests
-        self._make_collector = collector
-        self._collector: Collector | None = None
+    def __init__(self, requests: RequestMetrics, collector: Collector) -> None:
+        self._requests = requests
+        self._collector = collector
 
     async def exposition(self) -> bytes:
-        """All of them as text.
-
-        The loop collects, in turns; a thread writes the text, and lets the loop go on between two families.
-        """
-        self.requests.start()
-        if self._collector is None:
-            self._collector = await asyncio.to_thread(self._make_collector)
+        """All of them as text. The loop collects, in turns; a thread writes."""
+        self._requests.start()
         collected = await self._collector.collect()
-        from broker.metrics import of_requests
-        from broker.metrics.text import written
+        return await asyncio.to_thread(_written, [*of_requests.families(self._requests), *collected])
 
-        families = [*of_requests.families(self.requests), *collected]
-        return await asyncio.to_thread(written, families)
+
+def _written(families: Sequence[Family]) -> bytes:
+    # prometheus_client takes a tenth of a second to import: at the first scrape, in its thread.
+    from broker.metrics.text import written
+
+    return written(families)

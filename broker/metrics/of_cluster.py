@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from prometheus_client.core import Metric
-from prometheus_client.process_collector import ProcessCollector
-
 from broker.clock import Domain
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
@@ -19,7 +16,7 @@ from broker.cluster.runtime import NodeState
 from broker.faults import Faults
 from broker.metadata.topics import is_internal
 from broker.metadata.values import NO_LEADER, PartitionState
-from broker.metrics.families import counter, gauge
+from broker.metrics.families import Family, Row, counter, gauge, single
 from broker.replicas.partition import Partition
 from broker.transactions.state import Transaction
 from broker.views import groups as groups_of
@@ -35,8 +32,6 @@ GROUPS_MAX: Final = 200
 GROUPS_PER_TURN: Final = 5
 KNOWN_PER_TURN: Final = 1000
 BY_PARTITION: Final = ("topic", "partition")
-
-Row = tuple[tuple[object, ...], float]
 
 
 @dataclass(slots=True)
@@ -57,17 +52,14 @@ class ClusterMetrics:
         self._cluster = cluster
         self._clock = clock
         self._faults = faults
-        # Linux has /proc; elsewhere there is none of these families.
-        self._process = ProcessCollector(registry=None)
 
-    async def collect(self) -> list[Metric]:
+    async def collect(self) -> list[Family]:
         """All families, each once."""
         partitions = await self._partitions()
         found = [*self._nodes(partitions), *_of_partitions(partitions)]
         found += await self._transactions()
         found += await self._groups()
         found += self._odradek()
-        found += self._process.collect()
         return found
 
     # -- partitions and nodes -----------------------------------------------------------------------------------
@@ -126,11 +118,11 @@ class ClusterMetrics:
         since = partition.log.producers.entries[producer_id].last_timestamp_ms
         return max(0, self._clock.now_ms() - since)
 
-    def _nodes(self, partitions: _Partitions) -> Iterator[Metric]:
+    def _nodes(self, partitions: _Partitions) -> Iterator[Family]:
         nodes = list(self._cluster.nodes.values())
         running = [node for node in nodes if node.state is NodeState.RUNNING]
         controller = "kafka_controller_kafkacontroller_"
-        yield gauge("kafka_brokers", "Nodes that run.", (), [((), len(running))])
+        yield single("kafka_brokers", "Nodes that run.", len(running))
         yield gauge(
             "kafka_broker_info",
             "A node that runs, with its advertised address.",
@@ -155,7 +147,7 @@ class ClusterMetrics:
             ("globalpartitioncount", "Partitions.", partitions.total),
             ("offlinepartitionscount", "Partitions without a leader.", partitions.offline),
         ):
-            yield gauge(controller + name, says, (), [((), value)])
+            yield single(controller + name, says, value)
         for name, key, says in (
             ("leadercount", "leads", "Partitions that a node leads."),
             ("partitioncount", "partitions", "Partitions that a node has a replica of."),
@@ -180,7 +172,7 @@ class ClusterMetrics:
 
     # -- transactions and groups --------------------------------------------------------------------------------
 
-    async def _transactions(self) -> list[Metric]:
+    async def _transactions(self) -> list[Family]:
         summary = await transactions_of.transactions(self._cluster)
         by_state = dict(summary.by_state)
         hanging = by_state.pop(transactions_of.HANGING, 0)
@@ -192,21 +184,19 @@ class ClusterMetrics:
                 ("state",),
                 [((state,), count) for state, count in by_state.items()],
             ),
-            gauge(
+            single(
                 "odradek_hanging_transactions",
                 "Transactions open in a partition that no coordinator will end.",
-                (),
-                [((), hanging)],
+                hanging,
             ),
-            gauge(
+            single(
                 "odradek_oldest_open_transaction_seconds",
                 "For how long the oldest open transaction has been open.",
-                (),
-                [((), oldest / 1000)],
+                oldest / 1000,
             ),
         ]
 
-    async def _groups(self) -> list[Metric]:
+    async def _groups(self) -> list[Family]:
         known = [
             (group, offsets, node)
             for node in self._cluster.running_nodes()
@@ -264,27 +254,24 @@ class ClusterMetrics:
 
     # -- the process --------------------------------------------------------------------------------------------
 
-    def _odradek(self) -> list[Metric]:
+    def _odradek(self) -> list[Family]:
         lag = self._cluster.lag
         rules = self._faults.list()
         return [
-            gauge(
+            single(
                 "odradek_event_loop_lag_seconds",
                 "How late the event loop was when it was last looked at.",
-                (),
-                [((), lag.last_ms / 1000)],
+                lag.last_ms / 1000,
             ),
-            gauge(
+            single(
                 "odradek_event_loop_lag_max_seconds",
                 "The most that the event loop was late in the last minute.",
-                (),
-                [((), lag.max_ms / 1000)],
+                lag.max_ms / 1000,
             ),
-            gauge(
+            single(
                 "odradek_clock_ahead_seconds",
                 "By how much the broker's clock has been advanced.",
-                (),
-                [((), max(self._clock.offsets().values(), default=0) / 1000)],
+                max(self._clock.offsets().values(), default=0) / 1000,
             ),
             counter(
                 "odradek_fault_rule_hits",
@@ -327,15 +314,12 @@ def _of_partition(found: _Partitions, topic: str, state: PartitionState) -> None
         found.rows[f"kafka_topic_partition_{name}"].append((place, value))
 
 
-def _of_partitions(found: _Partitions) -> Iterator[Metric]:
-    yield gauge(
-        "kafka_topic_partitions", "Partitions of a topic.", ("topic",), _by_name(found.by_topic)
-    )
-    yield gauge(
+def _of_partitions(found: _Partitions) -> Iterator[Family]:
+    yield gauge("kafka_topic_partitions", "Partitions of a topic.", ("topic",), _by_name(found.by_topic))
+    yield single(
         "odradek_partitions_left_out",
         "Partitions that are not shown one by one.",
-        (),
-        [((), max(0, found.total - PARTITIONS_MAX))],
+        max(0, found.total - PARTITIONS_MAX),
     )
     for name, says in _PARTITION_FAMILIES.items():
         yield gauge(name, says, BY_PARTITION, found.rows[name])

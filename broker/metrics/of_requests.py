@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client.core import Metric
-
-from broker.metrics.families import counter, summary
+from broker.metrics.families import Family, Observed, counter, summary
 from broker.metrics.request_metrics import RequestMetrics
 from protocol.errors import ErrorCode
 
@@ -43,7 +41,7 @@ def error_name(code: int) -> str:
         return str(code)
 
 
-def families(metrics: RequestMetrics) -> Iterator[Metric]:
+def families(metrics: RequestMetrics) -> Iterator[Family]:
     yield counter(
         "kafka_network_requestmetrics_requests",
         "Requests, by API and version.",
@@ -62,7 +60,7 @@ def families(metrics: RequestMetrics) -> Iterator[Metric]:
             says,
             ("broker_id", "request"),
             (
-                (key, times.count, [each / 1000 for each in getattr(times, field)])
+                (key, Observed(times.count, tuple(each / 1000 for each in getattr(times, field))))
                 for key, times in metrics.times.items()
             ),
         )

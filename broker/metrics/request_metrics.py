@@ -1,7 +1,7 @@
 """Requests as they are counted: by API, version and error, how long they take, and what they carry.
 
-Counting begins when metrics are asked for first; until then no request is looked at. Kafka's metrics of the same names are described in ``kafka.network.RequestMetrics`` and
-``kafka.server.BrokerTopicMetrics``.
+Counting begins when metrics are asked for first; until then no request is looked at. Kafka has the same
+metrics in ``kafka.network.RequestMetrics`` and ``kafka.server.BrokerTopicMetrics``.
 """
 
 from __future__ import annotations

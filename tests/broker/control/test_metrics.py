@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -12,6 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.broker.control.conftest import Caller, OpenControl
 from tests.broker.control.test_views import produce, producing
+
+ROOT = Path(__file__).parents[3]
 
 
 class Scraped:
@@ -146,3 +151,28 @@ async def test_ready_says_whether_a_node_can_serve(caller: Caller) -> None:
     await caller.post("/v1/nodes/1/stop")
     assert await caller("GET", "/ready") == (503, {"error": "no node runs"})
     assert (await caller.get("/health"))["status"] == "degraded"
+
+
+async def test_the_page_of_names_has_exactly_those_that_are_served(caller: Caller) -> None:
+    scraped = await scrape(caller)
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    named = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    served = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in scraped.families.values()
+        if not family.name.startswith("process_")
+    }
+    assert named == served
+
+
+async def test_the_dashboard_asks_for_no_other_names(caller: Caller) -> None:
+    scraped = await scrape(caller)
+    dashboard = json.loads((ROOT / "examples" / "grafana" / "dashboard.json").read_text())
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel.get("targets", ())
+        for name in re.findall(r"\b(?:kafka|odradek|process)_\w+", target["expr"])
+    }
+    assert len(asked) > 15
+    assert {name.removesuffix("_total") for name in asked} <= set(scraped.families)
