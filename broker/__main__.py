@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.cluster import Cluster
     from broker.config.settings import Settings
     from broker.control.server import ControlServer
+    from broker.spans import Spans
 
 
 def main(arguments: list[str]) -> int:
@@ -65,6 +66,7 @@ async def _serve(settings: Settings) -> int:
     except StartError as error:
         return process.fail(error)
     try:
+        spans = _send_spans(cluster)
         control = await _open_control(cluster)
     except StartError as error:
         await cluster.stop()
@@ -77,6 +79,8 @@ async def _serve(settings: Settings) -> int:
     if control is not None:
         await control.close()
     await cluster.stop()
+    if spans is not None:
+        await spans.close()
     return 0
 
 
@@ -92,6 +96,20 @@ async def _open_control(cluster: Cluster) -> ControlServer | None:
         control = control_of(cluster)
         return None if where is None else await open_control(control, where)
     except ControlConfigError as error:
+        raise StartError(str(error)) from error
+
+
+def _send_spans(cluster: Cluster) -> Spans | None:
+    """Spans of all requests, if there is a collector for them."""
+    endpoint = cluster.settings.config.otel_endpoint
+    if not endpoint:
+        return None
+    from broker.cluster import StartError
+    from broker.spans import MissingPackage, Spans
+
+    try:
+        return Spans(cluster.calls, endpoint)
+    except MissingPackage as error:
         raise StartError(str(error)) from error
 
 

@@ -203,6 +203,7 @@ class BrokerConfig:
     log_format: str
     log_level: str
     open_files_max: int
+    otel_endpoint: str
     produce_reads_records: bool
     queued_max_response_bytes: int
 

@@ -182,6 +182,14 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             "process's limit of open files, at most 16384.",
         ),
         _own(
+            "otel.endpoint",
+            ConfigType.STRING,
+            "",
+            None,
+            "The URL of an OpenTelemetry collector (OTLP over HTTP, http://HOST:4318/v1/traces) to which the broker sends a "
+            "span for each request and each transaction; it needs odradek[otel]. Empty: it sends none.",
+        ),
+        _own(
             "produce.reads.records",
             ConfigType.BOOLEAN,
             False,
