@@ -25,6 +25,7 @@ NAMES: Final = (
     "many_partitions",
     "many_partitions_live",
     "many_ids",
+    "viewers",
     "pauses",
     "hostile",
     "hostile_environment",

@@ -23,6 +23,8 @@ from broker.options import parse
 OPERATIONS = list(discover().values())
 # It would not end: the filters of the trace fuzz following.
 ENDLESS = ("follow_trace", "watch")
+NO_JSON = {"capture_trace": b"/trace.pcap", "metrics": b"/metrics"}
+"""What ends, and is no JSON, with what its requests have in their paths."""
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +171,7 @@ FUZZED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, He
 @FUZZED
 @given(request=requests())
 def test_what_is_asked_in_an_odd_way_is_refused_with_a_sentence(raw: Any, request: bytes) -> None:
-    is_json = b"/trace.pcap" not in request
+    is_json = not any(path in request for path in NO_JSON.values())
     check(raw(request), is_json=is_json)
 
 
@@ -185,5 +187,5 @@ def test_what_is_no_http_is_no_5xx(raw: Any, data: bytes, begin: bytes) -> None:
 
 
 def test_every_operation_is_among_those_that_are_tried() -> None:
-    endless = [each.name for each in OPERATIONS if each.answer is Stream and each.name != "capture_trace"]
+    endless = [each.name for each in OPERATIONS if each.answer is Stream and each.name not in NO_JSON]
     assert tuple(endless) == ENDLESS

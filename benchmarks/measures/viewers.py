@@ -1,0 +1,211 @@
+"""What looking costs: three nodes with ten thousand partitions at work, without and with a viewer of the page and a scraper.
+
+The viewer follows what all views of the page show together, and the trace. Its rounds take turns with those without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import statistics
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.client import Client
+from benchmarks.figures import WARM_UP_S, Figure, Run
+from benchmarks.measures.transactions import INPUT, OUTPUT, Loop, fill
+from benchmarks.process import resident_mib, used_by
+from benchmarks.targets import Odradek, Running
+from broker.cluster import Cluster
+from broker.control.ports import Control
+from broker.control.wiring import control_of
+from broker.options import parse
+from broker.views.ports import BatchPosition
+
+NODES: Final = 3
+ROUNDS: Final = 6
+SHOWN: Final = f"show=cluster,transactions,faults,groups,partitions&batches={OUTPUT}-0,{INPUT}-0&count=100"
+SHARE_MIN: Final = 0.8
+TURN_MS_MAX: Final = 5
+SCRAPE_EVERY_S: Final = 1
+
+
+class Watched(Odradek):
+    """The broker with three nodes, many partitions and a control port."""
+
+    def __init__(self, partitions: int) -> None:
+        self.control_port = 0
+        self._partitions = partitions
+
+    def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
+        self.control_port = port + NODES  # those of the nodes follow each other
+        topics = (f"{INPUT}:1", f"{OUTPUT}:1", f"many:{self._partitions}")
+        options = [option for topic in topics for option in ("--topic", topic)]
+        here = [*super().command(port, data, settings), "--nodes", str(NODES), *options]
+        return [*here, "--control-port", str(self.control_port)]
+
+    def get(self, path: str) -> Any:
+        """The open answer to a call of the control port."""
+        return urllib.request.urlopen(f"http://127.0.0.1:{self.control_port}{path}")
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    partitions = run.scaled(9_990, 990)  # of one creation; the internal topics have a hundred more
+    yield from turns(partitions)
+    import confluent_kafka
+
+    watched = Watched(partitions)
+    with watched.running(run.scratch / "viewers") as target:
+        Client(target.connect()).close()
+        commits = run.scaled(1_000, 300)
+        fill(confluent_kafka, target, 40 * commits)
+        loop = Loop(confluent_kafka, target)
+        warm = time.monotonic() + WARM_UP_S
+        while time.monotonic() < warm:
+            loop.once()
+        yield from shares(watched, target, loop, commits)
+        loop.close()
+
+
+def shares(watched: Watched, target: Running, loop: Loop, commits: int) -> Iterator[Figure]:
+    """Commits per second with each kind of viewer, as a share of those without."""
+    before_mib = resident_mib(target.pid)
+    for name, looking in (
+        ("a viewer of all views of the page", viewer),
+        ("a scraper of /metrics each second", scraper),
+    ):
+        rates: dict[bool, list[float]] = {False: [], True: []}
+        other_cpu = 0.0
+        for number in range(ROUNDS):
+            with ExitStack() as stack, used_by(target.pid) as usage:
+                if number % 2:
+                    stack.enter_context(looking(watched))
+                for _ in range(commits):
+                    loop.once()
+            rates[bool(number % 2)].append(commits / usage.wall_s)
+            other_cpu = max(other_cpu, usage.other_cpu)
+        alone, seen = statistics.median(rates[False]), statistics.median(rates[True])
+        yield Figure(
+            f"transactions per second with {name}, of those without",
+            seen / alone,
+            "",
+            limit=SHARE_MIN,
+            higher_is_better=True,
+            baseline=f"{alone:.0f} 1/s without, {seen:.0f} 1/s with",
+            note=f"{NODES} nodes, memory {before_mib:.0f} MiB before, {resident_mib(target.pid):.0f} MiB after",
+            other_cpu=other_cpu,
+        )
+
+
+@contextmanager
+def viewer(watched: Watched) -> Iterator[None]:
+    """Both streams of the page, read as they come."""
+    post = urllib.request.Request(
+        f"http://127.0.0.1:{watched.control_port}/v1/trace/start",
+        data=b"{}",
+        headers={"Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(post).read()
+    streams = [
+        watched.get(f"/v1/watch?{SHOWN}"),
+        watched.get("/v1/trace/follow?per_second=50"),
+    ]
+    for stream in streams:
+        threading.Thread(target=_drain, args=(stream,), daemon=True).start()
+    try:
+        yield
+    finally:
+        for stream in streams:
+            stream.fp.raw._sock.shutdown(2)
+        post.full_url = post.full_url.replace("start", "stop")
+        urllib.request.urlopen(post).read()
+
+
+@contextmanager
+def scraper(watched: Watched) -> Iterator[None]:
+    over = threading.Event()
+
+    def scrape() -> None:
+        while not over.wait(SCRAPE_EVERY_S):
+            watched.get("/metrics").read()
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _drain(stream: Any) -> None:
+    try:
+        while stream.read(65536):
+            pass
+    except (OSError, ValueError):
+        pass
+
+
+# -- the longest turn ------------------------------------------------------------------------------------------
+
+
+def turns(partitions: int) -> Iterator[Figure]:
+    """For how long each view holds the loop at most, in a cluster in this process that does nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, longest_ms in asyncio.run(_turns(partitions, Path(folder))).items():
+            yield Figure(
+                f"longest turn of the event loop: {name}",
+                longest_ms,
+                "ms",
+                # A scrape's text is written by a thread, which keeps the interpreter for 5 ms at a time.
+                limit=None if name == "metrics" else TURN_MS_MAX,
+                note=f"{NODES} nodes, {partitions:,} partitions; the least of five looks",
+            )
+
+
+async def _turns(partitions: int, folder: Path) -> dict[str, float]:
+    arguments = ["--nodes", str(NODES), "--port", "0", "--data-dir", str(folder), "--topic", f"many:{partitions}"]
+    cluster = Cluster(parse(arguments, {}))
+    await cluster.start()
+    control = control_of(cluster)
+    found: dict[str, float] = {}
+    try:
+        for name, look in _looks(control).items():
+            await look()
+            found[name] = min([await _longest_turn_ms(look) for _ in range(5)])
+    finally:
+        await cluster.stop()
+    return found
+
+
+def _looks(control: Control) -> dict[str, Callable[[], Awaitable[object]]]:
+    views = control.views
+    return {
+        "cluster": views.cluster,
+        "transactions": views.transactions,
+        "partitions": lambda: views.partitions(None, 0, 100),
+        "groups": views.groups,
+        "batches": lambda: views.batches(BatchPosition("many", 0)),
+        "metrics": control.metrics.exposition,
+    }
+
+
+async def _longest_turn_ms(look: Callable[[], Awaitable[object]]) -> float:
+    """How long something else that always wants its turn waits for it at most."""
+    longest = 0.0
+    looking = asyncio.ensure_future(look())
+    at = time.perf_counter()
+    while not looking.done():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest, at = max(longest, now - at), now
+    looking.result()
+    return longest * 1000
+
+
