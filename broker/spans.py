@@ -141,7 +141,7 @@ class Spans:
         if errors or event in (CallEvent.KEPT_BACK, CallEvent.GONE):
             span.set_status(StatusCode.ERROR, ", ".join(errors) or event.value)
         span.end(end_time=self._now_ns())
-        if call.header.api_key == END_TXN and not errors and facts is not None and call.outcome is not None:
+        if call.header.api_key == END_TXN and not errors and facts is not None and call.response is not None:
             self._end(facts.transactional_id or "", "commit" if call.request.committed else "abort")
 
     def _end(self, transactional_id: str, how: str) -> None:
@@ -166,7 +166,7 @@ def _attributes(call: Call, facts: TransactionFacts | None) -> Mapping[str, Any]
         "messaging.system": "kafka",
         "client.address": call.connection.host,
         "client.port": call.connection.port,
-        "kafka.broker_id": call.context.node.node_id,
+        "kafka.broker_id": call.node.node_id,
         "kafka.api_version": call.header.api_version,
         "kafka.correlation_id": call.header.correlation_id,
     }
@@ -183,7 +183,7 @@ def _attributes(call: Call, facts: TransactionFacts | None) -> Mapping[str, Any]
 
 def _errors(call: Call) -> list[str]:
     """The error codes of the response by their names, each once."""
-    outcome = call.outcome
+    outcome = call.response
     if outcome is None or outcome is NO_RESPONSE:
         return []
     if isinstance(outcome, BaseException):

@@ -6,7 +6,6 @@ The viewer follows what all views of the page show together, and the trace. Its 
 from __future__ import annotations
 
 import asyncio
-
 import statistics
 import tempfile
 import threading
@@ -170,7 +169,16 @@ def turns(partitions: int) -> Iterator[Figure]:
 
 
 async def _turns(partitions: int, folder: Path) -> dict[str, float]:
-    arguments = ["--nodes", str(NODES), "--port", "0", "--data-dir", str(folder), "--topic", f"many:{partitions}"]
+    arguments = [
+        "--nodes",
+        str(NODES),
+        "--port",
+        "0",
+        "--data-dir",
+        str(folder),
+        "--topic",
+        f"many:{partitions}",
+    ]
     cluster = Cluster(parse(arguments, {}))
     await cluster.start()
     control = control_of(cluster)
@@ -207,5 +215,3 @@ async def _longest_turn_ms(look: Callable[[], Awaitable[object]]) -> float:
         longest, at = max(longest, now - at), now
     looking.result()
     return longest * 1000
-
-

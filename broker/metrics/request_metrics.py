@@ -111,7 +111,7 @@ class RequestMetrics:
 
     def count(self, call: Call, local_us: int, total_us: int) -> None:
         """One request that has been handled."""
-        node_id, api = call.context.node.node_id, call.route.api
+        node_id, api = call.node.node_id, call.route.api
         name = _kafkas_name(api.name)
         self.requests[node_id, name, call.route.version] += 1
         times = self.times.setdefault((node_id, name), Times())
@@ -139,7 +139,7 @@ class RequestMetrics:
         return found
 
     def _count_produce(self, node_id: int, call: Call) -> None:
-        codes = dict(_produce_codes(call.outcome))
+        codes = dict(_produce_codes(call.response))
         for topic in call.request.topic_data:
             counts = self._of_topic(node_id, topic)
             counts.produce_requests += 1
@@ -153,7 +153,7 @@ class RequestMetrics:
             counts.failed_produce_requests += failed
 
     def _count_fetch(self, node_id: int, call: Call) -> None:
-        for topic in getattr(call.outcome, "responses", ()):
+        for topic in getattr(call.response, "responses", ()):
             counts = self._of_topic(node_id, topic)
             counts.fetch_requests += 1
             counts.bytes_out += sum(len(each.records or b"") for each in topic.partitions)
@@ -194,7 +194,7 @@ def _produce_codes(response: Any) -> Iterator[tuple[tuple[Any, Any, int], int]]:
 
 
 def _codes_of(call: Call) -> Iterable[int]:
-    outcome = call.outcome
+    outcome = call.response
     if outcome is None or outcome is NO_RESPONSE:
         return ()
     if isinstance(outcome, BaseException):

@@ -99,6 +99,11 @@ class Call:
         return self.route.request_of(self.received)
 
     @property
+    def response(self) -> Any:
+        """What came of it, decoded: a response, ``NO_RESPONSE``, the exception in which it ended, None while it is open."""
+        return None if self.outcome is None else self.route.response_of(self.outcome)
+
+    @property
     def node(self) -> ServedNode:
         """The node at which it arrived, as interceptors may know it."""
         return self.context.node
@@ -127,8 +132,10 @@ class Call:
 
     def hooked(self, outcome: Any) -> Any:
         """What came of the request, as the hooks leave it."""
+        if self.outcome_hooks is None:
+            return outcome
         shown = seen = self.route.response_of(outcome)
-        for hook in self.outcome_hooks or ():
+        for hook in self.outcome_hooks:
             seen = hook(seen)
         return outcome if seen is shown else seen
 

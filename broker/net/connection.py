@@ -1,10 +1,9 @@
 """One client's connection: frames are cut from the stream, requests answered one at a time and in order.
 
-Kafka's rules (``SocketServer.scala``, ``SocketChannel`` muting): while a request waits for its answer,
-nothing that the same client sent behind it is looked at. So a connection is a small machine that serves the
-next frame whenever nothing holds it, and six things can: a request in progress, a reader that is too slow
-for its answers, its turn on the loop being over, a rule that holds it (`broker.net.calls`), a paused node, and the end. What
-arrives meanwhile is kept, up to ``BACKLOG_BYTES_MAX``; then reading stops, and TCP tells the client.
+Kafka's rules (``SocketServer.scala``, ``SocketChannel`` muting): while a request waits for its answer, nothing that the same
+client sent behind it is looked at. So a connection is a small machine that serves the next frame whenever nothing holds it,
+and six things can: a request in progress, a reader that is too slow for its answers, its turn on the loop being over, a rule
+that holds it, a paused node, and the end. What arrives meanwhile is kept, up to ``BACKLOG_BYTES_MAX``; then reading stops.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.logging import get_logger
 from broker.loop.transports import reset_transport
-from broker.net.calls import Call, CallEvent
+from broker.net.calls import Call, CallEvent, CallInterceptor
 from broker.net.connection_limits import (
     ANSWERS_COLLECTED_BYTES,
     ANSWERS_JOINED_BYTES_MAX,
@@ -338,8 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         self, header: RequestHeader, route: Route, frame: Frame, request: Any, context: RequestContext
     ) -> None:
         """Let the interceptors see this call, and decide."""
-        interceptors = self._shared.calls.chain
-        assert interceptors is not None
+        interceptors = cast(CallInterceptor, self._shared.calls.chain)
         kept = bytes(frame)
         if kept is not frame:  # they may keep it for longer than its buffer lasts
             request = route.decode(memoryview(kept), header.body_offset)
