@@ -46,7 +46,9 @@ def move(options: dict[str, object], cluster: ThreeNodes) -> None:
     consumer.subscribe(["orders"])
     moved = 0
     while moved < RECORDS:
-        records = consumer.consume(AT_ONCE, HANG_S)
+        first = consumer.poll(HANG_S)
+        assert first is not None, "no further record"
+        records = [first, *consumer.consume(AT_ONCE - 1, 0)]
         producer.begin_transaction()
         for record in records:
             assert record.error() is None, record.error()
