@@ -60,8 +60,9 @@ def staged() -> Iterator[Staged]:
         yield Staged(broker, billing, forgetful)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """While Playwright runs it has a running event loop in this thread: no longer than these tests, for others have theirs."""
     with sync_playwright() as playwright:
         # The tests of a container run as root, for whom Chromium has no sandbox.
         found = playwright.chromium.launch(
