@@ -62,7 +62,7 @@ def staged() -> Iterator[Staged]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """While Playwright runs it has a running event loop in this thread: no longer than these tests, for others have theirs."""
+    """Until a module ends: while Playwright runs, an event loop runs in this thread, and other tests have their own."""
     with sync_playwright() as playwright:
         # The tests of a container run as root, for whom Chromium has no sandbox.
         found = playwright.chromium.launch(
