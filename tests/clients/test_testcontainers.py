@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.docs.blocks import blocks, titled
-from tests.docs.terminal import OUTSIDE, Terminal, is_there
+from tests.docs.terminal import OUTSIDE, Terminal, commands, is_there
 from tests.support.deadlines import HANG_S, TEST_S
 from tests.support.engine import Engine, engine_or_skip
 from tests.support.foreign import go_program, node_folder, node_program, python_packages
@@ -31,6 +31,8 @@ pytestmark = pytest.mark.foreign
 
 HERE = Path(__file__).with_name("testcontainers")
 ROOT = HERE.parents[2]
+# A command `docker` for the engine.
+PROGRAMS = ROOT / "tests" / "docs" / "bin"
 TESTCONTAINERS_PYTHON = "testcontainers==4.15.0"
 JAVA_ARTIFACTS = ("testcontainers-kafka:2.0.4", "kafka:1.21.4")
 IMAGE = "odradek:0.1.0"
@@ -169,13 +171,26 @@ def prints(engine: Engine, command: Sequence[object], **environment: str) -> str
 
 def test_the_recipe_for_docker(engine: Engine, tmp_path: Path):
     (tmp_path / "Dockerfile").touch()
-    programs = ROOT / "tests" / "docs" / "bin"
-    with Terminal(tmp_path, programs=programs, ports=OUTSIDE, **engine.environment) as terminal:
+    with Terminal(tmp_path, programs=PROGRAMS, ports=OUTSIDE, **engine.environment) as terminal:
         for block in blocks("docs/recipes/docker.md"):
             if "docker rm" in block.text:
                 with urllib.request.urlopen(terminal.here("http://localhost:18092/"), timeout=HANG_S) as page:
                     assert b"<title>" in page.read()
             terminal.take(block)
+
+
+def test_the_commands_of_the_image_s_page(engine: Engine, tmp_path: Path):
+    (tmp_path / "Dockerfile").touch()
+    first, faults = (block for block in blocks("docs/container.md") if block.language == "console")
+    with Terminal(tmp_path, programs=PROGRAMS, ports=OUTSIDE, **engine.environment) as terminal:
+        (build, _), (run, _) = commands(first.text)
+        terminal.run(build)
+        # In the terminal of a reader it goes on; `-d` shows that it began.
+        name = terminal.run(run.replace("docker run", "docker run -d")).strip()
+        terminal.run(f"until docker exec {name} odradek health; do sleep 1; done; docker rm -f {name}")
+        terminal.take(faults)
+        assert "EndTxn nth=2 -> lose-answer" in terminal.run("docker exec kafka odradek fault list")
+        terminal.run("docker rm -f kafka")
 
 
 RECIPES = "docs/recipes/testcontainers.md"

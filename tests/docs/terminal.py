@@ -41,6 +41,8 @@ DIFFERS: Final = (
     (r" \(\d+:\d\d:\d\d\)$", ""),
     (r"(@127\.0\.0\.1):\d+", r"\1:PORT"),
     (r" #\d+ ", " #N "),
+    (r"\bcrc 0x[0-9a-f]{8}\b", "crc"),
+    (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID"),
     (r"(start_ms|node_id)=\d+", r"\1=N"),
     (r"cluster_id=\S+", "cluster_id=ID"),
     (r"data_dir=\S+", "data_dir=DIR"),

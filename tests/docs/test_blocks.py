@@ -12,13 +12,15 @@ from tests.docs.terminal import commands, is_there, matches
 DOCS = ROOT / "docs"
 PAGES = [
     "docs/README.md",
+    "docs/commands.md",
     "docs/five-minutes.md",
     *sorted(f"docs/recipes/{path.name}" for path in (DOCS / "recipes").glob("*.md")),
 ]
 # The tests that take the blocks of a page; each fails on one that it does not know.
 TAKEN_BY = {
-    "docs/README.md": "tests/docs/test_five_minutes.py",
-    "docs/five-minutes.md": "tests/docs/test_five_minutes.py",
+    "docs/README.md": "tests/docs/test_commands.py",
+    "docs/commands.md": "tests/docs/test_commands.py",
+    "docs/five-minutes.md": "tests/docs/test_commands.py",
     "docs/recipes/ci.md": "tests/docs/test_recipes.py",
     "docs/recipes/docker.md": "tests/clients/test_testcontainers.py",
     "docs/recipes/go.md": "tests/clients/test_examples_of_languages.py",

@@ -1,10 +1,12 @@
-"""docs/five-minutes.md, as a new user types it."""
+"""docs/five-minutes.md and other pages of commands, as a reader types them."""
 
 from __future__ import annotations
 
 import json
 import urllib.request
 from pathlib import Path
+
+import pytest
 
 from tests.docs.blocks import blocks
 from tests.docs.terminal import Terminal
@@ -28,7 +30,16 @@ def test_every_command_prints_what_the_page_says(tmp_path: Path) -> None:
         assert {row["transactional_id"] for row in rows} == {"shop", "billing"}
 
 
-def test_the_first_page(tmp_path: Path) -> None:
-    with Terminal(tmp_path) as terminal:
-        for block in blocks("docs/README.md"):
+def take(page: str, folder: Path) -> None:
+    with Terminal(folder) as terminal:
+        for block in blocks(page):
             terminal.take(block)
+
+
+def test_the_first_page(tmp_path: Path) -> None:
+    take("docs/README.md", tmp_path)
+
+
+@pytest.mark.more
+def test_the_page_of_commands(tmp_path: Path) -> None:
+    take("docs/commands.md", tmp_path)
