@@ -53,19 +53,6 @@ def _refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
         raise OSError(f"the build of the site asks the network: {event} {arguments[-1]}")
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave out pages that are still being written (`extra.coming`); any other one that is not there ends the build."""
-    missing = {page for page in config.extra["coming"] if not Path(config.docs_dir, page).is_file()}
-    for section in config.nav or ():
-        for pages in section.values():
-            pages[:] = [
-                page
-                for page in pages
-                if not (isinstance(page, dict) and missing & {*map(str, page.values())})
-            ]
-    return config
-
-
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the files outside docs/ that pages link to."""
     todo = [f"{PAGES}{file.src_uri}" for file in files.documentation_pages()] + [*ROOTS]

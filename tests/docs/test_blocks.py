@@ -31,6 +31,12 @@ TAKEN_BY = {
     "docs/recipes/spark.md": "tests/docs/test_recipes.py",
     "docs/recipes/testcontainers.md": "tests/clients/test_testcontainers.py",
 }
+# Pages that no test names, and why.
+NAMED_BY_NONE = {
+    "docs/proxy.md": "a command with the names of another cluster's hosts",
+    "docs/spark.md": "one call with dots in it",
+    "docs/spark/sink.md": "parts of jobs, and output of a broken one; tests/spark/sink has whole ones",
+}
 NOT_RUN = {
     "docs/recipes/docker.md": "no compose is there where the tests run: they check the variables, ports and services",
     "docs/recipes/kafka-ui.md": "no Kafka UI is there where the tests run: they check the file and call what its pages call",
@@ -44,6 +50,16 @@ NOT_RUN = {
 def test_a_test_takes_the_blocks_of_each_page(page: str) -> None:
     if blocks(page):
         assert f'"{page}"' in (ROOT / TAKEN_BY[page]).read_text("utf-8")
+
+
+def test_a_test_names_each_page_with_code() -> None:
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    tests = [path.read_text("utf-8") for path in files]
+    pages = [path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md")]
+    with_code = [page for page in pages if blocks(page)]
+    # A test may put the name together of its last part.
+    named = {page for page in with_code for text in tests if page in text or f'"{Path(page).name}"' in text}
+    assert set(with_code) - named == NAMED_BY_NONE.keys() - named
 
 
 def test_what_is_not_run_is_listed_with_its_reason() -> None:

@@ -36,8 +36,9 @@ def take(page: str, folder: Path) -> None:
             terminal.take(block)
 
 
-def test_the_first_page(tmp_path: Path) -> None:
-    take("docs/README.md", tmp_path)
+@pytest.mark.parametrize("page", ["docs/README.md", "docs/page.md"])
+def test_pages_that_start_a_broker(page: str, tmp_path: Path) -> None:
+    take(page, tmp_path)
 
 
 @pytest.mark.more
