@@ -17,6 +17,7 @@ from broker.faults import Faults
 from broker.metadata.topics import is_internal
 from broker.metadata.values import NO_LEADER, PartitionState
 from broker.metrics.families import Family, Row, counter, gauge, single
+from broker.metrics.of_views import group_families, transaction_families
 from broker.replicas.partition import Partition
 from broker.transactions.state import Transaction
 from broker.views import groups as groups_of
@@ -57,8 +58,8 @@ class ClusterMetrics:
         """All families, each once."""
         partitions = await self._partitions()
         found = [*self._nodes(partitions), *_of_partitions(partitions)]
-        found += await self._transactions()
-        found += await self._groups()
+        found += transaction_families(await transactions_of.transactions(self._cluster))
+        found += group_families(await self._groups())
         found += self._odradek()
         return found
 
@@ -170,86 +171,15 @@ class ClusterMetrics:
             [((node.node_id,), len(node.connections)) for node in running],
         )
 
-    # -- transactions and groups --------------------------------------------------------------------------------
-
-    async def _transactions(self) -> list[Family]:
-        summary = await transactions_of.transactions(self._cluster)
-        by_state = dict(summary.by_state)
-        hanging = by_state.pop(transactions_of.HANGING, 0)
-        oldest = max((each.open_ms or 0 for each in summary.transactions), default=0)
-        return [
-            gauge(
-                "odradek_transactions",
-                "Transactional ids, by the state of their transaction (TransactionState of Kafka).",
-                ("state",),
-                [((state,), count) for state, count in by_state.items()],
-            ),
-            single(
-                "odradek_hanging_transactions",
-                "Transactions open in a partition that no coordinator will end.",
-                hanging,
-            ),
-            single(
-                "odradek_oldest_open_transaction_seconds",
-                "For how long the oldest open transaction has been open.",
-                oldest / 1000,
-            ),
-        ]
-
-    async def _groups(self) -> list[Family]:
+    async def _groups(self) -> list[GroupSummary]:
         known = [
             (group, offsets, node)
             for node in self._cluster.running_nodes()
             for group, offsets in islice(node.groups.known(), GROUPS_MAX)
         ]
-        shown: list[GroupSummary] = []
-        async for group, offsets, node in in_turns(known[:GROUPS_MAX], GROUPS_PER_TURN):
-            shown.append(groups_of.summary(self._cluster, group, offsets, node))
-        offsets_of: list[Row] = []
-        lags: list[Row] = []
-        sums: dict[tuple[object, ...], list[int]] = defaultdict(lambda: [0, 0])
-        for each in shown:
-            for one in each.offsets:
-                labels = (each.group, one.topic, one.partition)
-                if one.committed is None:
-                    continue
-                offsets_of.append((labels, one.committed))
-                sums[each.group, one.topic][0] += one.committed
-                sums[each.group, one.topic][1] += one.lag or 0
-                if one.lag is not None:
-                    lags.append((labels, one.lag))
-        by_partition, by_topic = ("consumergroup", "topic", "partition"), ("consumergroup", "topic")
         return [
-            gauge(
-                "kafka_consumergroup_members",
-                "Members of a group.",
-                ("consumergroup",),
-                [((each.group,), each.members) for each in shown],
-            ),
-            gauge(
-                "kafka_consumergroup_current_offset",
-                "The offset that a group has committed.",
-                by_partition,
-                offsets_of,
-            ),
-            gauge(
-                "kafka_consumergroup_current_offset_sum",
-                "The sum of a group's committed offsets in a topic.",
-                by_topic,
-                [(key, both[0]) for key, both in sums.items()],
-            ),
-            gauge(
-                "kafka_consumergroup_lag",
-                "Records from the committed offset to the last stable offset.",
-                by_partition,
-                lags,
-            ),
-            gauge(
-                "kafka_consumergroup_lag_sum",
-                "The sum of a group's lag in a topic.",
-                by_topic,
-                [(key, both[1]) for key, both in sums.items()],
-            ),
+            groups_of.summary(self._cluster, group, offsets, node)
+            async for group, offsets, node in in_turns(known[:GROUPS_MAX], GROUPS_PER_TURN)
         ]
 
     # -- the process --------------------------------------------------------------------------------------------

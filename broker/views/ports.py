@@ -13,6 +13,8 @@ from broker.views.forms import (
     TransactionsSummary,
 )
 
+HANGING = "Hanging"
+"""The state of a transaction that is open in a partition, and that no coordinator will end."""
 TRANSACTIONS_MAX = 200
 PARTITIONS_MAX = 100
 GROUPS_MAX = 50
