@@ -85,6 +85,7 @@ compatibility: $(VENV)/.dev
 # What the page looks like, and what the broker says in docs/: by what is in docs/ now.
 pictures: $(VENV)/.dev
 	$(BIN)/python -m tests.docs.views
+	$(BIN)/python -m tests.docs.recording
 	$(BIN)/python -m tests.docs.literate docs/how-a-transaction-works.md docs/cookbook.md
 
 # Wheel and source distribution with their hashes and the bill of materials: what a release publishes.
