@@ -17,7 +17,10 @@ odradek_transactions{state="Ongoing"} 1.0
 
 @operation("GET", "/metrics", answer_example=_EXAMPLE, content_type=TEXT, may_wait=True)
 async def metrics(control: Looking) -> Stream:
-    """Read all metrics in Prometheus' text format; the first call begins to count requests (docs/metrics.md)."""
+    """Read all metrics in Prometheus' text format; the first call begins to count requests.
+
+    docs/metrics.md has the names.
+    """
     return Stream(TEXT, _whole(await control.metrics.exposition()))
 
 
