@@ -45,6 +45,8 @@ class Operation:
     method: str
     path: str
     function: _Function
+    control: type[Looking]
+    """What it needs: a control port serves it if it is before such a thing."""
     params: Any | None
     """The struct of the parameters in path and query; None if there are none."""
     body: Any | None
@@ -94,10 +96,12 @@ def operation(
     def register(function: _F) -> _F:
         assert (method, path) not in OPERATIONS, f"{method} {path} is served twice"
         types = get_type_hints(function)
+        assert issubclass(types["control"], Looking), f"{function.__name__} does not say what it needs"
         OPERATIONS[method, path] = Operation(
             method=method,
             path=path,
             function=function,
+            control=types["control"],
             params=types.get("params"),
             body=types.get("body"),
             answer=types["return"],

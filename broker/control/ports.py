@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.faults import parse_rule
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.faults import Faults
     from broker.metrics.metrics import Metrics
     from broker.trace.awaited_states import AwaitedStates
+    from broker.trace.timeline_view import Timeline
     from broker.trace.trace import Trace
     from broker.views.ports import Views
 
@@ -38,6 +39,18 @@ class Watchers:
             self.now -= 1
 
 
+class Transactions(Protocol):
+    """What coordinators and logs hold of transactional ids."""
+
+    async def list(self) -> list[dict[str, Any]]:
+        """Every id that a coordinator knows, in the form of `broker.trace.reading.transactions`."""
+        ...
+
+    async def timeline(self, transactional_id: str) -> Timeline:
+        """The life of an id. ``UnknownTransaction`` if there is no such id."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looking:
     """What can be asked of whatever serves clients here: a cluster of ours, or a proxy before another one."""
@@ -47,7 +60,17 @@ class Looking:
     trace: Trace
     views: Views
     metrics: Metrics
+    transactions: Transactions
     watchers: Watchers = field(default_factory=lambda: Watchers())
+
+    async def node_states(self) -> Mapping[str, str]:
+        """The state of each node, by its id."""
+        summary = await self.views.cluster()
+        return {str(each.node): each.state for each in summary.nodes}
+
+    def refusal(self, what: str) -> str:
+        """The sentence for what only something else has."""
+        return f"there is no {what} here: GET /openapi.json says what there is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +80,9 @@ class Control(Looking):
     cluster: Cluster
     awaited_states: AwaitedStates
     snapshots: Snapshots
+
+    async def node_states(self) -> Mapping[str, str]:
+        return {str(node.node_id): node.shown_state for node in self.cluster.nodes.values()}
 
     def add_first_rules(self) -> None:
         """Add the rules that the broker was started with. ``FaultError`` if it does not have what one names."""

@@ -114,12 +114,13 @@ class ControlServer:
     # -- from a request to an operation and back ----------------------------------------------------------------
 
     def _application(self) -> web.Application:
-        operations = discover()
+        known = discover()
+        operations = {at: each for at, each in known.items() if isinstance(self._control, each.control)}
         application = web.Application(
             middlewares=[_noting(self._calling), _say_errors_as_json], client_max_size=BODY_BYTES_MAX
         )
-        for operation in operations.values():
-            handler = self._serving(operation)
+        for at, operation in known.items():
+            handler = self._serving(operation) if at in operations else self._refusing(operation)
             application.router.add_route(operation.method, operation.path, handler)
 
         async def describe(request: web.Request) -> web.StreamResponse:
@@ -148,6 +149,15 @@ class ControlServer:
                 del self._calls[task]
 
         return serve
+
+    def _refusing(self, operation: Operation) -> Handler:
+        """Of what the control port of something else has."""
+
+        async def refuse(request: web.Request) -> web.StreamResponse:
+            self._access.check(headers=_headers(request), changes_state=operation.changes_state)
+            raise HttpError(404, self._control.refusal(f"{operation.method} {operation.path}"))
+
+        return refuse
 
     async def _answer(
         self, operation: Operation, request: web.Request, found: Mapping[str, object]

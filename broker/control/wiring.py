@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.cluster.snapshots import Snapshots
 from broker.control.access import ControlConfigError
@@ -15,6 +15,7 @@ from broker.metrics.request_metrics import RequestMetrics
 from broker.trace.awaited_states import AwaitedStates
 from broker.trace.elections import ElectionWatcher
 from broker.trace.exchange import Names
+from broker.trace.reading import timeline, transactions
 from broker.trace.trace import Trace
 from broker.views.cluster_views import ClusterViews
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from broker.cluster import Cluster
     from broker.config.settings import ControlPort
     from broker.metadata import ClusterMetadata
+    from broker.trace.timeline_view import Timeline
 
 
 def topic_names(metadata: ClusterMetadata) -> Names:
@@ -36,6 +38,20 @@ def topic_names(metadata: ClusterMetadata) -> Names:
         return None if topic is None else topic.name
 
     return name_of
+
+
+class ClusterTransactions:
+    """`broker.control.ports.Transactions` of the nodes in this process."""
+
+    def __init__(self, cluster: Cluster, trace: Trace) -> None:
+        self._cluster = cluster
+        self._trace = trace
+
+    async def list(self) -> list[dict[str, Any]]:
+        return transactions(self._cluster.running_nodes())
+
+    async def timeline(self, transactional_id: str) -> Timeline:
+        return await timeline(self._cluster.running_nodes(), transactional_id, self._trace)
 
 
 def control_of(cluster: Cluster) -> Control:
@@ -63,6 +79,7 @@ def control_of(cluster: Cluster) -> Control:
         trace=trace,
         views=ClusterViews(cluster, clock, trace),
         metrics=Metrics(RequestMetrics(cluster.calls, names), ClusterMetrics(cluster, clock, faults)),
+        transactions=ClusterTransactions(cluster, trace),
         awaited_states=AwaitedStates(cluster.injection, clock, cluster.running_nodes),
         snapshots=Snapshots(cluster),
     )

@@ -11,7 +11,7 @@ from broker.cluster.runtime import PAUSED, NodeRuntime, NodeState
 from broker.control.errors import HttpError
 from broker.control.forms import Given, NodeId, View
 from broker.control.operations import operation
-from broker.control.ports import Control
+from broker.control.ports import Control, Looking
 
 
 class ListenerView(View):
@@ -175,9 +175,9 @@ async def resume_node(control: Control, params: OneNode) -> NodeView:
 
 
 @operation("GET", "/health", answer_example={"status": "ok", "nodes": {"1": "running"}}, open_to_all=True)
-async def health(control: Control) -> HealthView:
+async def health(control: Looking) -> HealthView:
     """Check that the broker responds; the status is ok if all nodes run, else degraded."""
-    states = {str(node.node_id): node.shown_state for node in control.cluster.nodes.values()}
+    states = dict(await control.node_states())
     running = all(state == NodeState.RUNNING.value for state in states.values())
     return HealthView(status="ok" if running else "degraded", nodes=states)
 

@@ -11,9 +11,9 @@ from msgspec import Meta
 from broker.control.errors import HttpError
 from broker.control.forms import WAIT_MS_MAX, Given, View
 from broker.control.operations import operation
-from broker.control.ports import Control
+from broker.control.ports import Control, Looking
 from broker.faults.rules import there_is
-from broker.trace.reading import UnknownTransaction, timeline, transactions
+from broker.trace.scanning import UnknownTransaction
 from broker.transactions.state import NAMED_STATES
 
 ID_CHARACTERS_MAX: Final = 2**15 - 1
@@ -87,9 +87,9 @@ _EXAMPLE: Final = {
 
 
 @operation("GET", "/v1/transactions", answer_example={"transactions": [_EXAMPLE]})
-async def list_transactions(control: Control) -> TransactionsView:
+async def list_transactions(control: Looking) -> TransactionsView:
     """List the transactional ids of all coordinators with their states and partitions."""
-    found = transactions(control.cluster.running_nodes())
+    found = await control.transactions.list()
     return TransactionsView(transactions=msgspec.convert(found, type=list[TransactionView]))
 
 
@@ -121,11 +121,10 @@ async def wait_for_transaction(control: Control, params: WaitForState) -> Waited
     },
     may_wait=True,
 )
-async def show_timeline(control: Control, params: OneTransaction) -> TimelineView:
+async def show_timeline(control: Looking, params: OneTransaction) -> TimelineView:
     """Show the timeline of a transactional id across all nodes: each state, partition, batch and marker, with times."""
-    nodes = control.cluster.running_nodes()
     try:
-        found = await timeline(nodes, params.transactional_id, control.trace)
+        found = await control.transactions.timeline(params.transactional_id)
     except UnknownTransaction as error:
         raise HttpError(404, str(error)) from None
     # A long one takes longer to be told than a turn of the loop may.
