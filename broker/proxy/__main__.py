@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from broker import process
 
 if TYPE_CHECKING:
+    from broker.control.server import ControlServer
     from broker.proxy.options import ProxySettings
+    from broker.proxy.proxy import Proxy
 
 
 def main(arguments: list[str]) -> int:
@@ -46,6 +48,9 @@ async def _serve(settings: ProxySettings) -> int:
     told_to_stop = process.stop_signals()
     if settings.ends_with_stdin:
         process.watch_stdin(told_to_stop)
+    if settings.control is not None or settings.faults:
+        # It takes a while, in which no client should have to wait.
+        import broker.proxy.looking  # noqa: F401
     proxy = Proxy(settings)
     starting = asyncio.ensure_future(proxy.start())
     stopping = asyncio.ensure_future(told_to_stop.wait())
@@ -58,11 +63,34 @@ async def _serve(settings: ProxySettings) -> int:
         await starting
     except StartError as error:
         return process.fail(error)
+    try:
+        control = await _open_control(proxy)
+    except StartError as error:
+        await proxy.stop()
+        return process.fail(error)
     process.collect_rarely()
-    proxy.say_started(None)
+    proxy.say_started(None if control is None else control.url)
     await stopping
+    if control is not None:
+        await control.close()
     await proxy.stop()
     return 0
+
+
+async def _open_control(proxy: Proxy) -> ControlServer | None:
+    """The control port, if one was asked for; the rules of the start hold with and without one."""
+    where = proxy.settings.control
+    if where is None and not proxy.settings.faults:
+        return None
+    from broker.control.access import ControlConfigError
+    from broker.proxy.looking import looking_of, open_control
+    from broker.proxy.proxy import StartError
+
+    try:
+        looking = looking_of(proxy)
+        return None if where is None else await open_control(proxy, looking, where)
+    except ControlConfigError as error:
+        raise StartError(str(error)) from error
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,6 +72,7 @@ class Proxy:
         self.nodes: dict[int, ProxyNode] = {}
         self._next_port = settings.port
         self._opening = asyncio.Lock()
+        self._background: set[asyncio.Task[None]] = set()
 
     # ---- start and stop
 
@@ -94,6 +95,8 @@ class Proxy:
 
     async def stop(self) -> None:
         """Let all clients go."""
+        for task in self._background:
+            task.cancel()
         await asyncio.gather(*(node.close() for node in self.nodes.values()))
         self.upstream.close()
         self.lag.stop()
@@ -124,6 +127,12 @@ class Proxy:
         nodes = tuple((each.node_id, each.host, each.port) for each in response.brokers)
         return Brokers(response.cluster_id or "", nodes)
 
+    def run(self, work: Coroutine[object, object, None]) -> None:
+        """Do it beside everything else."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
     # ---- the proxy's own requests
 
     async def ask_any(self, api_key: int, request: Any) -> Any:
@@ -136,12 +145,12 @@ class Proxy:
                 refused = error
         raise refused
 
-    async def ask(self, node_id: int, api_key: int, request: Any) -> Any:
-        """The response of one node. ``NoAnswer``."""
+    async def ask(self, node_id: int, api_key: int, request: Any, highest: int | None = None) -> Any:
+        """The response of one node, in a version not above ``highest``. ``NoAnswer``."""
         node = self.nodes.get(node_id)
         if node is None:
             raise NoAnswer(f"the upstream has no node {node_id}")
-        return await self.upstream.ask(node.address, api_key, request)
+        return await self.upstream.ask(node.address, api_key, request, highest)
 
     async def ask_for_topics(self, names: Iterable[str] | None) -> Any:
         """The Metadata response about these topics, or all; nodes that it names get listeners. ``NoAnswer``."""

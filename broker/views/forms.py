@@ -93,6 +93,7 @@ class PartitionSummary(Form):
     last_stable: int | None
     high_watermark: int | None
     log_end: int | None
+    """Null behind a proxy, too."""
     open: list[OpenTransaction]
 
 
@@ -161,4 +162,5 @@ class BatchesPiece(Form):
     log_start: int
     last_stable: int
     high_watermark: int
-    log_end: int
+    log_end: int | None
+    """Null behind a proxy, which reads up to the high watermark."""

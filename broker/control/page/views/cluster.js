@@ -69,6 +69,9 @@ export const show = (root, { product }) => {
       h('p', { class: 'lead' }, 'Timers that fall due fire before the button answers: transactions time out, ids and offsets ',
         'expire, retention deletes.'),
     )
+  } else {
+    root.append(h('p', { class: 'lead' }, 'A proxy sees requests and responses: it does not end nodes, cut links between ',
+      'them or move their clocks.'))
   }
   let known = 0
   return {

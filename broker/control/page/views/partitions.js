@@ -104,7 +104,7 @@ class Strip {
     const { piece, batches } = this
     if (!piece) return
     this.facts.textContent = `log start ${number(piece.log_start)} · last stable offset ${number(piece.last_stable)} · ` +
-      `high watermark ${number(piece.high_watermark)} · log end ${number(piece.log_end)}` +
+      `high watermark ${number(piece.high_watermark)}${piece.log_end === null ? '' : ` · log end ${number(piece.log_end)}`}` +
       (piece.last_stable < piece.high_watermark ? ' · read_committed readers wait' : '')
     const atEnd = this.picture.scrollLeft + this.picture.clientWidth >= this.picture.scrollWidth - 40
     let x = 6

@@ -1,0 +1,114 @@
+"""What can be asked of a proxy over its control port: rules on calls, the trace, and the views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from broker.clock import Domain
+from broker.control.access import ControlConfigError
+from broker.control.ports import Looking
+from broker.control.server import ControlServer
+from broker.faults import ActiveRule, FaultError, Faults, Rule, parse_rule
+from broker.faults.rules import Place
+from broker.proxy.admin import Admin
+from broker.proxy.asking import NoAnswer
+from broker.proxy.transactions import UpstreamTransactions
+from broker.proxy.views import ProxyViews
+from broker.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from broker.config.settings import ControlPort
+    from broker.proxy.proxy import Proxy
+
+ONLY_CALLS: Final = "a proxy sees requests and responses only"
+NAMES_PAUSE_MS: Final = 5_000
+"""Between two requests for the names of topics whose ids have passed."""
+
+
+class ProxyFaults(Faults):
+    """Rules on requests and responses; what happens inside the upstream is out of reach."""
+
+    def add(self, rule: Rule) -> ActiveRule:
+        if rule.place is not Place.CALL:
+            what = rule.on or rule.action.do
+            raise FaultError(f"{what}: {ONLY_CALLS}, not what happens inside the nodes")
+        if rule.action.do in ("kill", "crash"):
+            raise FaultError(f"{rule.action.do}: {ONLY_CALLS}, and cannot end a node of the upstream")
+        return super().add(rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyLooking(Looking):
+    """All that can be asked of one proxy."""
+
+    proxy_views: ProxyViews
+
+    async def node_states(self) -> Mapping[str, str]:
+        return {str(node_id): state for node_id, state in (await self.proxy_views.node_states()).items()}
+
+    def refusal(self, what: str) -> str:
+        return f"{what} is not for a proxy: it sees requests and responses, and does not reach into the nodes behind it"
+
+
+class _Names:
+    """The names of topics are asked for once an id is shown that has not passed."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._asked_ms: int | None = None
+
+    def __call__(self) -> None:
+        now_ms = self._proxy.clock.now_ms(Domain.REQUESTS)
+        if self._asked_ms is not None and now_ms - self._asked_ms < NAMES_PAUSE_MS:
+            return
+        self._asked_ms = now_ms
+        self._proxy.run(self._ask())
+
+    async def _ask(self) -> None:
+        try:
+            await self._proxy.ask_for_topics(None)
+        except NoAnswer:
+            return  # it is asked again with the next unknown id
+
+
+def looking_of(proxy: Proxy) -> ProxyLooking:
+    """All that can be asked of a proxy that has started; its first rules hold from here on. ``FaultError``."""
+    trace = Trace(proxy.calls, proxy.clock, names=proxy.topics.name)
+    proxy.topics.on_unknown = _Names(proxy)
+    admin = Admin(proxy)
+    views = ProxyViews(admin, trace)
+    faults = ProxyFaults(
+        proxy.injection,
+        proxy.calls,
+        proxy.clock,
+        running=proxy.nodes.get,
+        nodes=lambda: {node_id: [node.listener.name] for node_id, node in proxy.nodes.items()},
+    )
+    for text in proxy.settings.faults:
+        try:
+            faults.add(parse_rule(text))
+        except FaultError as error:
+            raise ControlConfigError(f"--fault {text}: {error}") from error
+    return ProxyLooking(
+        clock=proxy.clock,
+        faults=faults,
+        trace=trace,
+        views=views,
+        transactions=UpstreamTransactions(admin, trace),
+        proxy_views=views,
+    )
+
+
+async def open_control(proxy: Proxy, looking: ProxyLooking, where: ControlPort) -> ControlServer:
+    """The control port of a proxy. ``ControlConfigError`` if it cannot be opened there."""
+    server = ControlServer(
+        looking,
+        host=where.host,
+        port=where.port,
+        token=proxy.settings.control_token,
+        allowed_hosts=proxy.settings.control_allowed_hosts,
+    )
+    await server.start()
+    return server
