@@ -12,6 +12,9 @@ from broker.control.ports import Looking
 from broker.control.server import ControlServer
 from broker.faults import ActiveRule, FaultError, Faults, Rule, parse_rule
 from broker.faults.rules import Place
+from broker.metrics.metrics import Metrics
+from broker.metrics.of_views import ViewMetrics
+from broker.metrics.request_metrics import RequestMetrics
 from broker.proxy.admin import Admin
 from broker.proxy.asking import NoAnswer
 from broker.proxy.transactions import UpstreamTransactions
@@ -96,6 +99,7 @@ def looking_of(proxy: Proxy) -> ProxyLooking:
         faults=faults,
         trace=trace,
         views=views,
+        metrics=Metrics(RequestMetrics(proxy.calls, proxy.topics.name), ViewMetrics(views)),
         transactions=UpstreamTransactions(admin, trace),
         proxy_views=views,
     )

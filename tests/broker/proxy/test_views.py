@@ -222,3 +222,5 @@ async def test_the_control_port_has_what_a_proxy_can_do(both: Both) -> None:
             first = await stream.content.readuntil(b"\n\n")
         assert json.loads(first.partition(b"data: ")[2])["product"] == "proxy"
         assert (await call("GET", "/v1/transactions/billing/timeline"))[0] == 200
+        status, metrics = await call("GET", "/metrics")
+        assert (status, "# TYPE" in metrics) == (200, True)
