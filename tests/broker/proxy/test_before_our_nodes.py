@@ -30,12 +30,17 @@ def test_an_exactly_once_loop_runs_through_it(tmp_path: Path) -> None:
         assert ports == {int(each.rpartition(":")[2]) for each in proxy.bootstrap_servers.split(",")}
         assert ports.isdisjoint({cluster.port(node) for node in (1, 2, 3)})
         options = {**PATIENCE, "bootstrap.servers": proxy.bootstrap_servers}
-        source = Producer(options)
-        for number in range(RECORDS):
-            source.produce("orders", key=str(number), value=str(number), partition=number % 3)
-        assert source.flush(HANG_S) == 0
+        source(options)
         move(options)
         assert sorted(results(options)) == list(range(RECORDS))
+
+
+def source(options: dict[str, object]) -> None:
+    """Fill the three partitions of orders."""
+    producer = Producer(options)
+    for number in range(RECORDS):
+        producer.produce("orders", key=str(number), value=str(number), partition=number % 3)
+    assert producer.flush(HANG_S) == 0
 
 
 def move(options: dict[str, object]) -> None:
