@@ -26,6 +26,7 @@ NAMES: Final = (
     "many_partitions_live",
     "many_ids",
     "viewers",
+    "proxied",
     "pauses",
     "hostile",
     "hostile_environment",
