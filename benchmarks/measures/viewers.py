@@ -13,12 +13,12 @@ import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.client import Client
 from benchmarks.figures import WARM_UP_S, Figure, Run
-from benchmarks.measures.transactions import INPUT, OUTPUT, Loop, fill
 from benchmarks.process import resident_mib, used_by
 from benchmarks.targets import Odradek, Running
 from broker.cluster import Cluster
@@ -29,7 +29,10 @@ from broker.views.ports import BatchPosition
 
 NODES: Final = 3
 ROUNDS: Final = 6
-SHOWN: Final = f"show=cluster,transactions,faults,groups,partitions&batches={OUTPUT}-0,{INPUT}-0&count=100"
+PRODUCERS: Final = 16
+TOPIC: Final = "output"
+PATIENCE_S: Final = 30
+SHOWN: Final = f"show=cluster,transactions,faults,groups,partitions&batches={TOPIC}-0,{TOPIC}-1&count=100"
 SHARE_MIN: Final = 0.8
 TURN_MS_MAX: Final = 5
 SCRAPE_EVERY_S: Final = 1
@@ -44,7 +47,7 @@ class Watched(Odradek):
 
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
         self.control_port = port + NODES  # those of the nodes follow each other
-        topics = (f"{INPUT}:1", f"{OUTPUT}:1", f"many:{self._partitions}")
+        topics = (f"{TOPIC}:{PRODUCERS}", f"many:{self._partitions - PRODUCERS}")
         options = [option for topic in topics for option in ("--topic", topic)]
         here = [*super().command(port, data, settings), "--nodes", str(NODES), *options]
         return [*here, "--control-port", str(self.control_port)]
@@ -57,22 +60,54 @@ class Watched(Odradek):
 def measure(run: Run) -> Iterator[Figure]:
     partitions = run.scaled(9_990, 990)  # of one creation; the internal topics have a hundred more
     yield from turns(partitions)
-    import confluent_kafka
-
     watched = Watched(partitions)
     with watched.running(run.scratch / "viewers") as target:
         Client(target.connect()).close()
-        commits = run.scaled(1_000, 300)
-        fill(confluent_kafka, target, 40 * commits)
-        loop = Loop(confluent_kafka, target)
-        warm = time.monotonic() + WARM_UP_S
-        while time.monotonic() < warm:
-            loop.once()
-        yield from shares(watched, target, loop, commits)
-        loop.close()
+        with committing(target) as committed:
+            time.sleep(WARM_UP_S)
+            yield from shares(watched, target, committed, run.scaled(10, 3))
 
 
-def shares(watched: Watched, target: Running, loop: Loop, commits: int) -> Iterator[Figure]:
+@contextmanager
+def committing(target: Running) -> Iterator[Callable[[], int]]:
+    """Producers that commit one transaction after the other, each its own; how many transactions they have committed."""
+    import confluent_kafka
+
+    over = threading.Event()
+    counts = [0] * PRODUCERS
+
+    def commit(number: int) -> None:
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": target.bootstrap,
+                "transactional.id": f"worker-{number}",
+                "linger.ms": 0,
+                # Markers on other nodes are under way when the next transaction begins: it is refused, and asked again.
+                "retry.backoff.ms": 5,
+                "log_level": 0,
+            }
+        )
+        producer.init_transactions(PATIENCE_S)
+        while not over.is_set():
+            producer.begin_transaction()
+            producer.produce(TOPIC, value=b"record", partition=number)
+            producer.commit_transaction(PATIENCE_S)
+            counts[number] += 1
+
+    threads = [threading.Thread(target=commit, args=(number,)) for number in range(PRODUCERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield lambda: sum(counts)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def shares(
+    watched: Watched, target: Running, committed: Callable[[], int], round_s: float
+) -> Iterator[Figure]:
     """Commits per second with each kind of viewer, as a share of those without."""
     before_mib = resident_mib(target.pid)
     for name, looking in (
@@ -82,21 +117,24 @@ def shares(watched: Watched, target: Running, loop: Loop, commits: int) -> Itera
         rates: dict[bool, list[float]] = {False: [], True: []}
         other_cpu = 0.0
         for number in range(ROUNDS):
-            with ExitStack() as stack, used_by(target.pid) as usage:
-                if number % 2:
+            seen = bool(number % 2)
+            with ExitStack() as stack:
+                if seen:
                     stack.enter_context(looking(watched))
-                for _ in range(commits):
-                    loop.once()
-            rates[bool(number % 2)].append(commits / usage.wall_s)
+                with used_by(target.pid) as usage:
+                    before = committed()
+                    time.sleep(round_s)
+                    count = committed() - before
+            rates[seen].append(count / usage.wall_s)
             other_cpu = max(other_cpu, usage.other_cpu)
-        alone, seen = statistics.median(rates[False]), statistics.median(rates[True])
+        alone, watched_by = statistics.median(rates[False]), statistics.median(rates[True])
         yield Figure(
             f"transactions per second with {name}, of those without",
-            seen / alone,
+            watched_by / alone,
             "",
             limit=SHARE_MIN,
             higher_is_better=True,
-            baseline=f"{alone:.0f} 1/s without, {seen:.0f} 1/s with",
+            baseline=f"{alone:.0f} 1/s without, {watched_by:.0f} 1/s with",
             note=f"{NODES} nodes, memory {before_mib:.0f} MiB before, {resident_mib(target.pid):.0f} MiB after",
             other_cpu=other_cpu,
         )
@@ -147,7 +185,7 @@ def _drain(stream: Any) -> None:
     try:
         while stream.read(65536):
             pass
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         pass
 
 
