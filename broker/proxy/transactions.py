@@ -155,7 +155,7 @@ def _view(node_id: int, state: Any, now_ms: int) -> dict[str, Any]:
 class _UpstreamScan(Scan):
     """Reads by Fetch, up to the high watermark."""
 
-    where = "the upstream"
+    unknown = "no transaction log of the upstream knows the id"
 
     def __init__(self, admin: Admin, limits: ScanLimits) -> None:
         super().__init__()

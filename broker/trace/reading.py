@@ -82,7 +82,7 @@ def transaction_view(txn: Transaction, coordinator: int, clock: Clock) -> dict[s
 
 
 class _NodesScan(Scan):
-    where = "the running nodes"
+    unknown = "no transaction log of the running nodes knows the id"
 
     def __init__(self, nodes: Sequence[Node], limits: ScanLimits) -> None:
         super().__init__()

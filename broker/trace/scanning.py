@@ -50,8 +50,8 @@ class UnknownTransaction(LookupError):
 class Scan(ABC):
     """Reads logs and writes down which parts of them."""
 
-    where: str
-    """Whose logs: for the sentence that none of them knows an id."""
+    unknown: str
+    """The sentence that none of the logs knows an id, up to the id."""
 
     def __init__(self) -> None:
         self.scanned: list[Scanned] = []
@@ -110,7 +110,7 @@ async def timeline_from(
     limits = limits or ScanLimits()
     states = await scan.states(transactional_id)
     if not states:
-        raise UnknownTransaction(f"no transaction log of {scan.where} knows the id {transactional_id!r}")
+        raise UnknownTransaction(f"{scan.unknown} {transactional_id!r}")
     producer_ids = _producer_ids(states)
     since_ms = _since_ms(states)
     written: list[BatchWritten | MarkerWritten] = []
