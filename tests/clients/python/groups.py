@@ -171,8 +171,13 @@ def kafka_python_loop(
     from kafka.errors import KafkaError
 
     over, step, rounds, committed = word(), doom(fatal), 0, 0
-    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
-    producer.init_transactions()
+
+    def begun() -> Any:
+        made = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+        made.init_transactions()
+        return made
+
+    producer = begun()
     consumer = KafkaConsumer(source, bootstrap_servers=bootstrap, max_poll_records=RECORDS, **options(group))
     consumer.partitions_for_topic(source)
     while not over.is_set():
@@ -195,9 +200,14 @@ def kafka_python_loop(
                 committed += len(sent)
                 say(committed=committed)
                 continue
+            producer.abort_transaction()
         except KafkaError as failed:
-            print("aborting:", failed, file=sys.stderr)
-        producer.abort_transaction()
+            print("a new producer:", failed, file=sys.stderr)
+            # kafka-python 3.0 keeps offsets that the group's coordinator has refused, also when their transaction is
+            # aborted, and sends them with those of the next one: its records would be passed over.
+            with contextlib.suppress(KafkaError):
+                producer.close(timeout=0)
+            producer = begun()
         for place in consumer.assignment():
             consumer.seek(place, consumer.committed(place) or 0)
     consumer.close(autocommit=False)
