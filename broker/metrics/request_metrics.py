@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from struct import Struct
 from typing import Any, Final
 
 from broker.clock import stopwatch_us
 from broker.net.calls import Call, CallEvent, CallInterceptors
 from broker.requests.api import NO_RESPONSE
-from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from protocol.batch import CorruptBatch, batches
 from protocol.error_codes import error_codes
 from protocol.errors import ErrorCode
 from protocol.versions import at_version, message_name
@@ -28,9 +28,6 @@ TIMES_KEPT: Final = 1024
 TOPICS_MAX: Final = 1000
 """Counted by name; the requests of further topics are counted under no name."""
 FENCED: Final = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
-_LENGTH: Final = Struct(">i")
-_LENGTH_AT: Final = 8
-_COUNT_AT: Final = HEADER_BYTES - 4
 
 Names = Callable[[Any], str | None]
 
@@ -177,12 +174,15 @@ class _Measured:
             self.metrics.count(call, until_us - self.began_us, now_us - self.began_us)
 
 
-def records_in(batches: bytes | memoryview) -> int:
-    """How many records batches of format 2 have, by their headers."""
-    found = position = 0
-    while position + HEADER_BYTES <= len(batches):
-        found += _LENGTH.unpack_from(batches, position + _COUNT_AT)[0]
-        position += LOG_OVERHEAD_BYTES + _LENGTH.unpack_from(batches, position + _LENGTH_AT)[0]
+def records_in(records: bytes | memoryview) -> int:
+    """How many records there are, by the headers of their batches; of what is no batch, and behind it, none.
+
+    With acks=0 the leader's verdict is not known here: a client may have sent anything.
+    """
+    found = 0
+    with suppress(CorruptBatch):
+        for batch in batches(records):
+            found += batch.record_count
     return found
 
 

@@ -19,6 +19,8 @@ import structlog
 
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
+from broker.control.wiring import topic_names
+from broker.metrics.request_metrics import RequestMetrics
 from broker.options import parse
 from broker.requests.api import discover
 from tests.fuzz.requests import Frame, Requests, World
@@ -130,6 +132,8 @@ class Fuzz:
             bind=self._loop.network.bind,
         )
         await self._cluster.start()
+        # Metrics read what clients send, too.
+        RequestMetrics(self._cluster.calls, topic_names(self._cluster.metadata)).start()
 
     async def _connect(self) -> Client:
         _, client = await self._loop.network.connect("fuzz", PORT, Client)

@@ -13,6 +13,8 @@ import pytest
 from aiokafka import TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.metrics.request_metrics import records_in
+from protocol.batch import build_batch
 from tests.broker.control.conftest import Caller, OpenControl
 from tests.broker.control.test_views import produce, producing
 
@@ -138,6 +140,16 @@ async def test_nodes_and_their_leaderships_are_shown(open_control: OpenControl) 
         "kafka_controller_kafkacontroller_globalpartitioncount"
     )
     assert after.total("kafka_server_replicamanager_leadercount", broker_id="3") == 0
+
+
+def test_records_are_counted_up_to_what_is_no_batch() -> None:
+    two, three = (build_batch([(0, None, b"v")] * count) for count in (2, 3))
+    backwards = bytearray(two)
+    backwards[8:12] = (-12).to_bytes(4, "big", signed=True)  # a length that leads to the batch itself
+    assert records_in(two + three) == 5
+    assert records_in(two + bytes(backwards) + three) == 2
+    assert records_in(two + three[:-1]) == 2
+    assert records_in(b"no batch") == 0
 
 
 async def test_many_scrapes_at_once_are_each_whole(caller: Caller) -> None:
