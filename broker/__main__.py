@@ -105,12 +105,13 @@ def _send_spans(cluster: Cluster) -> Spans | None:
     if not endpoint:
         return None
     from broker.cluster import StartError
-    from broker.spans import MissingPackage, Spans
 
     try:
-        return Spans(cluster.calls, endpoint)
-    except MissingPackage as error:
-        raise StartError(str(error)) from error
+        from broker.spans import Spans
+    except ModuleNotFoundError as error:
+        needs = "odradek.otel.endpoint needs the package opentelemetry-sdk: pip install 'odradek[otel]'"
+        raise StartError(needs) from error
+    return Spans(cluster.calls, endpoint)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Spans for OpenTelemetry: one for each request, and one around all requests of a transaction.
 
 A span's times are real ones, whatever the broker's clock says: they stand beside the spans of clients. The SDK's own thread
-sends them; what it cannot send in time it drops, and no request waits for it.
+sends them; what it cannot send in time it drops, and no request waits for it. This module needs odradek[otel], and is imported
+only where there is a collector.
 """
 
 from __future__ import annotations
@@ -9,21 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 
 from broker.clock import SystemClock, stopwatch_us
 from broker.net.calls import Call, CallEvent, CallInterceptors
-from broker.requests.api import NO_RESPONSE
 from broker.trace.producer_facts import transactions_in
-from protocol.error_codes import error_codes
-from protocol.errors import ErrorCode
-from protocol.versions import at_version, message_name
+from protocol.error_codes import error_name
+from protocol.versions import message_name
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import Span
-
     from broker.trace.exchange import TransactionFacts
 
 END_TXN: Final = 26
@@ -39,27 +40,17 @@ NS_PER_US: Final = 1000
 NS_PER_MS: Final = 1_000_000
 
 
-class MissingPackage(Exception):
-    """What sends spans is not installed."""
-
-
 class Spans:
     """Spans of all calls of the nodes, from the start on. ``close`` sends what waits."""
 
     def __init__(self, calls: CallInterceptors, endpoint: str) -> None:
-        """``MissingPackage`` without odradek[otel]."""
-        if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
-            raise MissingPackage(
-                "odradek.otel.endpoint needs the package opentelemetry-sdk: pip install 'odradek[otel]'"
-            )
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
+        """``endpoint`` is the URL of a collector, OTLP over HTTP."""
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": "odradek"}), shutdown_on_exit=False
         )
-        processor = BatchSpanProcessor(_exporter(endpoint), schedule_delay_millis=EVERY_MS)
+        processor = BatchSpanProcessor(
+            OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_S_MAX), schedule_delay_millis=EVERY_MS
+        )
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("odradek")
         self._transactions: OrderedDict[str, Span] = OrderedDict()
@@ -80,8 +71,6 @@ class Spans:
         return True
 
     def arrived(self, call: Call) -> bool:
-        from opentelemetry.trace import SpanKind, set_span_in_context
-
         facts = transactions_in(call.header.api_key, call.request)
         one = facts[0] if len(facts) == 1 else None
         parent = None if one is None else self._transaction(call.header.api_key, one)
@@ -126,14 +115,12 @@ class Spans:
         return span
 
     def _happened(self, call: Call, event: CallEvent, span: Span, facts: TransactionFacts | None) -> None:
-        from opentelemetry.trace import StatusCode
-
         if event is CallEvent.HANDLED_ALONE:
             return
         if event in (CallEvent.HELD, CallEvent.DELAYED):
             span.add_event(event.value, timestamp=self._now_ns())
             return
-        errors = _errors(call)
+        errors = [error_name(code) for code in dict.fromkeys(call.error_codes()) if code]
         if errors:
             span.set_attribute("kafka.errors", errors)
         if event is not CallEvent.ANSWERED:
@@ -152,12 +139,6 @@ class Spans:
 
     def _end_oldest(self) -> None:
         self._end(next(iter(self._transactions)), "not seen")
-
-
-def _exporter(endpoint: str) -> SpanExporter:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_S_MAX)
 
 
 def _attributes(call: Call, facts: TransactionFacts | None) -> Mapping[str, Any]:
@@ -179,22 +160,3 @@ def _attributes(call: Call, facts: TransactionFacts | None) -> Mapping[str, Any]
             found["kafka.producer_id"] = facts.producer_id
             found["kafka.producer_epoch"] = facts.producer_epoch
     return found
-
-
-def _errors(call: Call) -> list[str]:
-    """The error codes of the response by their names, each once."""
-    outcome = call.response
-    if outcome is None or outcome is NO_RESPONSE:
-        return []
-    if isinstance(outcome, BaseException):
-        return [ErrorCode.unknown_server_error.name.upper()]
-    response = at_version(call.header.api_key, call.header.api_version, "response")
-    found = dict.fromkeys(code for code in error_codes(response, outcome) if code)
-    return [_name(code) for code in found]
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name.upper()
-    except ValueError:
-        return str(code)

@@ -1,10 +1,12 @@
-"""The error codes that a response carries, at its top and in its arrays."""
+"""The error codes that a response carries, at its top and in its arrays, and their names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
+
+from protocol.errors import ErrorCode
 
 
 def error_codes(struct: Any, response: object) -> Iterator[int]:
@@ -17,6 +19,14 @@ def error_codes(struct: Any, response: object) -> Iterator[int]:
         if content is not None:
             for each in content if is_array else (content,):
                 yield from error_codes(inner, each)
+
+
+def error_name(code: int) -> str:
+    """``NOT_COORDINATOR`` for 16; the number for a code of a later release."""
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return str(int(code))
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.net.calls import CallEvent
 from broker.requests.api import NO_RESPONSE
-from protocol.error_codes import error_codes
+from protocol.error_codes import error_codes, error_name
 from protocol.errors import ErrorCode
 from protocol.versions import at_version
 
@@ -73,12 +73,5 @@ def error_names(api_key: int, version: int, response: object) -> tuple[str, ...]
     found: dict[str, None] = {}
     for code in error_codes(at_version(api_key, version, "response"), response):
         if code and len(found) < ERRORS_KEPT:
-            found[_name(code)] = None
-    return tuple(found) or (ErrorCode.none.name.upper(),)
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name.upper()
-    except ValueError:
-        return str(code)
+            found[error_name(code)] = None
+    return tuple(found) or (error_name(ErrorCode.none),)

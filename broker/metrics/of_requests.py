@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.metrics.families import Family, Observed, counter, summary
 from broker.metrics.request_metrics import RequestMetrics
-from protocol.errors import ErrorCode
+from protocol.error_codes import error_name
 
 _BY_TOPIC: Final = (
     ("messagesin", "messages_in", "Records that producers have appended."),
@@ -31,14 +31,6 @@ _TIMES: Final = (
         "Time in which the handler waited for replicas, data or members, in milliseconds.",
     ),
 )
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of an error code."""
-    try:
-        return ErrorCode(code).name.upper()
-    except ValueError:
-        return str(code)
 
 
 def families(metrics: RequestMetrics) -> Iterator[Family]:

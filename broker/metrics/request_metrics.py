@@ -7,7 +7,7 @@ metrics in ``kafka.network.RequestMetrics`` and ``kafka.server.BrokerTopicMetric
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,11 +15,9 @@ from typing import Any, Final
 
 from broker.clock import stopwatch_us
 from broker.net.calls import Call, CallEvent, CallInterceptors
-from broker.requests.api import NO_RESPONSE
 from protocol.batch import CorruptBatch, batches
-from protocol.error_codes import error_codes
 from protocol.errors import ErrorCode
-from protocol.versions import at_version, message_name
+from protocol.versions import message_name
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -67,7 +65,7 @@ class RequestMetrics:
         self, calls: CallInterceptors, names: Names, measure_us: Callable[[], int] = stopwatch_us
     ) -> None:
         """``names`` finds a topic's name by its id."""
-        self.running = False
+        self._running = False
         self.requests: Counter[tuple[int, str, int]] = Counter()
         """By API and version."""
         self.errors: Counter[tuple[int, str, int]] = Counter()
@@ -82,15 +80,9 @@ class RequestMetrics:
 
     def start(self) -> None:
         """Count from now on. Twice is once."""
-        if not self.running:
-            self.running = True
+        if not self._running:
+            self._running = True
             self._calls.add(self, first=True)
-
-    def stop(self) -> None:
-        """Count no further request; what was counted stays."""
-        if self.running:
-            self.running = False
-            self._calls.remove(self)
 
     # -- what connections tell (`broker.net.calls.CallInterceptor`) ---------------------------------------------
 
@@ -116,7 +108,7 @@ class RequestMetrics:
         times.total_us.append(total_us)
         times.local_us.append(local_us)
         times.remote_us.append(total_us - local_us)
-        for code in _codes_of(call):
+        for code in call.error_codes():
             self.errors[node_id, name, code] += 1
             if code in FENCED:
                 self.fenced[node_id, code] += 1
@@ -193,20 +185,4 @@ def _produce_codes(response: Any) -> Iterator[tuple[tuple[Any, Any, int], int]]:
             yield (topic.name, topic.topic_id, each.index), each.error_code
 
 
-def _codes_of(call: Call) -> Iterable[int]:
-    outcome = call.response
-    if outcome is None or outcome is NO_RESPONSE:
-        return ()
-    if isinstance(outcome, BaseException):
-        return (ErrorCode.unknown_server_error,)
-    return error_codes(_response(call.route.api.key, call.route.version), outcome)
-
-
-@cache
-def _kafkas_name(api: str) -> str:
-    return message_name(api)
-
-
-@cache
-def _response(api_key: int, version: int) -> Any:
-    return at_version(api_key, version, "response")
+_kafkas_name = cache(message_name)

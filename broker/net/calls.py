@@ -7,7 +7,7 @@ request costs one test of one attribute. This module does not know the intercept
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -16,7 +16,11 @@ from broker.logging import get_logger
 from broker.net.routes import Route
 from broker.node.context import RequestContext
 from broker.node.served import ServedNode
+from broker.requests.api import NO_RESPONSE
+from protocol.error_codes import error_codes
+from protocol.errors import ErrorCode
 from protocol.frame import RequestHeader
+from protocol.versions import at_version
 
 if TYPE_CHECKING:
     from broker.node import Node
@@ -102,6 +106,15 @@ class Call:
     def response(self) -> Any:
         """What came of it, decoded: a response, ``NO_RESPONSE``, the exception in which it ended, None while it is open."""
         return None if self.outcome is None else self.route.response_of(self.outcome)
+
+    def error_codes(self) -> Iterable[int]:
+        """Each error code of the response, 0 included; of a request that ended in an exception that of an unknown error."""
+        response = self.response
+        if response is None or response is NO_RESPONSE:
+            return ()
+        if isinstance(response, BaseException):
+            return (ErrorCode.unknown_server_error,)
+        return error_codes(at_version(self.route.api.key, self.route.version, "response"), response)
 
     @property
     def node(self) -> ServedNode:

@@ -10,7 +10,7 @@ from uuid import UUID
 from broker.trace.exchange import Exchange, Names, no_names
 from protocol.batch import CorruptBatch, RecordBatch, batches, parse_end_txn_marker
 from protocol.codec import MalformedRequest, UnknownVersion, client_codec, request_codec
-from protocol.errors import ErrorCode
+from protocol.error_codes import error_name
 from protocol.frame import parse_request_header, response_body_offset
 from protocol.versions import WireField
 
@@ -161,11 +161,3 @@ def _records(batch: RecordBatch) -> Iterable[Decoded]:
 
 def _text(data: bytes | memoryview | None) -> str | None:
     return None if data is None else b64encode(data).decode()
-
-
-def error_name(code: int) -> str:
-    """``NOT_COORDINATOR`` for 16; the number for a code of a later release."""
-    try:
-        return ErrorCode(code).name.upper()
-    except ValueError:
-        return str(int(code))

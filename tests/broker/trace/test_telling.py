@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema, load_response_schema
 
-from broker.trace.decoding import CUT, answer_dict, error_name, request_dict
+from broker.trace.decoding import CUT, answer_dict, request_dict
 from broker.trace.exchange import Exchange, Outcome, TransactionFacts
 from broker.trace.json_form import json_line, to_json
 from broker.trace.lines import text_line
 from broker.trace.producer_facts import transactions_in
 from protocol.batch import build_batch, end_txn_marker
 from protocol.codec import client_codec, request_codec
+from protocol.error_codes import error_name
 from protocol.frame import parse_request_header, request_header, response_header
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
