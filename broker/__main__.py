@@ -21,18 +21,9 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> int:
     """Run a broker; the exit code of the process."""
     process.prepare()
-    import click
-
     from broker.options import parse
 
-    try:
-        settings = parse(arguments)
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    return run(settings)
+    return process.exit_code(lambda: run(parse(arguments)))
 
 
 def run(settings: Settings) -> int:

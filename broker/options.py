@@ -12,6 +12,13 @@ import click
 from broker.client_metrics.exporting import MissingPackage, check_exporter
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, node_configs
 from broker.config.settings import ControlPort, Settings, TopicSpec
+from broker.control_options import (
+    CONTROL_PORT_VARIABLE,
+    FAULTS_VARIABLE,
+    control_port,
+    port_of,
+    rules_in,
+)
 from storage.config import LogConfig
 
 # Finalized features that a start may choose, with the lowest and highest level this broker can give them.
@@ -19,10 +26,7 @@ CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 
 
 TOPICS_VARIABLE: Final = "ODRADEK_TOPICS"
 CREATE_TOPICS_VARIABLE: Final = "KAFKA_CREATE_TOPICS"
-FAULTS_VARIABLE: Final = "ODRADEK_FAULTS"
-CONTROL_PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
 CONTROL_HOST_VARIABLE: Final = "ODRADEK_CONTROL_HOST"
-PORT_MAX: Final = 65535
 
 
 class BadSetting(click.ClickException):
@@ -200,8 +204,8 @@ def _without(taken: Sequence[TopicSpec], found: Sequence[TopicSpec]) -> list[Top
 
 
 def _faults(text: str) -> tuple[str, ...]:
-    """Rules, one in each line or between semicolons, checked as far as they can be without a broker."""
-    rules = tuple(filter(None, (rule.strip() for rule in re.split(r"[;\n]", text))))
+    """The rules in a variable, checked as far as they can be without a broker."""
+    rules = rules_in(text)
     if rules:
         from broker.faults import FaultError, parse_rule  # only a start with rules pays for the import
 
@@ -218,7 +222,7 @@ def _control(
 ) -> ControlPort | None:
     port, host = options["control_port"], options["control_host"]
     if port is None:
-        port = _port_of(environ.get(CONTROL_PORT_VARIABLE, ""))
+        port = port_of(environ.get(CONTROL_PORT_VARIABLE, ""))
     host_is_from = "--control-host" if host is not None else CONTROL_HOST_VARIABLE
     if host is None:
         host = environ.get(CONTROL_HOST_VARIABLE) or None
@@ -228,22 +232,12 @@ def _control(
                 f"{host_is_from}: there is no control port without --control-port or {CONTROL_PORT_VARIABLE}."
             )
         return None
-    from broker.control.access import Access, ControlConfigError
-
-    control = ControlPort(str(DEFAULT_HOST if host is None else host), int(str(port)))
-    try:
-        Access.of(control.host, config.control_token, config.control_allowed_hosts)
-    except ControlConfigError as error:
-        raise click.UsageError(f"{error}.") from None
-    return control
-
-
-def _port_of(text: str) -> int | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and int(text[:6]) <= PORT_MAX):
-        raise click.UsageError(f"{CONTROL_PORT_VARIABLE}: {text!r} is not a port (0 to {PORT_MAX}).")
-    return int(text)
+    return control_port(
+        None if host is None else str(host),
+        int(str(port)),
+        config.control_token,
+        config.control_allowed_hosts,
+    )
 
 
 def _overrides(options: Mapping[str, object]) -> dict[str, str]:

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -23,6 +24,19 @@ def prepare() -> None:
     # Imports allocate much and free nothing. The collector is switched on again when the server is up.
     gc.disable()
     _forgo("hypothesis", "rich")
+
+
+def exit_code(work: Callable[[], int]) -> int:
+    """That of the process, of work that begins with a command line: `click` without its own way of ending the process."""
+    import click
+
+    try:
+        return work()
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
 
 
 def stop_signals() -> asyncio.Event:

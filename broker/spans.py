@@ -1,8 +1,9 @@
 """Spans for OpenTelemetry: one for each request, and one around all requests of a transaction.
 
 A span's times are real ones, whatever the broker's clock says: they stand beside the spans of clients. The SDK's own thread
-sends them; what it cannot send in time it drops, and no request waits for it. This module needs odradek[otel], and is imported
-only where there is a collector.
+sends them; what it cannot send in time it drops, and no request waits for it.
+
+This module needs odradek[otel], and is imported only where there is a collector.
 """
 
 from __future__ import annotations

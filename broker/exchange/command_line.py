@@ -1,17 +1,17 @@
-"""How the programs of this room are run: `click` without its own way of ending the process."""
+"""How the programs of this room are run."""
 
 from __future__ import annotations
 
 import click
 
+from broker.process import exit_code
+
 
 def run(command: click.Command, name: str, arguments: list[str]) -> int:
     """Do as the command line says; the exit code of the process."""
-    try:
+
+    def work() -> int:
         command.main(arguments, prog_name=name, standalone_mode=False)
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    return 0
+        return 0
+
+    return exit_code(work)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,15 +12,20 @@ import click
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT
 from broker.config.settings import ControlPort
+from broker.control.access import TOKEN_VARIABLE
+from broker.control_options import (
+    CONTROL_PORT_VARIABLE,
+    FAULTS_VARIABLE,
+    PORT_MAX,
+    control_port,
+    port_of,
+    rules_in,
+)
 from protocol.slotted import slotted
 
 UPSTREAM_VARIABLE: Final = "ODRADEK_UPSTREAM"
-FAULTS_VARIABLE: Final = "ODRADEK_FAULTS"
-CONTROL_PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
-TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
 ALLOWED_HOSTS_VARIABLE: Final = "ODRADEK_CONTROL_ALLOWED_HOSTS"
 WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
-PORT_MAX: Final = 65535
 
 Address = tuple[str, int]
 
@@ -170,7 +174,7 @@ def _settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> ProxySe
         control=_control(options, environ),
         control_token=environ.get(TOKEN_VARIABLE, ""),
         control_allowed_hosts=tuple(filter(None, (each.strip() for each in allowed.split(",")))),
-        faults=(*options["faults"], *_faults(environ.get(FAULTS_VARIABLE, ""))),
+        faults=(*options["faults"], *rules_in(environ.get(FAULTS_VARIABLE, ""))),
         ends_with_stdin=options["ends_with_stdin"],
         log_format=options["log_format"],
         log_level=options["log_level"],
@@ -206,27 +210,11 @@ def _tls(options: Mapping[str, Any]) -> ssl.SSLContext | None:
 
 
 def _control(options: Mapping[str, Any], environ: Mapping[str, str]) -> ControlPort | None:
-    port = options["control_port"]
+    host, port = options["control_host"], options["control_port"]
     if port is None:
-        text = environ.get(CONTROL_PORT_VARIABLE, "")
-        if text and not re.fullmatch(r"[0-9]{1,5}", text):
-            raise click.UsageError(f"{CONTROL_PORT_VARIABLE}: {text!r} is not a port (0 to {PORT_MAX}).")
-        port = int(text) if text else None
-    host = options["control_host"]
+        port = port_of(environ.get(CONTROL_PORT_VARIABLE, ""))
     if port is None:
         if host is not None:
             raise click.UsageError("--control-host: there is no control port without --control-port.")
         return None
-    from broker.control.access import Access, ControlConfigError
-
-    control = ControlPort(host or DEFAULT_HOST, port)
-    try:
-        Access.of(control.host, environ.get(TOKEN_VARIABLE, ""), ())
-    except ControlConfigError as error:
-        raise click.UsageError(f"{error}.") from None
-    return control
-
-
-def _faults(text: str) -> tuple[str, ...]:
-    """Rules, one in each line or between semicolons."""
-    return tuple(filter(None, (rule.strip() for rule in re.split(r"[;\n]", text))))
+    return control_port(host, port, environ.get(TOKEN_VARIABLE, ""), ())

@@ -1,0 +1,43 @@
+"""What the command lines of broker and proxy say of the control port and of the first rules, in the same words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+import click
+
+from broker.config import DEFAULT_HOST
+from broker.config.settings import ControlPort
+
+FAULTS_VARIABLE: Final = "ODRADEK_FAULTS"
+CONTROL_PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
+PORT_MAX: Final = 65535
+
+
+def rules_in(text: str) -> tuple[str, ...]:
+    """Rules, one in each line or between semicolons."""
+    return tuple(filter(None, (rule.strip() for rule in re.split(r"[;\n]", text))))
+
+
+def port_of(text: str) -> int | None:
+    """The port that ``CONTROL_PORT_VARIABLE`` names; None if it is empty."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text[:6]) <= PORT_MAX):
+        raise click.UsageError(f"{CONTROL_PORT_VARIABLE}: {text!r} is not a port (0 to {PORT_MAX}).")
+    return int(text)
+
+
+def control_port(host: str | None, port: int, token: str, allowed_hosts: Collection[str]) -> ControlPort:
+    """Where a control port listens; ``click.UsageError`` if others could reach it without a token."""
+    # Only a start with a control port pays for the import.
+    from broker.control.access import Access, ControlConfigError
+
+    control = ControlPort(DEFAULT_HOST if host is None else host, port)
+    try:
+        Access.of(control.host, token, allowed_hosts)
+    except ControlConfigError as error:
+        raise click.UsageError(f"{error}.") from None
+    return control
