@@ -14,7 +14,6 @@ from broker.metrics.of_cluster import ClusterMetrics
 from broker.metrics.request_metrics import RequestMetrics
 from broker.trace.awaited_states import AwaitedStates
 from broker.trace.elections import ElectionWatcher
-from broker.trace.exchange import Names
 from broker.trace.reading import timeline, transactions
 from broker.trace.trace import Trace
 from broker.views.cluster_views import ClusterViews
@@ -22,22 +21,9 @@ from broker.views.cluster_views import ClusterViews
 __all__ = ["ControlConfigError", "control_of", "open_control"]
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from broker.cluster import Cluster
     from broker.config.settings import ControlPort
-    from broker.metadata import ClusterMetadata
     from broker.trace.timeline_view import Timeline
-
-
-def topic_names(metadata: ClusterMetadata) -> Names:
-    """The names of the topics that there are now."""
-
-    def name_of(topic_id: UUID) -> str | None:
-        topic = metadata.topic_by_id(topic_id)
-        return None if topic is None else topic.name
-
-    return name_of
 
 
 class ClusterTransactions:
@@ -60,7 +46,7 @@ def control_of(cluster: Cluster) -> Control:
     ``ControlConfigError`` for a rule on what this broker does not have.
     """
     clock = cluster.clock
-    names = topic_names(cluster.metadata)
+    names = cluster.metadata.topic_name
     trace = Trace(cluster.calls, clock, names=names)
     faults = Faults(
         cluster.injection,

@@ -190,6 +190,11 @@ class ClusterMetadata:
     def topic_by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
         return self._image.topics_by_id.get(topic_id) if topic_id is not None else None
 
+    def topic_name(self, topic_id: uuid.UUID) -> str | None:
+        """Of the topic that has this id now."""
+        topic = self.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
     async def saved(self) -> Image:
         """The image as it is once no change is under way: a copy of it, that stays as it is."""
         await self.auto_topic_creation.settled()

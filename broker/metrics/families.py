@@ -29,29 +29,28 @@ Row = tuple[tuple[object, ...], float]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """All samples of one name. A counter's name is that without ``_total``."""
+    """All samples of one name, which `broker.metrics.names` explains. A counter's name is that without ``_total``."""
 
     kind: Kind
     name: str
-    says: str
     labels: tuple[str, ...]
     rows: Sequence[tuple[tuple[object, ...], float | Observed]]
 
 
-def gauge(name: str, says: str, labels: tuple[str, ...] = (), rows: Iterable[Row] = ()) -> Family:
-    return Family(Kind.GAUGE, name, says, labels, list(rows))
+def gauge(name: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Family:
+    return Family(Kind.GAUGE, name, labels, list(rows))
 
 
-def single(name: str, says: str, value: float) -> Family:
+def single(name: str, value: float) -> Family:
     """A gauge without labels."""
-    return Family(Kind.GAUGE, name, says, (), [((), value)])
+    return Family(Kind.GAUGE, name, (), [((), value)])
 
 
-def counter(name: str, says: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Family:
-    return Family(Kind.COUNTER, name, says, labels, list(rows))
+def counter(name: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Family:
+    return Family(Kind.COUNTER, name, labels, list(rows))
 
 
 def summary(
-    name: str, says: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[object, ...], Observed]]
+    name: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[object, ...], Observed]]
 ) -> Family:
-    return Family(Kind.SUMMARY, name, says, labels, list(rows))
+    return Family(Kind.SUMMARY, name, labels, list(rows))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from broker.clock import Domain
 from broker.clock.virtual import VirtualClock
@@ -44,6 +44,11 @@ class _Partitions:
     by_node: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     offline: int = 0
     total: int = 0
+
+    def add(self, place: tuple[str, int], names: Sequence[str], values: Sequence[float]) -> None:
+        """One row in each of these families."""
+        for name, value in zip(names, values, strict=True):
+            self.rows[name].append((place, value))
 
 
 class ClusterMetrics:
@@ -94,20 +99,20 @@ class ClusterMetrics:
     def _of_log(
         self, found: _Partitions, partition: Partition, owners: Mapping[transactions_of.Place, Transaction]
     ) -> None:
-        place = (partition.topic, partition.index)
-        stable, watermark = partition.last_stable_offset, partition.high_watermark
-        add = found.rows
-        add["kafka_topic_partition_current_offset"].append((place, watermark))
-        add["kafka_topic_partition_oldest_offset"].append((place, partition.log_start_offset))
-        add["kafka_log_log_logstartoffset"].append((place, partition.log_start_offset))
-        add["kafka_log_log_logendoffset"].append((place, partition.log_end_offset))
-        add["kafka_log_log_numlogsegments"].append((place, len(partition.log.segments)))
-        add["kafka_log_log_size"].append((place, sum(each.size for each in partition.log.segments)))
-        add["odradek_partition_last_stable_offset"].append((place, stable))
-        add["odradek_partition_last_stable_offset_lag"].append((place, max(0, watermark - stable)))
-        first = next(iter(partition.log.producers.open_transactions()), None)
-        open_ms = 0.0 if first is None else self._open_ms(partition, first[1], owners)
-        add["odradek_partition_last_stable_offset_lag_seconds"].append((place, open_ms / 1000))
+        log, stable = partition.log, partition.last_stable_offset
+        first = next(iter(log.producers.open_transactions()), None)
+        values = (
+            partition.high_watermark,
+            partition.log_start_offset,
+            partition.log_start_offset,
+            partition.log_end_offset,
+            len(log.segments),
+            sum(each.size for each in log.segments),
+            stable,
+            max(0, partition.high_watermark - stable),
+            0.0 if first is None else self._open_ms(partition, first[1], owners) / 1000,
+        )
+        found.add((partition.topic, partition.index), _OF_LOGS, values)
 
     def _open_ms(
         self, partition: Partition, producer_id: int, owners: Mapping[transactions_of.Place, Transaction]
@@ -123,10 +128,9 @@ class ClusterMetrics:
         nodes = list(self._cluster.nodes.values())
         running = [node for node in nodes if node.state is NodeState.RUNNING]
         controller = "kafka_controller_kafkacontroller_"
-        yield single("kafka_brokers", "Nodes that run.", len(running))
+        yield single("kafka_brokers", len(running))
         yield gauge(
             "kafka_broker_info",
-            "A node that runs, with its advertised address.",
             ("id", "address"),
             [
                 ((node.node_id, host_and_port(each.advertised_host, each.advertised_port)), 1)
@@ -136,37 +140,33 @@ class ClusterMetrics:
         )
         yield gauge(
             "odradek_broker_state",
-            "The state of a node, as the control port says it.",
             ("broker_id", "state"),
             [((node.node_id, node.shown_state), 1) for node in nodes],
         )
-        for name, says, value in (
-            ("activecontrollercount", "The controller, which is the process itself.", 1),
-            ("activebrokercount", "Nodes that are not fenced.", len(running)),
-            ("fencedbrokercount", "Nodes that are fenced: stopped or killed.", len(nodes) - len(running)),
-            ("globaltopiccount", "Topics.", len(partitions.by_topic)),
-            ("globalpartitioncount", "Partitions.", partitions.total),
-            ("offlinepartitionscount", "Partitions without a leader.", partitions.offline),
+        for name, value in (
+            ("activecontrollercount", 1),
+            ("activebrokercount", len(running)),
+            ("fencedbrokercount", len(nodes) - len(running)),
+            ("globaltopiccount", len(partitions.by_topic)),
+            ("globalpartitioncount", partitions.total),
+            ("offlinepartitionscount", partitions.offline),
         ):
-            yield single(controller + name, says, value)
-        for name, key, says in (
-            ("leadercount", "leads", "Partitions that a node leads."),
-            ("partitioncount", "partitions", "Partitions that a node has a replica of."),
+            yield single(controller + name, value)
+        for name, key in (
+            ("leadercount", "leads"),
+            ("partitioncount", "partitions"),
             (
                 "underreplicatedpartitions",
                 "under_replicated",
-                "Partitions that a node leads, and whose in-sync replicas are not all of its replicas.",
             ),
         ):
             yield gauge(
                 f"kafka_server_replicamanager_{name}",
-                says,
                 ("broker_id",),
                 [((node.node_id,), partitions.by_node[node.node_id][key]) for node in nodes],
             )
         yield gauge(
             "kafka_server_socket_server_metrics_connection_count",
-            "Connections of clients.",
             ("broker_id",),
             [((node.node_id,), len(node.connections)) for node in running],
         )
@@ -190,71 +190,62 @@ class ClusterMetrics:
         return [
             single(
                 "odradek_event_loop_lag_seconds",
-                "How late the event loop was when it was last looked at.",
                 lag.last_ms / 1000,
             ),
             single(
                 "odradek_event_loop_lag_max_seconds",
-                "The most that the event loop was late in the last minute.",
                 lag.max_ms / 1000,
             ),
             single(
                 "odradek_clock_ahead_seconds",
-                "By how much the broker's clock has been advanced.",
                 max(self._clock.offsets().values(), default=0) / 1000,
             ),
             counter(
                 "odradek_fault_rule_hits",
-                "Hits of the rules that inject faults.",
                 ("rule",),
                 [((rule.id,), rule.hits) for rule in rules],
             ),
         ]
 
 
-_PARTITION_FAMILIES: Final[Mapping[str, str]] = {
-    "kafka_topic_partition_leader": "The node that leads a partition; -1 without one.",
-    "kafka_topic_partition_leader_is_preferred": "1 if the first of its replicas leads a partition.",
-    "kafka_topic_partition_replicas": "Replicas of a partition.",
-    "kafka_topic_partition_in_sync_replica": "In-sync replicas of a partition.",
-    "kafka_topic_partition_under_replicated_partition": "1 if not all replicas of a partition are in sync.",
-    "kafka_topic_partition_current_offset": "The high watermark of a partition.",
-    "kafka_topic_partition_oldest_offset": "The log start offset of a partition.",
-    "kafka_log_log_logstartoffset": "The log start offset of the leader's log.",
-    "kafka_log_log_logendoffset": "The log end offset of the leader's log.",
-    "kafka_log_log_numlogsegments": "Segments of the leader's log.",
-    "kafka_log_log_size": "Bytes of the leader's log.",
-    "odradek_partition_last_stable_offset": "The last stable offset: how far read_committed consumers may read.",
-    "odradek_partition_last_stable_offset_lag": "Records from the last stable offset to the high watermark.",
-    "odradek_partition_last_stable_offset_lag_seconds": "For how long the transaction has been open that holds the "
-    "last stable offset; 0 if none does.",
-}
+_OF_LOGS: Final = (
+    "kafka_topic_partition_current_offset",
+    "kafka_topic_partition_oldest_offset",
+    "kafka_log_log_logstartoffset",
+    "kafka_log_log_logendoffset",
+    "kafka_log_log_numlogsegments",
+    "kafka_log_log_size",
+    "odradek_partition_last_stable_offset",
+    "odradek_partition_last_stable_offset_lag",
+    "odradek_partition_last_stable_offset_lag_seconds",
+)
+_OF_METADATA: Final = (
+    "kafka_topic_partition_leader",
+    "kafka_topic_partition_leader_is_preferred",
+    "kafka_topic_partition_replicas",
+    "kafka_topic_partition_in_sync_replica",
+    "kafka_topic_partition_under_replicated_partition",
+)
 
 
 def _of_partition(found: _Partitions, topic: str, state: PartitionState) -> None:
-    place = (topic, state.index)
-    under = len(state.isr) < len(state.replicas)
-    for name, value in (
-        ("leader", state.leader),
-        ("leader_is_preferred", int(bool(state.replicas) and state.leader == state.replicas[0])),
-        ("replicas", len(state.replicas)),
-        ("in_sync_replica", len(state.isr)),
-        ("under_replicated_partition", int(under)),
-    ):
-        found.rows[f"kafka_topic_partition_{name}"].append((place, value))
+    values = (
+        state.leader,
+        bool(state.replicas) and state.leader == state.replicas[0],
+        len(state.replicas),
+        len(state.isr),
+        len(state.isr) < len(state.replicas),
+    )
+    found.add((topic, state.index), _OF_METADATA, values)
 
 
 def _of_partitions(found: _Partitions) -> Iterator[Family]:
-    yield gauge("kafka_topic_partitions", "Partitions of a topic.", ("topic",), _by_name(found.by_topic))
+    yield gauge(
+        "kafka_topic_partitions", ("topic",), [((name,), count) for name, count in found.by_topic.items()]
+    )
     yield single(
         "odradek_partitions_left_out",
-        "Partitions that are not shown one by one.",
         max(0, found.total - PARTITIONS_MAX),
     )
-    for name, says in _PARTITION_FAMILIES.items():
-        yield gauge(name, says, BY_PARTITION, found.rows[name])
-
-
-def _by_name(counts: Mapping[str, int]) -> Iterator[tuple[tuple[Any, ...], float]]:
-    for name, count in counts.items():
-        yield (name,), count
+    for name in (*_OF_METADATA, *_OF_LOGS):
+        yield gauge(name, BY_PARTITION, found.rows[name])

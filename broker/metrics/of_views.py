@@ -12,7 +12,6 @@ from broker.views.ports import HANGING, PARTITIONS_MAX, Views
 
 SHOWN_MAX: Final = 500
 """Partitions; for each some requests go to the cluster at each scrape."""
-_BY_PARTITION: Final = ("topic", "partition")
 
 
 class ViewMetrics:
@@ -41,63 +40,65 @@ class ViewMetrics:
 
 def _cluster_families(summary: ClusterSummary) -> Iterator[Family]:
     running = [node for node in summary.nodes if node.state == "running"]
-    yield single("kafka_brokers", "Nodes that run.", len(running))
+    yield single("kafka_brokers", len(running))
     yield gauge(
         "kafka_broker_info",
-        "A node that runs, with its advertised address.",
         ("id", "address"),
         [((node.node, node.address), 1) for node in running],
     )
     yield gauge(
         "odradek_broker_state",
-        "The state of a node, as the control port says it.",
         ("broker_id", "state"),
         [((node.node, node.state), 1) for node in summary.nodes],
     )
     controller = "kafka_controller_kafkacontroller_"
-    yield single(f"{controller}globaltopiccount", "Topics.", summary.topics)
-    yield single(f"{controller}globalpartitioncount", "Partitions.", summary.partitions)
+    yield single(f"{controller}globaltopiccount", summary.topics)
+    yield single(f"{controller}globalpartitioncount", summary.partitions)
     yield gauge(
         "kafka_server_replicamanager_leadercount",
-        "Partitions that a node leads.",
         ("broker_id",),
         [((node.node,), node.leads) for node in summary.nodes],
     )
     yield gauge(
         "kafka_server_socket_server_metrics_connection_count",
-        "Connections of clients.",
         ("broker_id",),
         [((node.node,), node.connections) for node in summary.nodes],
     )
 
 
 def _partition_families(partitions: Iterable[PartitionSummary]) -> list[Family]:
-    rows: dict[str, list[Row]] = {name: [] for name in _PARTITION_FAMILIES}
+    rows: dict[str, list[Row]] = {name: [] for name in _OF_PARTITIONS}
     for each in partitions:
-        place = (each.topic, each.partition)
-        rows["kafka_topic_partition_replicas"].append((place, len(each.replicas)))
-        rows["kafka_topic_partition_in_sync_replica"].append((place, len(each.isr)))
-        rows["kafka_topic_partition_leader"].append((place, -1 if each.leader is None else each.leader))
-        if each.high_watermark is not None:
-            rows["kafka_topic_partition_current_offset"].append((place, each.high_watermark))
-        if each.log_start is not None:
-            rows["kafka_topic_partition_oldest_offset"].append((place, each.log_start))
-        if each.last_stable is not None and each.high_watermark is not None:
-            lag = max(0, each.high_watermark - each.last_stable)
-            rows["odradek_partition_last_stable_offset"].append((place, each.last_stable))
-            rows["odradek_partition_last_stable_offset_lag"].append((place, lag))
-    return [gauge(name, says, _BY_PARTITION, rows[name]) for name, says in _PARTITION_FAMILIES.items()]
+        values = (
+            -1 if each.leader is None else each.leader,
+            len(each.replicas),
+            len(each.isr),
+            each.high_watermark,
+            each.log_start,
+            each.last_stable if each.high_watermark is not None else None,
+            _lag(each),
+        )
+        for name, value in zip(_OF_PARTITIONS, values, strict=True):
+            if value is not None:
+                rows[name].append(((each.topic, each.partition), value))
+    return [gauge(name, ("topic", "partition"), found) for name, found in rows.items()]
 
 
-_PARTITION_FAMILIES: Final = {
-    "kafka_topic_partition_leader": "The node that leads a partition; -1 without one.",
-    "kafka_topic_partition_replicas": "Replicas of a partition.",
-    "kafka_topic_partition_in_sync_replica": "In-sync replicas of a partition.",
-    "kafka_topic_partition_current_offset": "The high watermark of a partition.",
-    "kafka_topic_partition_oldest_offset": "The log start offset of a partition.",
-    "odradek_partition_last_stable_offset": "The last stable offset: how far read_committed consumers may read.",
-    "odradek_partition_last_stable_offset_lag": "Records from the last stable offset to the high watermark.",
-}
+def _lag(partition: PartitionSummary) -> int | None:
+    if partition.last_stable is None or partition.high_watermark is None:
+        return None
+    return max(0, partition.high_watermark - partition.last_stable)
+
+
+_OF_PARTITIONS: Final = (
+    "kafka_topic_partition_leader",
+    "kafka_topic_partition_replicas",
+    "kafka_topic_partition_in_sync_replica",
+    "kafka_topic_partition_current_offset",
+    "kafka_topic_partition_oldest_offset",
+    "odradek_partition_last_stable_offset",
+    "odradek_partition_last_stable_offset_lag",
+)
 
 
 def transaction_families(summary: TransactionsSummary) -> list[Family]:
@@ -107,18 +108,15 @@ def transaction_families(summary: TransactionsSummary) -> list[Family]:
     return [
         gauge(
             "odradek_transactions",
-            "Transactional ids, by the state of their transaction (TransactionState of Kafka).",
             ("state",),
             [((state,), count) for state, count in by_state.items()],
         ),
         single(
             "odradek_hanging_transactions",
-            "Transactions open in a partition that no coordinator will end.",
             hanging,
         ),
         single(
             "odradek_oldest_open_transaction_seconds",
-            "For how long the oldest open transaction has been open.",
             oldest_ms / 1000,
         ),
     ]
@@ -144,20 +142,16 @@ def group_families(groups: Iterable[GroupSummary]) -> list[Family]:
     name = "kafka_consumergroup_"
     by_partition, by_topic = ("consumergroup", "topic", "partition"), ("consumergroup", "topic")
     return [
-        gauge(f"{name}members", "Members of a group.", ("consumergroup",), members),
-        gauge(f"{name}current_offset", "The offset that a group has committed.", by_partition, offsets),
+        gauge(f"{name}members", ("consumergroup",), members),
+        gauge(f"{name}current_offset", by_partition, offsets),
         gauge(
             f"{name}current_offset_sum",
-            "The sum of a group's committed offsets in a topic.",
             by_topic,
             [(key, committed) for key, (committed, _) in sums.items()],
         ),
-        gauge(
-            f"{name}lag", "Records from the committed offset to the last stable offset.", by_partition, lags
-        ),
+        gauge(f"{name}lag", by_partition, lags),
         gauge(
             f"{name}lag_sum",
-            "The sum of a group's lag in a topic.",
             by_topic,
             [(key, lag) for key, (_, lag) in sums.items()],
         ),

@@ -12,6 +12,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
 from broker.metrics.families import Family, Observed
+from broker.metrics.names import HELP
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
 """As Kafka's histograms and the JMX exporter have them."""
@@ -37,7 +38,7 @@ def written(families: Sequence[Family]) -> bytes:
 
 
 def _metric(family: Family) -> Metric:
-    metric = Metric(family.name, family.says, family.kind.value)
+    metric = Metric(family.name, HELP[family.name], family.kind.value)
     name = f"{family.name}_total" if family.kind.value == "counter" else family.name
     for values, measured in family.rows:
         labels = dict(zip(family.labels, map(str, values), strict=True))

@@ -69,8 +69,7 @@ class Node:
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """The name of a topic by its id; None if there is no such topic."""
-        topic = self.metadata.topic_by_id(topic_id)
-        return None if topic is None else topic.name
+        return self.metadata.topic_name(topic_id)
 
     def session_partitions(self, session_id: int) -> Iterator[tuple[str, int]]:
         """The partitions of a fetch session; none if there is no such session."""

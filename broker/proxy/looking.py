@@ -46,10 +46,10 @@ class ProxyFaults(Faults):
 class ProxyLooking(Looking):
     """All that can be asked of one proxy."""
 
-    proxy_views: ProxyViews
+    views: ProxyViews
 
     async def node_states(self) -> Mapping[str, str]:
-        return {str(node_id): state for node_id, state in (await self.proxy_views.node_states()).items()}
+        return {str(node_id): state for node_id, state in (await self.views.node_states()).items()}
 
     def refusal(self, what: str) -> str:
         return f"{what} is not for a proxy: it sees requests and responses, and does not reach into the nodes behind it"
@@ -101,7 +101,6 @@ def looking_of(proxy: Proxy) -> ProxyLooking:
         views=views,
         metrics=Metrics(RequestMetrics(proxy.calls, proxy.topics.name), ViewMetrics(views)),
         transactions=UpstreamTransactions(admin, trace),
-        proxy_views=views,
     )
 
 

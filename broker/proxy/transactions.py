@@ -15,13 +15,11 @@ from broker.trace.timeline_records import Hanging, Scanned, StateRecord
 from broker.trace.timeline_view import Timeline
 from broker.trace.trace import Trace
 from broker.views.forms import HeldUp, TransactionsSummary, TransactionSummary
-from broker.views.ports import TRANSACTIONS_MAX
+from broker.views.ports import PARTITIONS_OF_ONE_MAX, TRANSACTIONS_MAX
 from protocol.batch import RecordBatch
 from protocol.hashing import partition_for
 
 ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
-PARTITIONS_OF_ONE_MAX: Final = 100
-"""Named of one transaction, and looked at for what it holds up."""
 FETCH_BYTES: Final = 1024 * 1024
 OFFSETS_READ_MAX: Final = 1_000_000
 """Of one log; a longer one is read from the time of the first transaction on, or its end."""

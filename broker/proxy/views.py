@@ -36,7 +36,7 @@ from broker.views.forms import (
     PartitionSummary,
     TransactionsSummary,
 )
-from broker.views.ports import BATCHES_MAX, PARTITIONS_MAX, BatchPosition
+from broker.views.ports import BATCHES_MAX, OPEN_OF_PARTITION_MAX, PARTITIONS_MAX, BatchPosition
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import PartitionData
 
@@ -46,7 +46,6 @@ FETCH_BYTES: Final = 1024 * 1024
 FETCHES_PER_LOOK: Final = 4
 BEHIND_MAX: Final = 20 * BATCHES_MAX
 """In offsets: a viewer who is further behind starts anew near the end."""
-OPEN_OF_PARTITION_MAX: Final = 50
 RUNNING: Final = "running"
 UNREACHABLE: Final = "unreachable"
 

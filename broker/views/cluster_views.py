@@ -28,13 +28,12 @@ from broker.views.forms import (
     TransactionsSummary,
 )
 from broker.views.led import led
-from broker.views.ports import PARTITIONS_MAX, BatchPosition
+from broker.views.ports import OPEN_OF_PARTITION_MAX, PARTITIONS_MAX, BatchPosition
 from broker.views.turns import in_turns
 from storage.files import StorageError
 
 PARTITIONS_PER_TURN: Final = 10
 """Looking at a partition opens its log."""
-OPEN_OF_PARTITION_MAX: Final = 50
 
 
 class ClusterViews:

@@ -17,6 +17,9 @@ HANGING = "Hanging"
 """The state of a transaction that is open in a partition, and that no coordinator will end."""
 TRANSACTIONS_MAX = 200
 PARTITIONS_MAX = 100
+PARTITIONS_OF_ONE_MAX = 100
+"""Named of one transaction, and looked at for what it holds up."""
+OPEN_OF_PARTITION_MAX = 50
 GROUPS_MAX = 50
 OFFSETS_OF_GROUP_MAX = 200
 BATCHES_MAX = 500

@@ -15,14 +15,12 @@ from broker.replicas.partition import Partition
 from broker.transactions.state import SETTLED, Transaction
 from broker.views.forms import HeldUp, TransactionsSummary, TransactionSummary
 from broker.views.led import first_open_offset, led
-from broker.views.ports import HANGING, TRANSACTIONS_MAX
+from broker.views.ports import HANGING, PARTITIONS_OF_ONE_MAX, TRANSACTIONS_MAX
 from broker.views.turns import in_turns
 
 PER_TURN: Final = 500
 OPEN_PER_TURN: Final = 20
 """Of those that are shown: each has up to PARTITIONS_OF_ONE_MAX partitions to look at."""
-PARTITIONS_OF_ONE_MAX: Final = 100
-"""Named of one transaction, and looked at for what it holds up."""
 HANGING_MAX: Final = 100
 
 Coordinated = tuple[Transaction, Node]

@@ -19,7 +19,6 @@ import structlog
 
 from broker.clock.virtual import VirtualClock
 from broker.cluster import Cluster
-from broker.control.wiring import topic_names
 from broker.metrics.request_metrics import RequestMetrics
 from broker.options import parse
 from broker.requests.api import discover
@@ -133,7 +132,7 @@ class Fuzz:
         )
         await self._cluster.start()
         # Metrics read what clients send, too.
-        RequestMetrics(self._cluster.calls, topic_names(self._cluster.metadata)).start()
+        RequestMetrics(self._cluster.calls, self._cluster.metadata.topic_name).start()
 
     async def _connect(self) -> Client:
         _, client = await self._loop.network.connect("fuzz", PORT, Client)

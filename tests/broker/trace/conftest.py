@@ -10,7 +10,6 @@ import aiokafka
 import pytest
 
 from broker.cluster import Cluster
-from broker.control.wiring import topic_names
 from broker.options import parse
 from broker.trace.trace import Trace
 
@@ -20,7 +19,7 @@ class TracedBroker:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.trace = Trace(cluster.calls, cluster.clock, names=topic_names(cluster.metadata))
+        self.trace = Trace(cluster.calls, cluster.clock, names=cluster.metadata.topic_name)
 
     @property
     def port(self) -> int:

@@ -1,0 +1,72 @@
+"""What each metric is: the line of help that stands above its samples, by name. docs/metrics.md has them in a table.
+
+A counter has its name here without ``_total``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+HELP: Final[Mapping[str, str]] = {
+    "kafka_network_requestmetrics_requests": "Requests, by API and version.",
+    "kafka_network_requestmetrics_errors": "Error codes in responses, by API; NONE is one of them.",
+    "kafka_network_requestmetrics_totaltimems": "Time from the arrival of a request to its response, in milliseconds.",
+    "kafka_network_requestmetrics_localtimems": "Time until the handler responded or began to wait, in milliseconds.",
+    "kafka_network_requestmetrics_remotetimems": (
+        "Time in which the handler waited for replicas, data or members, in milliseconds."
+    ),
+    "kafka_server_brokertopicmetrics_messagesin": "Records that producers have appended.",
+    "kafka_server_brokertopicmetrics_bytesin": "Bytes of records that producers have appended.",
+    "kafka_server_brokertopicmetrics_bytesout": "Bytes of records that were sent to consumers.",
+    "kafka_server_brokertopicmetrics_totalproducerequests": "Produce requests.",
+    "kafka_server_brokertopicmetrics_failedproducerequests": "Produce requests of which a partition failed.",
+    "kafka_server_brokertopicmetrics_totalfetchrequests": "Fetch requests.",
+    "kafka_server_brokertopicmetrics_failedfetchrequests": "Fetch requests of which a partition failed.",
+    "odradek_fenced_producers": "Responses that told a producer that a newer one has its transactional id.",
+    "kafka_brokers": "Nodes that run.",
+    "kafka_broker_info": "A node that runs, with its advertised address.",
+    "odradek_broker_state": "The state of a node, as the control port says it.",
+    "kafka_controller_kafkacontroller_activecontrollercount": "The controller, which is the process itself.",
+    "kafka_controller_kafkacontroller_activebrokercount": "Nodes that are not fenced.",
+    "kafka_controller_kafkacontroller_fencedbrokercount": "Nodes that are fenced: stopped or killed.",
+    "kafka_controller_kafkacontroller_globaltopiccount": "Topics.",
+    "kafka_controller_kafkacontroller_globalpartitioncount": "Partitions.",
+    "kafka_controller_kafkacontroller_offlinepartitionscount": "Partitions without a leader.",
+    "kafka_server_replicamanager_leadercount": "Partitions that a node leads.",
+    "kafka_server_replicamanager_partitioncount": "Partitions that a node has a replica of.",
+    "kafka_server_replicamanager_underreplicatedpartitions": (
+        "Partitions that a node leads, and whose in-sync replicas are not all of its replicas."
+    ),
+    "kafka_server_socket_server_metrics_connection_count": "Connections of clients.",
+    "kafka_topic_partitions": "Partitions of a topic.",
+    "odradek_partitions_left_out": "Partitions that are not shown one by one.",
+    "kafka_topic_partition_leader": "The node that leads a partition; -1 without one.",
+    "kafka_topic_partition_leader_is_preferred": "1 if the first of its replicas leads a partition.",
+    "kafka_topic_partition_replicas": "Replicas of a partition.",
+    "kafka_topic_partition_in_sync_replica": "In-sync replicas of a partition.",
+    "kafka_topic_partition_under_replicated_partition": "1 if not all replicas of a partition are in sync.",
+    "kafka_topic_partition_current_offset": "The high watermark of a partition.",
+    "kafka_topic_partition_oldest_offset": "The log start offset of a partition.",
+    "kafka_log_log_logstartoffset": "The log start offset of the leader's log.",
+    "kafka_log_log_logendoffset": "The log end offset of the leader's log.",
+    "kafka_log_log_numlogsegments": "Segments of the leader's log.",
+    "kafka_log_log_size": "Bytes of the leader's log.",
+    "odradek_partition_last_stable_offset": "The last stable offset: how far read_committed consumers may read.",
+    "odradek_partition_last_stable_offset_lag": "Records from the last stable offset to the high watermark.",
+    "odradek_partition_last_stable_offset_lag_seconds": (
+        "For how long the transaction has been open that holds the last stable offset; 0 if none does."
+    ),
+    "odradek_transactions": "Transactional ids, by the state of their transaction (TransactionState of Kafka).",
+    "odradek_hanging_transactions": "Transactions open in a partition that no coordinator will end.",
+    "odradek_oldest_open_transaction_seconds": "For how long the oldest open transaction has been open.",
+    "kafka_consumergroup_members": "Members of a group.",
+    "kafka_consumergroup_current_offset": "The offset that a group has committed.",
+    "kafka_consumergroup_current_offset_sum": "The sum of a group's committed offsets in a topic.",
+    "kafka_consumergroup_lag": "Records from the committed offset to the last stable offset.",
+    "kafka_consumergroup_lag_sum": "The sum of a group's lag in a topic.",
+    "odradek_event_loop_lag_seconds": "How late the event loop was when it was last looked at.",
+    "odradek_event_loop_lag_max_seconds": "The most that the event loop was late in the last minute.",
+    "odradek_clock_ahead_seconds": "By how much the broker's clock has been advanced.",
+    "odradek_fault_rule_hits": "Hits of the rules that inject faults.",
+}
