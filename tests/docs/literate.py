@@ -268,7 +268,8 @@ def written(page: str, found: list[Chapter]) -> str:
 
 
 def main(names: list[str]) -> None:
-    from tests.docs.browser import chromium, save_lanes
+    from tests.docs.browser import save_lanes
+    from tests.support.chromium import chromium
 
     with chromium() as browser:
 

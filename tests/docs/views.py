@@ -16,7 +16,8 @@ from PIL import Image
 from playwright.sync_api import Page
 
 import odradek
-from tests.docs.browser import WIDTH, chromium, view
+from tests.docs.browser import WIDTH, view
+from tests.support.chromium import chromium
 from tests.support.deadlines import HANG_S
 
 PICTURES: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"

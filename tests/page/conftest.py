@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Producer
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 import odradek
+from tests.support.chromium import chromium, opened
 from tests.support.deadlines import HANG_S
-
-HANG_MS = HANG_S * 1000
 
 
 @dataclass
@@ -62,14 +61,9 @@ def staged() -> Iterator[Staged]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Until a module ends: while Playwright runs, an event loop runs in this thread, and other tests have their own."""
-    with sync_playwright() as playwright:
-        # The tests of a container run as root, for whom Chromium has no sandbox.
-        found = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+    """Until a module ends: other modules have event loops of their own."""
+    with chromium() as found:
         yield found
-        found.close()
 
 
 Open = Callable[..., Page]
@@ -78,19 +72,9 @@ Open = Callable[..., Page]
 @pytest.fixture
 def open_page(browser: Browser, staged: Staged) -> Iterator[Open]:
     """Open a view of the page. An error in the page's scripts fails the test."""
-    errors: list[str] = []
-    contexts = []
+    with ExitStack() as stack:
 
-    def open_(view: str, *, url: str | None = None, **options: object) -> Page:
-        context = browser.new_context(bypass_csp=bool(options.pop("bypass_csp", False)), **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(HANG_MS)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{url or staged.broker.control_url}/#/{view}")
-        return page
+        def open_(view: str, *, url: str | None = None, **options: object) -> Page:
+            return stack.enter_context(opened(browser, url or staged.broker.control_url, view, **options))
 
-    yield open_
-    for context in contexts:
-        context.close()
-    assert errors == []
+        yield open_

@@ -8,7 +8,8 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.conftest import HANG_MS, Open, Staged
+from tests.page.conftest import Open, Staged
+from tests.support.chromium import HANG_MS
 
 pytestmark = [pytest.mark.chromium, pytest.mark.more]
 expect.set_options(timeout=HANG_MS)

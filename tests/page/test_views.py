@@ -9,7 +9,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import odradek
-from tests.page.conftest import HANG_MS, HANG_S, Open, Staged, transaction
+from tests.page.conftest import Open, Staged, transaction
+from tests.support.chromium import HANG_MS
+from tests.support.deadlines import HANG_S
 
 pytestmark = [pytest.mark.chromium, pytest.mark.more]
 expect.set_options(timeout=HANG_MS)

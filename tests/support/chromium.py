@@ -1,0 +1,41 @@
+"""A broker's page in a headless Chromium."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.support.deadlines import HANG_S
+
+HANG_MS: Final = HANG_S * 1000
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """While it runs, an event loop runs in this thread: tests of asyncio have to wait for its end."""
+    with sync_playwright() as playwright:
+        # Root, as in a container, has no sandbox there. Without subpixels a picture looks the same on every screen.
+        found = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"),
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-lcd-text"],
+        )
+        yield found
+        found.close()
+
+
+@contextmanager
+def opened(browser: Browser, url: str, view: str, **options: Any) -> Iterator[Page]:
+    """A view of the page, in a context with these options. An error in the page's scripts is an error here."""
+    errors: list[str] = []
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(HANG_MS)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{url}/#/{view}")
+    yield page
+    context.close()
+    assert errors == []
