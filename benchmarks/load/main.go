@@ -1,0 +1,74 @@
+// load sends a broker the requests of a measure from prebuilt frames, and says on its last line, as JSON, what that took.
+// It is two brokers as well: `kfake`, franz-go's, and `null`, which answers and stores nothing.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+// options are what every measure may be told; each looks at those that it needs.
+type options struct {
+	address     string
+	pid         int
+	warm        time.Duration
+	measured    time.Duration
+	connections int
+	topic       string
+	count       int
+	bytes       int64
+}
+
+var measures = map[string]func(options) (outcome, error){
+	"small":        small,
+	"large":        large,
+	"fill":         fill,
+	"fetch":        fetch,
+	"transactions": transactions,
+	"ids":          ids,
+	"partitions":   partitions,
+	"idle":         idle,
+}
+
+var brokers = map[string]func([]string) error{"kfake": serveKfake, "null": serveNull}
+
+func main() {
+	if len(os.Args) < 2 {
+		fail(fmt.Errorf("usage: load MEASURE|BROKER [flags]"))
+	}
+	name, arguments := os.Args[1], os.Args[2:]
+	if serve, known := brokers[name]; known {
+		fail(serve(arguments))
+		return
+	}
+	measure, known := measures[name]
+	if !known {
+		fail(fmt.Errorf("no measure and no broker: %s", name))
+	}
+	var o options
+	flags := flag.NewFlagSet(name, flag.ExitOnError)
+	flags.StringVar(&o.address, "address", "127.0.0.1:9092", "where the broker listens")
+	flags.IntVar(&o.pid, "pid", 0, "process of the broker, whose CPU time is read")
+	flags.DurationVar(&o.warm, "warm", time.Second, "how long to work before it counts")
+	flags.DurationVar(&o.measured, "measure", 4*time.Second, "how long it counts")
+	flags.IntVar(&o.connections, "connections", 1, "connections, or producers")
+	flags.StringVar(&o.topic, "topic", "load", "a name that no earlier call has used")
+	flags.IntVar(&o.count, "count", 0, "how many to make, where a measure makes things")
+	flags.Int64Var(&o.bytes, "bytes", 0, "how much to write at most, or in all")
+	_ = flags.Parse(arguments)
+	result, err := measure(o)
+	fail(err)
+	line, err := json.Marshal(result)
+	fail(err)
+	fmt.Println(string(line))
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ids: so many transactional ids are initialised for the first time, one request in flight on each connection.
+func ids(o options) (outcome, error) {
+	connections := make([]*connection, o.connections)
+	for index := range connections {
+		c, err := open(o.address)
+		if err != nil {
+			return outcome{}, err
+		}
+		connections[index] = c
+	}
+	if err := findCoordinator(connections[0], 1, o.topic); err != nil {
+		return outcome{}, err
+	}
+	// A few to warm up, of each coordinator's partition.
+	if _, _, err := initialise(connections, o.topic+"-warm", o.connections*20); err != nil {
+		return outcome{}, err
+	}
+	before := look(o.pid)
+	latencies, retries, err := initialise(connections, o.topic, o.count)
+	if err != nil {
+		return outcome{}, err
+	}
+	result := before.since(o.pid)
+	result.Operations, result.Retries = int64(o.count), retries
+	result.quantiles(latencies)
+	return result, nil
+}
+
+func initialise(connections []*connection, prefix string, count int) ([]time.Duration, int64, error) {
+	var next atomic.Int64
+	var mutex sync.Mutex
+	var latencies []time.Duration
+	var allRetries int64
+	var failure error
+	var working sync.WaitGroup
+	for _, c := range connections {
+		working.Go(func() {
+			var own []time.Duration
+			var retries int64
+			for number := next.Add(1); number <= int64(count); number = next.Add(1) {
+				begun := time.Now()
+				err := persistently("InitProducerId", &retries, func() (int16, error) {
+					response, err := initProducerID(c, fmt.Sprintf("%s-%d", prefix, number))
+					if err != nil {
+						return 0, err
+					}
+					return response.ErrorCode, nil
+				})
+				own = append(own, time.Since(begun))
+				if err != nil {
+					mutex.Lock()
+					failure = err
+					mutex.Unlock()
+					break
+				}
+			}
+			mutex.Lock()
+			latencies, allRetries = append(latencies, own...), allRetries+retries
+			mutex.Unlock()
+		})
+	}
+	working.Wait()
+	return latencies, allRetries, failure
+}
+
+// partitions: from the CreateTopics request until each partition has taken a record.
+func partitions(o options) (outcome, error) {
+	c, err := open(o.address)
+	if err != nil {
+		return outcome{}, err
+	}
+	indexes := make([]int, o.count)
+	for index := range indexes {
+		indexes[index] = index
+	}
+	batch := newBatch(1, smallValueBytes, -1, false)
+	frame := produceFrame(produceVersion, o.topic, nil, batch, indexes...)
+	before := look(o.pid)
+	if _, err := createTopic(c, o.topic, o.count); err != nil {
+		return outcome{}, err
+	}
+	var retries int64
+	err = persistently("Produce", &retries, func() (int16, error) {
+		answer, err := c.exchange(frame)
+		if err != nil {
+			return 0, err
+		}
+		return produced(produceVersion, answer)
+	})
+	if err != nil {
+		return outcome{}, err
+	}
+	result := before.since(o.pid)
+	result.Operations, result.Retries = int64(o.count), retries
+	return result, deleteTopic(c, o.topic)
+}
+
+// idle: connections are opened one after the other, each with an ApiVersions request, and stay open.
+func idle(o options) (outcome, error) {
+	atRest := residentMiB(o.pid)
+	before := look(o.pid)
+	connections := make([]*connection, o.count)
+	for index := range connections {
+		c, err := open(o.address)
+		if err != nil {
+			return outcome{}, err
+		}
+		connections[index] = c
+	}
+	result := before.since(o.pid)
+	result.Operations = int64(o.count)
+	result.MemoryMiB -= atRest
+	for _, c := range connections {
+		_ = c.Close()
+	}
+	return result, nil
+}

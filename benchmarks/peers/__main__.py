@@ -1,0 +1,88 @@
+"""``python -m benchmarks.peers``: takes each row to each broker, in turns, and prints figures and ratios to Apache Kafka.
+
+Client and brokers share the machine, so keep it quiet: a round that other processes disturbed is repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.peers.measures import FULL, GROUPS, MEASURES, QUICK, ROWS
+from benchmarks.peers.report import report, table
+from benchmarks.peers.rounds import Plan, run_group
+from benchmarks.peers.targets import TARGETS
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    wanted = set(options.only or GROUPS)
+    chosen = [
+        measure for measure in MEASURES if {measure.group, *(row.name for row in measure.rows)} & wanted
+    ]
+    with tempfile.TemporaryDirectory(prefix="odradek-peers-", dir=options.directory) as scratch:
+        plan = Plan(
+            volumes=QUICK if options.quick else FULL,
+            targets=options.targets,
+            rounds=1 if options.quick else options.rounds,
+            repeats=0 if options.quick else options.repeats,
+            scratch=Path(scratch),
+            say=say,
+        )
+        results = []
+        for group in GROUPS:
+            measures = [measure for measure in chosen if measure.group == group]
+            if measures:
+                results += run_group(plan, group, measures)
+    found = report(results, quick=options.quick)
+    print(table(found))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    failed = [f"{result.row.name}: {result.failures}" for result in results if result.failures]
+    for each in failed:
+        say(each)
+    return 1 if failed else 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[*GROUPS, *ROWS],
+        metavar="ROW",
+        help="this row or group (repeatable)",
+    )
+    parser.add_argument("--targets", type=names, default=list(TARGETS), help="which, by comma")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="how many disturbed rounds are repeated at most"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny volumes, one round: only shows that it runs"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--directory", type=Path, help="where data is written (10 GB; default: temporary)")
+    return parser.parse_args(arguments)
+
+
+def names(text: str) -> list[str]:
+    chosen = text.split(",")
+    unknown = set(chosen) - set(TARGETS)
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"no such target: {', '.join(unknown)}; there are {', '.join(TARGETS)}"
+        )
+    return [name for name in TARGETS if name in chosen]
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

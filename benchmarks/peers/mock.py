@@ -1,0 +1,19 @@
+"""``python -m benchmarks.peers.mock``: librdkafka's mock cluster, until it is told to end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from confluent_kafka import Producer
+
+
+def main() -> None:
+    host = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    (broker,) = host.list_topics(timeout=30).brokers.values()
+    print(f"{broker.host}:{broker.port}", flush=True)
+    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
