@@ -8,12 +8,13 @@ rest. The format is described in Kafka's `DefaultRecordBatch` and `DefaultRecord
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple, Self
+from typing import Self
 
 from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 
 from protocol import compression as codecs
+from protocol.named_tuple import NamedTuple
 from protocol.record import NO_SEQUENCE as NO_SEQUENCE  # these names belong to batches and are exported here
 from protocol.record import SEQUENCE_MASK, decode_only_record
 from protocol.record import CorruptBatch as CorruptBatch

@@ -10,9 +10,9 @@ with a version that we do not know must still be able to read the answer.
 """
 
 import struct
-from typing import NamedTuple
 
 from protocol.decode import MalformedRequest, skip_tag_section
+from protocol.named_tuple import NamedTuple
 
 API_VERSIONS = 18
 

@@ -7,8 +7,9 @@ walk takes 0.6 µs a record, and a kilobyte of zstd can hold a million: the call
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Final, NamedTuple
+from typing import Final
 
+from protocol.named_tuple import NamedTuple
 from protocol.record import CorruptBatch, Reason
 from protocol.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, zigzag
 

@@ -1,80 +1,223 @@
-"""``@slotted``: ``@dataclass(slots=True)`` whose methods are compiled when they are first called.
+"""``@slotted``: ``@dataclass(slots=True)`` that does at a class's first use what ``@dataclass`` does at each import.
 
 ``@dataclass`` writes ``__init__``, ``__repr__``, ``__eq__`` and more as text and compiles each, for each class, at
 each import: half a millisecond for a class, of which a broker imports some two hundred at every start and uses
-few. The fields are real (``dataclasses.fields``, ``replace`` and ``match`` work), and a class that is used has
-the methods that ``@dataclass`` would have given it.
+few. Here a method is compiled when it is first called, and the fields (``dataclasses.fields``, ``replace``) are made when
+they are first asked for. A class that is used has what ``@dataclass`` would have given it.
 """
 
+from __future__ import annotations
+
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, FrozenInstanceError
-from typing import Any, TypeVar, dataclass_transform, overload
+from typing import Any, Final, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
+
+_FIELDS: Final = "__dataclass_fields__"
+_PARAMS: Final = "__dataclass_params__"
 
 
 @overload
 def slotted(cls: type[T], /) -> type[T]: ...
 @overload
-def slotted(*, frozen: bool = False, kw_only: bool = False) -> Callable[[type[T]], type[T]]: ...
-@dataclass_transform()
-def slotted(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = False) -> Any:
-    """Of what ``dataclasses.field`` can say, ``default``, ``default_factory`` and ``repr`` count."""
+def slotted(
+    *, frozen: bool = False, kw_only: bool = False, eq: bool = True
+) -> Callable[[type[T]], type[T]]: ...
+@dataclass_transform(field_specifiers=(dataclasses.Field, dataclasses.field))
+def slotted(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = False, eq: bool = True) -> Any:
+    """Of what ``dataclasses.field`` can say, ``default``, ``default_factory``, ``init`` and ``repr`` count.
+
+    Only classes of ours, made by this too, may be inherited from where these have fields.
+    """
     if cls is None:
-        return lambda cls: slotted_class(cls, frozen, kw_only)
-    return slotted_class(cls, frozen, kw_only)
+        return lambda cls: slotted_class(cls, frozen, kw_only, eq)
+    return slotted_class(cls, frozen, kw_only, eq)
 
 
-def slotted_class(cls: type[Any], frozen: bool, kw_only: bool) -> type[Any]:
-    # Without a docstring the signature would become one, which takes longer than all that is left.
-    cls.__doc__ = cls.__doc__ or cls.__name__
-    own = vars(cls).keys()
-    methods = {name: write for name, write in METHODS.items() if name not in own}
-    made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
-    for name, write in methods.items():
-        _compile_late(made, name, write, frozen)
+class _Late:
+    """What ``@dataclass`` would have put into the class: made when it is first asked for, by ``@dataclass`` itself."""
+
+    __slots__ = ("_annotations", "_defaults", "_made", "_options", "_owner", "names", "positional")
+
+    def __init__(
+        self,
+        annotations: dict[str, Any],
+        defaults: dict[str, Any],
+        names: tuple[str, ...],
+        positional: tuple[str, ...],
+        options: dict[str, bool],
+    ) -> None:
+        self._annotations = annotations
+        self._defaults = defaults
+        self._options = options
+        self._made: Any = None
+        self._owner: Any = None
+        self.names = names
+        """Of all fields, those of base classes first."""
+        self.positional = positional
+        """Those that a pattern matches by place."""
+
+    def belongs_to(self, owner: type[Any]) -> None:
+        self._owner = owner
+
+    def __get__(self, _instance: object, _owner: object = None) -> dict[str, Field[Any]]:
+        if self._made is None:
+            owner = self._owner
+            own = {
+                **self._defaults,
+                "__annotations__": self._annotations,
+                "__module__": owner.__module__,
+                "__doc__": "",
+            }
+            made: Any = dataclasses.dataclass(**self._options)(type(owner.__name__, (), own))
+            found: dict[str, Field[Any]] = {}
+            for base in owner.__mro__[:0:-1]:
+                found |= getattr(base, _FIELDS, {})
+            self._made = {**found, **getattr(made, _FIELDS)}
+        fields: dict[str, Field[Any]] = self._made
+        return fields
+
+
+class _Params:
+    """Whether the class is frozen, for classes that inherit from it."""
+
+    __slots__ = ("frozen",)
+
+    def __init__(self, frozen: bool) -> None:
+        self.frozen = frozen
+
+
+def slotted_class(cls: type[Any], frozen: bool, kw_only: bool, eq: bool = True) -> type[Any]:
+    namespace = dict(vars(cls))
+    namespace.pop("__dict__", None)
+    namespace.pop("__weakref__", None)
+    annotations = _annotations(cls)
+    own = [name for name, annotation in annotations.items() if not _is_class_variable(annotation)]
+    defaults = {name: namespace.pop(name) for name in own if name in namespace}
+    inherited = _inherited(cls)
+    names = tuple(dict.fromkeys([*(inherited.names if inherited else ()), *own]))
+    positional = inherited.positional if inherited else ()
+    if not kw_only:
+        positional = tuple(
+            dict.fromkeys([*positional, *(name for name in own if _is_given(defaults.get(name)))])
+        )
+    options = {"init": False, "repr": False, "eq": False, "kw_only": kw_only, "frozen": False}
+    late = _Late(annotations, defaults, names, positional, options)
+    taken = {slot for base in cls.__mro__[1:-1] for slot in _slots_of(base)}
+    namespace["__slots__"] = tuple(name for name in names if name not in taken)
+    namespace.setdefault("__match_args__", positional)
+    # Without a docstring `@dataclass` makes one of the signature, which takes longer than all that is left.
+    namespace["__doc__"] = cls.__doc__ or cls.__name__
+    namespace[_FIELDS] = late
+    namespace[_PARAMS] = _Params(frozen)
+    has_equality = "__eq__" in namespace
+    _add_methods(namespace, frozen, eq)
     if frozen:
-        made.__setattr__ = _refuse_assignment  # type: ignore[assignment]
-        made.__delattr__ = _refuse_deletion  # type: ignore[assignment]
-        made.__setstate__ = _set_state
-        _compile_late(made, "__hash__", _write_hash, frozen)
-    elif "__eq__" in methods:
-        made.__hash__ = None  # type: ignore[assignment]
+        namespace |= {
+            "__setattr__": _refuse_assignment,
+            "__delattr__": _refuse_deletion,
+            "__setstate__": _set_state,
+        }
+    elif eq and not has_equality:
+        namespace["__hash__"] = None
+    metaclass: Any = type(cls)
+    made: type[Any] = metaclass(cls.__name__, cls.__bases__, namespace)
+    made.__qualname__ = cls.__qualname__
+    late.belongs_to(made)
     return made
+
+
+def _annotations(cls: type[Any]) -> dict[str, Any]:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return annotationlib.get_annotations(cls, format=annotationlib.Format.FORWARDREF)
+    found: dict[str, Any] = vars(cls).get("__annotations__", {})
+    return found
+
+
+def _is_class_variable(annotation: object) -> bool:
+    if not isinstance(annotation, str):
+        annotation = repr(annotation)
+    return annotation.startswith(("ClassVar", "typing.ClassVar"))
+
+
+def _is_given(default: object) -> bool:
+    """Whether ``__init__`` takes a field by place."""
+    return not isinstance(default, Field) or (default.init and default.kw_only is not True)
+
+
+def _inherited(cls: type[Any]) -> _Late | None:
+    for base in cls.__mro__[1:]:
+        late = vars(base).get(_FIELDS)
+        if late is not None:
+            assert isinstance(late, _Late), f"{base} is a dataclass, but not by @slotted"
+            return late
+    return None
+
+
+def _slots_of(base: type[Any]) -> tuple[str, ...]:
+    slots = vars(base).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 Write = Callable[[type[Any], bool, dict[str, Any]], Iterator[str]]
 
 
-def _compile_late(cls: type[Any], name: str, write: Write, frozen: bool) -> None:
+def _add_methods(namespace: dict[str, Any], frozen: bool, eq: bool) -> None:
+    """Those that the class does not have."""
+    for name, write in METHODS.items():
+        if name not in namespace and (eq or name != "__eq__"):
+            namespace[name] = _compile_late(name, write, frozen)
+    if frozen and eq:
+        namespace["__hash__"] = _compile_late("__hash__", _write_hash, frozen)
+
+
+def _compile_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]:
     def first(self: Any, *values: Any, **named: Any) -> Any:
-        namespace: dict[str, Any] = {"cls": cls, "set_field": object.__setattr__}
-        exec("\n".join(write(cls, frozen, namespace)), namespace)
-        method = namespace[name]
-        method.__qualname__ = f"{cls.__qualname__}.{name}"
+        # The class that has this method: a class that inherits it, and has fields of its own, has its own.
+        cls = next(base for base in type(self).__mro__ if vars(base).get(name) is first)
+        method = compiled(cls, name, write, frozen)
         setattr(cls, name, method)
         return method(self, *values, **named)
 
-    setattr(cls, name, first)
+    return first
+
+
+def compiled(cls: type[Any], name: str, write: Write, frozen: bool) -> Callable[..., Any]:
+    namespace: dict[str, Any] = {"cls": cls, "set_field": object.__setattr__}
+    exec("\n".join(write(cls, frozen, namespace)), namespace)
+    method: Callable[..., Any] = namespace[name]
+    method.__qualname__ = f"{cls.__qualname__}.{name}"
+    return method
 
 
 def _write_init(cls: type[Any], frozen: bool, namespace: dict[str, Any]) -> Iterator[str]:
     fields = dataclasses.fields(cls)
-    positional = [_parameter(field, namespace) for field in fields if not field.kw_only]
-    named = [_parameter(field, namespace) for field in fields if field.kw_only]
+    positional = [_parameter(field, namespace) for field in fields if field.init and not field.kw_only]
+    named = [_parameter(field, namespace) for field in fields if field.init and field.kw_only]
     yield f"def __init__({', '.join(['self', *positional, *(['*', *named] if named else [])])}):"
     for field in fields:
         name = value = field.name
         if field.default_factory is not MISSING:
-            value = f"factory_{name}() if {name} is MISSING else {name}"
+            namespace[f"factory_{name}"] = field.default_factory
+            value = (
+                f"factory_{name}() if {name} is MISSING else {name}" if field.init else f"factory_{name}()"
+            )
+        elif not field.init:
+            if field.default is MISSING:
+                continue  # `__post_init__` sets it
+            namespace[value := f"default_{name}"] = field.default
         yield f" set_field(self, {name!r}, {value})" if frozen else f" self.{name} = {value}"
     yield " self.__post_init__()" if hasattr(cls, "__post_init__") else " pass"
 
 
-def _parameter(field: "Field[Any]", namespace: dict[str, Any]) -> str:
+def _parameter(field: Field[Any], namespace: dict[str, Any]) -> str:
     if field.default_factory is not MISSING:
-        namespace |= {"MISSING": MISSING, f"factory_{field.name}": field.default_factory}
+        namespace["MISSING"] = MISSING
         return f"{field.name}=MISSING"
     if field.default is MISSING:
         return field.name

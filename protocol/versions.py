@@ -7,12 +7,12 @@ A field that the version lacks is a constant of the subclass: it reads as its de
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
 from protocol.messages.index import APIS
+from protocol.slotted import slotted
 from protocol.source import FIXED
 
 Side = Literal["request", "response"]
@@ -25,7 +25,7 @@ class UnknownVersion(KeyError):
     """No such API, or no such version of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class WireField:
     """One field of one version, as encoder and decoder need it."""
 

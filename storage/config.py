@@ -1,10 +1,11 @@
 """The settings of one topic: a typed view over the table in `storage.topic_configs`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any, Self
 
+from protocol.slotted import slotted
 from storage.config_def import ConfigError, ConfigType
 from storage.topic_configs import (
     ALL_TOPIC_CONFIGS,
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slotted(frozen=True, kw_only=True)
 class LogConfig:
     """One topic's settings. `segment_bytes` already holds `internal.segment.bytes` where that is set."""
 

@@ -6,10 +6,11 @@ The texts of the errors are Kafka's (`ConfigDef.java`, `ConfigException.java`): 
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
+
+from protocol.slotted import slotted
 
 
 class ConfigError(ValueError):
@@ -104,7 +105,7 @@ def _java_double(value: float) -> str:
     return f"-{scientific}" if sign else scientific
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Range:
     """Inclusive bounds; None is no bound."""
 
@@ -123,7 +124,7 @@ class Range:
         return f"≥ {self.minimum}" if self.maximum is None else f"{self.minimum} to {self.maximum}"
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class RangeOr:
     """Inclusive bounds, or one value outside of them (gzip's -1)."""
 
@@ -140,7 +141,7 @@ class RangeOr:
         return f"{self.minimum} to {self.maximum}, or {self.other}"
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class OneOf:
     choices: tuple[str, ...]
     ignore_case: bool = False
@@ -155,7 +156,7 @@ class OneOf:
         return "of " + ", ".join(self.choices)
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class ListOf:
     """A list without duplicates and without empty members; no choices means that any text will do."""
 
@@ -178,7 +179,7 @@ class ListOf:
         return "of " + ", ".join(self.choices) if self.choices else ""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class ThrottledReplicas:
     """`*`, or a list of partition:broker."""
 
@@ -193,7 +194,7 @@ class ThrottledReplicas:
         return "of partition:broker, or *"
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class ConfigKey:
     """One setting of Kafka's; `effective` is ours: whether it changes anything here."""
 

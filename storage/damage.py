@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 from protocol.batch import HEADER_BYTES, CorruptBatch
+from protocol.named_tuple import NamedTuple
 from storage import files
 from storage.files import AppendFile, StorageError
 from storage.segment import Segment, file_name

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from stat import S_ISREG
 
+from protocol.slotted import slotted
 from storage.descriptors import SPARES
 from storage.files import AppendFile, StorageError, remove, rename
 from storage.segment import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, Segment, file_name
@@ -15,7 +16,7 @@ OFFSET_DIGITS = 20
 TEMPORARY = ".tmp"
 
 
-@dataclass(slots=True)
+@slotted
 class Folder:
     """The files of a partition, from one look at its directory."""
 

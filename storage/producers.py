@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
-from typing import NamedTuple
 
 from protocol.batch import EndTxnMarker, RecordBatch, parse_end_txn_marker
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 from protocol.records.producer_snapshot import ProducerSnapshotEntry
+from protocol.slotted import slotted
 from storage.aborted import AbortedTransaction
 
 BATCHES_REMEMBERED = 5
@@ -44,7 +45,7 @@ class BatchMetadata(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(slots=True)
+@slotted
 class ProducerStateEntry:
     """The state of one producer id. ``last_timestamp_ms`` is that of its last record, which is what expiry looks at."""
 
@@ -76,7 +77,7 @@ class VerificationGuard:
     __slots__ = ()
 
 
-@dataclass(slots=True)
+@slotted
 class Verification:
     """A transaction's first batch is on its way to the coordinator and back."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from protocol.batch import CorruptBatch, RecordBatch
+from protocol.named_tuple import NamedTuple
 from storage.aborted import AbortedTransaction
 from storage.by_time import first_in_batch
 from storage.files import AppendFile, DamagedFile

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
 from zlib import crc32
 
 from protocol.batch import LOG_OVERHEAD_BYTES, CorruptBatch
+from protocol.named_tuple import NamedTuple
 from protocol.records import producer_snapshot
+from protocol.slotted import slotted
 from storage.checking import Check
 from storage.checkpoints import read_partition_metadata, write_partition_metadata
 from storage.config import LogConfig
@@ -31,7 +32,7 @@ _OLD_CRC_FROM = 16
 _OLD_FORMATS = (0, 1)
 
 
-@dataclass(slots=True)
+@slotted
 class Recovered:
     """A log that is ready, and what it took."""
 
@@ -50,7 +51,7 @@ class Recovered:
     """Files that are out of the log (``.deleted``); the caller removes them, in a thread: big ones take long."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class OpenOptions:
     """What opening a log depends on besides its files."""
 

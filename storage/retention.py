@@ -8,10 +8,11 @@ it; its newest record is older than ``retention.ms``. No segment that reaches th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from protocol.named_tuple import NamedTuple
+from protocol.slotted import slotted
 from storage.config import LogConfig
 
 
@@ -51,7 +52,7 @@ class Expired(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Ageing(Generic[S]):
     """A log as retention sees it. The last of its segments is the active one."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from google_crc32c import value as crc32c
 
 from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, RecordBatch
+from protocol.named_tuple import NamedTuple
 from storage.segment import REPLAY_BYTES, Segment, batch_bytes
 
 DAMAGED_BYTES_KEPT_MAX: Final = 1024 * 1024

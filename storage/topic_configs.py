@@ -1,8 +1,8 @@
 """The table of Kafka 4.3.1's topic settings (`LogConfig.java`, `ServerTopicConfigSynonyms.java`)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from protocol.slotted import slotted
 from storage.config_def import (
     ConfigError,
     ConfigKey,
@@ -19,7 +19,7 @@ from storage.config_def import (
 NEVER = (1 << 63) - 1  # Kafka's "no limit" of a 64-bit setting
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class TopicConfigKey(ConfigKey):
     """`synonyms` are the broker settings that a topic without its own value follows, strongest first."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol import compression as codecs
 from protocol.batch import (
@@ -21,6 +21,7 @@ from protocol.batch import (
     with_max_timestamp,
 )
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 from protocol.record_walk import Buffer, Walked, check_count, renumbered, walk
 from storage.config import NEVER, LogConfig
 from storage.steps import Steps, give_back, plain_records, run

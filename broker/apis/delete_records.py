@@ -6,7 +6,6 @@ v1 changed the quota only, v2 is flexible.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Final
 
 from broker.metadata.topics import is_internal
@@ -21,12 +20,13 @@ from protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from protocol.slotted import slotted
 
 HIGH_WATERMARK: Final = -1
 NO_LOW_WATERMARK: Final = -1
 
 
-@dataclass(slots=True)
+@slotted
 class _Deletion:
     """One partition of the request."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.logging import get_logger
 from broker.loop.slices import each
@@ -19,6 +19,7 @@ from broker.requests.metadata_views import NOWHERE, Address, address_of
 from protocol.errors import ErrorCode
 from protocol.hashing import partition_for
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.named_tuple import NamedTuple
 from storage.steps import Steps
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ Pure. The codes and their order are those of Kafka's ``ClientMetricsManager``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.client_metrics.subscriptions import Requested
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 
 COMPRESSION_TYPES: Final = (4, 3, 1, 2)
 """zstd, lz4, gzip, snappy: what clients are told to use, in the order of preference."""
@@ -24,7 +24,7 @@ class Expiry(Protocol):
     def cancel(self) -> None: ...
 
 
-@dataclass(slots=True)
+@slotted
 class ClientInstance:
     """A client with its own id."""
 
@@ -45,7 +45,7 @@ class ClientInstance:
             self.expiry = None
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Push:
     """What one PushTelemetry request says of itself."""
 

@@ -6,7 +6,6 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -14,13 +13,14 @@ import google_crc32c
 
 from broker.config.metrics_configs import METRICS_CONFIGS, parse_matching_patterns
 from broker.config.patterns import Matches
+from protocol.slotted import slotted
 
 ALL_METRICS: Final = "*"
 INTERVAL_MS_DEFAULT: Final = METRICS_CONFIGS["interval.ms"].default
 _SIGN: Final = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Subscription:
     """The settings of one ``client-metrics`` resource."""
 
@@ -37,7 +37,7 @@ class Subscription:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Requested:
     """What one client is asked for."""
 

@@ -21,11 +21,12 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from heapq import heapify, heappop, heappush
 from math import ceil
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic, SystemClock, Timer, is_dead, periodic_of
 from broker.clock.durations import checked_duration_ms
 from broker.logging import get_logger
+from protocol.named_tuple import NamedTuple
 
 ALL: Final = "all"
 ALL_DOMAINS: Final = frozenset(Domain)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from broker.logging import get_unfiltered_logger, print_on_a_terminal
 from broker.node import Listener
+from protocol.slotted import slotted
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Started:
     """A cluster that serves clients."""
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from broker.metadata.files import LOG_DIRECTORY
+from protocol.slotted import slotted
 from storage.checkpoints import format_rows, read_offsets
 from storage.directory import (
     CLEAN_MARK,
@@ -57,7 +58,7 @@ Signature = frozenset[tuple[str, int, int, int]]
 """(name, inode, size, time of the last change in ns) of each file in a folder."""
 
 
-@dataclass(slots=True)
+@slotted
 class NodeFiles:
     """One node's files in a snapshot."""
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.cluster.restarting import start_together
 from broker.cluster.runtime import NodeState
 from broker.cluster.snapshot_files import SNAPSHOTS, NodeFiles, capture, finish, prepare, put_back
+from protocol.slotted import slotted
 from storage.directory import LogDirectory
 from storage.files import remove_tree
 
@@ -46,7 +46,7 @@ class SnapshotRefused(Exception):
     """No snapshot can be taken now; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Snapshot:
     """One snapshot. Its files belong to it until it is removed."""
 

@@ -4,13 +4,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from broker.config.effects import EFFECTIVE
 from broker.resources.unsent import QUEUED_MAX_RESPONSE_BYTES
+from protocol.slotted import slotted
 from storage.config_def import (
     ConfigError,
     ConfigKey,
@@ -45,7 +45,7 @@ _PLUGIN_PROPERTIES = frozenset({"super.users", "allow.everyone.if.no.acl.found"}
 _PLUGIN_PREFIXES = ("config.providers.", "metrics.context.", "rlmm.config.", "rsm.config.")
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class BrokerConfigKey(ConfigKey):
     update_mode: str = "read-only"  # or "per-broker", "cluster-wide": how Kafka lets it change at run time
     required: bool = False  # Kafka has no default for it

@@ -13,12 +13,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker.config.agreement import check_agreement
 from broker.config.config import BrokerConfig, attributes, log_defaults_of, synonyms_of
 from broker.config.definitions import BrokerConfigKey, alterable_configs, kafka_configs
 from broker.config.endpoints import DEFAULT_CONTROLLER_NAME
+from protocol.named_tuple import NamedTuple
 from storage.config_def import ConfigError
 
 PER_BROKER: Final = "per-broker"

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from protocol.slotted import slotted
 from storage.config_def import ConfigError
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
@@ -12,7 +13,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_CONTROLLER_NAME = "CONTROLLER"
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Endpoint:
     """One listener. An empty host is every address; port 0 is one that the system picks when it is bound."""
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker.config.definitions import kafka_configs
+from protocol.slotted import slotted
 from storage.config_def import ConfigError, ConfigKey, ConfigType, OneOf, Range, Validator, Value
 
 if TYPE_CHECKING:
     from broker.config.config import BrokerConfig
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class GroupConfigKey(ConfigKey):
     documentation: str = ""
     synonym: str | None = None

@@ -6,10 +6,10 @@ Pure. The texts of refusals are Kafka's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker.config.patterns import InvalidPattern, Matches
+from protocol.slotted import slotted
 from storage.config_def import ConfigError, ConfigKey, ConfigType, ListOf
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
@@ -30,7 +30,7 @@ class BadRequest(ValueError):
     """What Kafka answers with INVALID_REQUEST here."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class MetricsConfigKey(ConfigKey):
     documentation: str = ""
 

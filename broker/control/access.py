@@ -16,11 +16,11 @@ from __future__ import annotations
 import hmac
 import ipaddress
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from broker.control.errors import HttpError
+from protocol.slotted import slotted
 
 ALLOWED_HOSTS_SETTING: Final = "odradek.control.allowed.hosts"
 TOKEN_SETTING: Final = "odradek.control.token"
@@ -34,7 +34,7 @@ class ControlConfigError(Exception):
     """The control port cannot be opened like this; the text is an error message for the operator."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Access:
     """The rules of one control port, from what it was started with."""
 

@@ -15,13 +15,13 @@ import importlib
 import pkgutil
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
 
 from broker.control.ports import Looking
+from protocol.slotted import slotted
 
 OPERATIONS: Final[dict[tuple[str, str], Operation]] = {}
 
@@ -30,7 +30,7 @@ _F = TypeVar("_F", bound=_Function)
 _SAFE_METHODS: Final = ("GET", "HEAD")
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Stream:
     """An answer that is not JSON, or not all there yet."""
 
@@ -38,7 +38,7 @@ class Stream:
     chunks: AsyncGenerator[bytes, None]
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Operation:
     """One thing that the control port can be asked."""
 

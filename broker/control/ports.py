@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.faults import parse_rule
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.clock.virtual import VirtualClock
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 WATCHERS_MAX: Final = 8
 
 
-@dataclass(slots=True)
+@slotted
 class Watchers:
     """How many streams of the page are open."""
 
@@ -51,7 +52,7 @@ class Transactions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slotted(frozen=True, kw_only=True)
 class Looking:
     """What can be asked of whatever serves clients here: a cluster of ours, or a proxy before another one."""
 
@@ -73,7 +74,7 @@ class Looking:
         return f"there is no {what} here: GET /openapi.json says what there is"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slotted(frozen=True, kw_only=True)
 class Control(Looking):
     """All that can be asked and moved from outside, of one broker."""
 

@@ -12,7 +12,6 @@ import contextlib
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -25,6 +24,7 @@ from broker.exchange.stopped_directory import EXPECTED, StoppedDirectory, opened
 from broker.logging import configure
 from broker.metadata import ApiError, MorePartitions, NewTopic
 from broker.metadata.topics import CLUSTER_METADATA, is_internal
+from protocol.slotted import slotted
 from storage.checkpoints import parse_rows, read_partition_metadata
 
 EPOCHS: Final = "leader-epoch-checkpoint"
@@ -36,7 +36,7 @@ class ImportRefused(Exception):
     """These folders cannot be taken; the text is an error message for the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Folder:
     """A partition's folder as it was copied."""
 

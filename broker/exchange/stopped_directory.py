@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -15,6 +14,7 @@ from broker.metadata import ClusterMetadata, Endpoint
 from broker.metadata.files import META_PROPERTIES, WrongDirectory, parse_properties
 from broker.metadata.framing import CorruptMetadata
 from broker.replicas.manager import ReplicaManager
+from protocol.slotted import slotted
 from storage.directory import DirectoryInUse, LogDirectory
 from storage.files import StorageError
 
@@ -23,7 +23,7 @@ EXPECTED: Final = (CorruptMetadata, DirectoryInUse, OSError, StorageError, Wrong
 """What an opening may fail with; the text of each is an error message for the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class StoppedDirectory:
     """What the directory holds."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Timer
@@ -15,6 +15,7 @@ from broker.faults.released_requests import RELEASED_KEPT, ReleasedRequest
 from broker.faults.request_subjects import RequestSubjects
 from broker.faults.rules import FaultError, Match, Rule, matches
 from broker.faults.text import rule_to_text
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.net.calls import Call
@@ -23,7 +24,7 @@ PARTITIONS_SHOWN_MAX: Final = 64
 """Of one held request."""
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class HeldItem:
     """A held request or step, or a detached request, whose connection is closed."""
 
@@ -84,7 +85,7 @@ def _only(names: set[str]) -> str | None:
     return next(iter(names)) if len(names) == 1 else None
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class ActiveRule:
     """One rule that was added."""
 

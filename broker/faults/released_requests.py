@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.net.calls import CallEvent
 from broker.requests.api import NO_RESPONSE
 from protocol.error_codes import error_codes, error_name
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 from protocol.versions import at_version
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ LOST: Final = "lost"
 """A detached request for which no node ran."""
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class ReleasedRequest:
     """One released request, and what became of it."""
 

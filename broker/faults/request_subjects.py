@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from broker.faults.fields import (
 )
 from broker.faults.rules import Match, matches
 from broker.node.fetch_sessions import NO_SESSION
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.injection.points import InjectionPoint
@@ -32,7 +33,7 @@ TopicName = Callable[[UUID], str | None]
 """The name that metadata has for a topic id; None for one that it does not know."""
 
 
-@dataclass(slots=True)
+@slotted
 class RequestSubjects:
     """All that one request names. A topic without partitions, as Metadata has it, has the partition None."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.faults.active_rule import ActiveRule
 from broker.faults.held_items import HeldItems
 from broker.faults.request_subjects import RequestSubjects, subjects_at, subjects_of
 from protocol.messages.index import APIS
+from protocol.slotted import slotted
 from protocol.versions import message_name
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.net.calls import Call
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class RuleExecutor:
     """The rules on requests and the rules on steps carry out their actions with it."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Final
@@ -23,6 +23,7 @@ from broker.faults.fields import known_at, named_by
 from broker.injection.points import POINTS
 from protocol.errors import ErrorCode
 from protocol.messages.index import APIS
+from protocol.slotted import slotted
 from protocol.versions import message_name
 
 API_KEYS: Final = {message_name(name): key for key, (name, *_) in APIS.items()}
@@ -49,7 +50,7 @@ class Place(Enum):
     DISK = "a disk"
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Match:
     """The matchers of a rule; None matches everything. In names ``*`` matches any number of characters."""
 
@@ -69,7 +70,7 @@ class Match:
     """The address of the other end, without its port."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class When:
     """The conditions of a rule: which matches are hits. The rule counts from the moment it is added.
 
@@ -90,7 +91,7 @@ class When:
     """The rule is removed after this time, in the domain ``requests`` of the clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Action:
     """What happens at a hit. ``do`` is a key of ``ACTIONS``; each action has its own parameters."""
 
@@ -107,7 +108,7 @@ class Action:
     """answer: fields of the response, with what they are to say."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Kind:
     """What one action needs and where it may stand."""
 
@@ -183,7 +184,7 @@ _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
 """A link or a replica is what it is from the moment the rule is added: there is nothing to count."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Rule:
     """One fault. ``FaultError`` if it makes no sense."""
 

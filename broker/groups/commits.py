@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from broker.clock import Domain
@@ -26,6 +26,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from protocol.named_tuple import NamedTuple
 from protocol.records.group_log import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from protocol.schema import Key
 

@@ -7,7 +7,6 @@ fails, as errors. Timers are not held back. A list holds at most one ``Append``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from broker.groups.members import Member
@@ -15,6 +14,7 @@ from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
 from protocol.records.group_log import GroupMetadataValue
+from protocol.slotted import slotted
 
 Response = JoinGroupResponse | SyncGroupResponse | LeaveGroupResponse
 
@@ -34,7 +34,7 @@ class Timed(Enum):
     """The regular expressions of a consumer group are to be resolved."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Timer:
     """The name of a timer; arming it again moves it."""
 
@@ -47,17 +47,17 @@ SYNC_TIMER = Timer(Timed.SYNC)
 REGEX_TIMER = Timer(Timed.REGEX)
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Created:
     """The group's first record, with nothing in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Emptied:
     """The last member has gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Assigned:
     """The leader's assignments of one generation."""
 
@@ -65,7 +65,7 @@ class Assigned:
     assignments: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Replaced:
     """A static member has come back under a new id, and the group need not rebalance (KIP-814)."""
 
@@ -75,7 +75,7 @@ class Replaced:
     api_version: int
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Append:
     """Write this value for the group; tell ``on_append_committed`` about it once it is committed or has failed."""
 
@@ -83,7 +83,7 @@ class Append:
     purpose: Created | Emptied | Assigned | Replaced
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Answer:
     """Give this response to the request behind the token."""
 
@@ -91,7 +91,7 @@ class Answer:
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Arm:
     timer: Timer
     delay_ms: int
@@ -101,7 +101,7 @@ class Arm:
     """A timer that runs already is left as it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Cancel:
     timer: Timer
 

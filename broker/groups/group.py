@@ -6,7 +6,7 @@ What happens to a group is in ``broker.groups.classic``; how a rebalance goes is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
@@ -14,6 +14,7 @@ from broker.groups.members import NO_ASSIGNMENT, Member, Members
 from protocol.records.consumer_protocol import Subscription
 from protocol.records.group_log import GroupMetadataValue, MemberMetadata
 from protocol.schema import MalformedRecord, record_version
+from protocol.slotted import slotted
 
 CONSUMER_PROTOCOL: Final = "consumer"
 NO_TIMESTAMP: Final = -1
@@ -39,7 +40,7 @@ LEGAL_ORIGINS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class ClassicGroupConfig:
     """The broker's settings that the state machine depends on."""
 
@@ -51,7 +52,7 @@ class ClassicGroupConfig:
     """Ids given out that have not come back yet (KIP-394). Kafka has no such bound; each lives one session."""
 
 
-@dataclass(slots=True)
+@slotted
 class ClassicGroup:
     """One group. Members with their unanswered requests, pending ids and timers are not in the log; the rest is."""
 

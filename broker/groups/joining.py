@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from broker.groups import rebalance
@@ -13,6 +13,7 @@ from broker.groups.rebalance import Out, rearm_session, session
 from broker.groups.replies import join_accepted, join_error, sync_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest
+from protocol.slotted import slotted
 
 NO_MEMBER_ID: Final = ""
 REBALANCE_TIMEOUT_SINCE: Final = 1
@@ -20,7 +21,7 @@ MEMBER_ID_REQUIRED_SINCE: Final = 4
 SKIP_ASSIGNMENT_SINCE: Final = 9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slotted(frozen=True, kw_only=True)
 class Joiner:
     """A JoinGroup, who sent it, and a fresh uuid for the member id that may be needed."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.hashing import java_string_hash
 from protocol.messages.join_group import JoinGroupRequestProtocol
+from protocol.slotted import slotted
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference; names are unique."""
@@ -24,7 +24,7 @@ def protocols_of(offered: Sequence[JoinGroupRequestProtocol]) -> Protocols:
     return tuple(unique.items())
 
 
-@dataclass(slots=True, kw_only=True)
+@slotted(kw_only=True)
 class Member:
     """One member. ``joining`` and ``syncing`` are the tokens of its unanswered JoinGroup and SyncGroup."""
 

@@ -7,15 +7,16 @@ are called. KIP-98 (offsets in transactions), KIP-447 (stable fetches), KIP-211 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.group import NO_TIMESTAMP, ClassicGroup, ClassicGroupState
 from protocol.batch import NO_PRODUCER_ID
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 from protocol.records.group_log import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue
+from protocol.slotted import slotted
 
 Spot = tuple[str, int]
 """A topic's name and the number of a partition."""
@@ -25,7 +26,7 @@ Now = Callable[[int], int]
 NO_RETENTION_OF_ITS_OWN: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class OffsetAndMetadata:
     """A position, and where in the log it was written."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from protocol.named_tuple import NamedTuple
 from protocol.schema import Key, Value
 
 GROUP_METADATA_VERSION: Final = 3

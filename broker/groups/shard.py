@@ -9,7 +9,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
@@ -27,6 +27,7 @@ from broker.loop.deferred import Deferred
 from broker.replicas.partition import Partition
 from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch, build_batch
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 from protocol.records.group_log import (
     ConsumerGroupMetadataKey,
     GroupMetadataKey,

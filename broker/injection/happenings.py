@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from protocol.slotted import slotted
 
 HAPPENINGS_KEPT: Final = 2000
 
 TopicPartition = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@slotted(frozen=True, eq=False)
 class Happening:
     """One of them. Where it names neither ids nor partitions it concerns all."""
 

@@ -7,7 +7,9 @@ carry anything, and listen for changes. Nothing here moves data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from protocol.slotted import slotted
 
 Link = tuple[int, int]
 """(sender, receiver), as node ids."""
@@ -16,7 +18,7 @@ Paused = tuple[int, str | None, int | None]
 """(node, topic or None for all, partition or None for all): a follower that fetches nothing."""
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class Links:
     """Counted, so that two rules may cut the same link and one of them go."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from protocol.slotted import slotted
 
 LOSSES_KEPT: Final = 1000
 
@@ -18,7 +20,7 @@ acks=1: never committed, so acknowledged only to a producer with acks=1 or 0.
 Key = tuple[str, int, int, int, int, int]
 
 
-@dataclass(slots=True)
+@slotted
 class Loss:
     """Batches in a row of one producer, which replicas had and their leader has not."""
 

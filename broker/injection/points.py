@@ -7,13 +7,14 @@ What intercepts (`broker.faults`) is not known here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
 from broker.injection.happenings import Happenings
 from broker.injection.links import Links
 from broker.injection.losses import Losses
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 
 POINTS: Final = frozenset(
     {
@@ -30,7 +31,7 @@ POINTS: Final = frozenset(
 """The steps inside the broker that a rule may name."""
 
 
-@dataclass(slots=True)
+@slotted
 class InjectionPoint:
     """A step inside the broker that is about to be taken."""
 
@@ -54,7 +55,7 @@ class PointInterceptor(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class FaultInjection:
     """Of one broker."""
 

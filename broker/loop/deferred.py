@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from protocol.slotted import slotted
 
 T = TypeVar("T")
 _MISSING = object()
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class _Failure:
     error: Exception
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.config.definitions import alterable_configs
 from broker.config.group_configs import check_group_configs, group_configs
@@ -21,6 +21,7 @@ from broker.metadata.results import ApiError
 from broker.metadata.topics import invalid_topic_name
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 from storage.config import ALL_TOPIC_CONFIGS, ConfigError, LogConfig
 from storage.config_def import ConfigKey, ConfigType, to_text
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.metadata.results import ApiError
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
 
 USER: Final = "user"

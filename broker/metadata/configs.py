@@ -7,7 +7,7 @@ with, then the default.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.config.definitions import (
     RUN_TIME_CONFIGS,
@@ -21,6 +21,7 @@ from broker.config.group_configs import group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS
 from broker.metadata.image import Image
 from broker.metadata.values import GROUP_RESOURCE, METRICS_RESOURCE, Topic
+from protocol.named_tuple import NamedTuple
 from storage.config import ALL_TOPIC_CONFIGS, TOPIC_CONFIGS, LogConfig, TopicConfigKey
 from storage.config_def import ConfigType, to_text
 

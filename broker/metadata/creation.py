@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from broker.metadata.changes import Assignment
@@ -17,6 +17,7 @@ from broker.metadata.results import ApiError
 from broker.metadata.topics import invalid_topic_name, unified_name
 from broker.metadata.values import Topic
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 from storage.config import ConfigError, LogConfig
 
 USE_DEFAULT: Final = -1
@@ -26,7 +27,7 @@ AUTO_CREATED_AT_ONCE: Final = 20
 """Of the topics that a Metadata request has missed: others have the loop after so many."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class NewTopic:
     """A topic to create. ``assignments`` are (partition, brokers); with them the two numbers stay -1.
 
@@ -41,7 +42,7 @@ class NewTopic:
     topic_id: uuid.UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class MorePartitions:
     """A topic that is to have ``count`` partitions in all."""
 
@@ -50,7 +51,7 @@ class MorePartitions:
     assignments: Sequence[Sequence[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class TopicDefaults:
     """What a topic gets that asks for nothing."""
 

@@ -11,11 +11,11 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
 
+from protocol.slotted import slotted
 from protocol.uuids import parse_uuid, uuid_text
 from storage.checkpoints import format_rows
 from storage.checkpoints import write_partition_metadata as _write_partition_metadata
@@ -32,7 +32,7 @@ class WrongDirectory(Exception):
     """This log directory is not one that this node may open. The message is for the person who started it."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class DirectoryIdentity:
     """What ``meta.properties`` says."""
 

@@ -7,7 +7,6 @@ because Kafka's reader expects it to (``KafkaRaftClient``, ``LeaderChangeMessage
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from broker.metadata.values import AnyRecord
@@ -19,6 +18,7 @@ from protocol.records.cluster_metadata import (
     encode_metadata_record,
 )
 from protocol.schema import Value
+from protocol.slotted import slotted
 
 # Kafka's reader of metadata refuses batches above 8 MiB (`KafkaRaftClient.MAX_BATCH_SIZE_BYTES`).
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -26,7 +26,7 @@ BATCH_RECORDS_MAX: Final = 10_000
 """A snapshot's batches, and a restart's, are cut at this many records."""
 
 
-@dataclass(slots=True)
+@slotted
 class Quorum:
     """What the log says of the quorum itself, in control records (KIP-853): kept for Kafka, which finds its voters there.
 

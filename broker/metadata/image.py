@@ -8,7 +8,7 @@ are kept as they are, so that a snapshot loses nothing that Kafka wrote.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from broker.metadata.client_quotas import Quotas
 from broker.metadata.scram_credentials import Credentials
@@ -19,9 +19,10 @@ from broker.metadata.values import (
     BrokerRegistration,
     Topic,
 )
+from protocol.slotted import slotted
 
 
-@dataclass(slots=True)
+@slotted
 class Image:
     """Everything that the log says, up to ``offset``."""
 

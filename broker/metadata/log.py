@@ -11,7 +11,6 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +33,7 @@ from broker.metadata.snapshot import snapshots, write_snapshot
 from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
+from protocol.slotted import slotted
 from storage.files import AppendFile, StorageError, sync_directory
 
 SNAPSHOT_FROM_BYTES: Final = 1024 * 1024
@@ -58,7 +58,7 @@ class MetadataLogFailed(ApiError):
         super().__init__(ErrorCode.kafka_storage_error, message)
 
 
-@dataclass(slots=True)
+@slotted
 class _Commit:
     records: Sequence[MetadataRecord]
     last_offset: int

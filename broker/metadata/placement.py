@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+from protocol.named_tuple import NamedTuple
 
 T = TypeVar("T")
 

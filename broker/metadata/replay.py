@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from broker.metadata.deltas import apply
@@ -13,9 +13,10 @@ from broker.metadata.values import AnyRecord, InconsistentMetadata, MetadataDelt
 from protocol.batch import CorruptBatch, RecordBatch
 from protocol.records import cluster_metadata as schema
 from protocol.schema import MalformedRecord
+from protocol.slotted import slotted
 
 
-@dataclass(slots=True)
+@slotted
 class Replayed:
     """What the files held, apart from the image."""
 

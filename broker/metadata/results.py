@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 
 
 class ApiError(Exception):
@@ -18,7 +18,7 @@ class ApiError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class CreatedTopic:
     """A topic that exists now (or would, where the request was only to be checked)."""
 

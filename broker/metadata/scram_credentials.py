@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.metadata.results import ApiError
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
 
 Credentials = dict[tuple[str, int], schema.UserScramCredentialRecord]

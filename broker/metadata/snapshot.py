@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from broker.metadata.deltas import apply
 from broker.metadata.framing import (
@@ -25,6 +24,7 @@ from broker.metadata.framing import (
 )
 from broker.metadata.image import Image
 from broker.metadata.values import MetadataDelta
+from protocol.named_tuple import NamedTuple
 from protocol.records.cluster_metadata import MetadataRecord
 from storage.files import replace_file
 

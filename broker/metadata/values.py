@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from protocol.records import cluster_metadata as schema
+from protocol.slotted import slotted
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -26,7 +27,7 @@ class InconsistentMetadata(Exception):
     """A record speaks of something that does not exist: the log is not one that Kafka or we have written."""
 
 
-@dataclass(slots=True)
+@slotted
 class PartitionState:
     """One partition: who holds it, who leads it, since which epoch.
 
@@ -48,7 +49,7 @@ class PartitionState:
     last_known_eligible: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
+@slotted
 class Topic:
     """A topic; ``partitions[i].index == i`` once a commit is applied."""
 
@@ -65,7 +66,7 @@ class Topic:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Endpoint:
     """An address that a broker has registered."""
 
@@ -75,7 +76,7 @@ class Endpoint:
     security_protocol: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class BrokerRegistration:
     """A registered broker."""
 
@@ -94,7 +95,7 @@ class BrokerRegistration:
         return next((one for one in self.endpoints if one.name == listener_name), None)
 
 
-@dataclass(slots=True)
+@slotted
 class MetadataDelta:
     """What a commit did, for those who follow the image. A topic that is new is nowhere but in ``created``."""
 

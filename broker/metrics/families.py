@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from protocol.slotted import slotted
 
 
 class Kind(Enum):
@@ -15,7 +16,7 @@ class Kind(Enum):
     SUMMARY = "summary"
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Observed:
     """One row of a summary: how many there have been, and the newest of them, of which the quantiles are."""
 
@@ -27,7 +28,7 @@ Row = tuple[tuple[object, ...], float]
 """The values of the labels, and what was measured."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Family:
     """All samples of one name, which `broker.metrics.names` explains. A counter's name is that without ``_total``."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Final
 
@@ -25,6 +25,7 @@ from broker.views import transactions as transactions_of
 from broker.views.forms import GroupSummary
 from broker.views.led import led
 from broker.views.turns import in_turns
+from protocol.slotted import slotted
 
 PARTITIONS_MAX: Final = 2000
 """Shown one by one; of further ones the numbers of their nodes and topics are shown."""
@@ -35,7 +36,7 @@ KNOWN_PER_TURN: Final = 1000
 BY_PARTITION: Final = ("topic", "partition")
 
 
-@dataclass(slots=True)
+@slotted
 class _Partitions:
     """Rows by the name of their family."""
 

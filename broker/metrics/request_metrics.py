@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from broker.clock import stopwatch_us
 from broker.net.calls import Call, CallEvent, CallInterceptors
 from protocol.batch import CorruptBatch, batches
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 from protocol.versions import message_name
 
 PRODUCE: Final = 0
@@ -30,7 +31,7 @@ FENCED: Final = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_
 Names = Callable[[Any], str | None]
 
 
-@dataclass(slots=True)
+@slotted
 class Times:
     """How long the newest requests of an API took, in microseconds: Kafka's split of it."""
 
@@ -42,7 +43,7 @@ class Times:
     """While the handler waited: for replicas, for data, for other members of a group."""
 
 
-@dataclass(slots=True)
+@slotted
 class TopicCounts:
     """``kafka.server:type=BrokerTopicMetrics`` of one topic on one node."""
 
@@ -149,7 +150,7 @@ class RequestMetrics:
             counts.failed_fetch_requests += any(each.error_code for each in topic.partitions)
 
 
-@dataclass(slots=True)
+@slotted
 class _Measured:
     """One call, from its arrival to its response."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -20,6 +19,7 @@ from broker.requests.api import NO_RESPONSE
 from protocol.error_codes import error_codes
 from protocol.errors import ErrorCode
 from protocol.frame import RequestHeader
+from protocol.slotted import slotted
 from protocol.versions import at_version
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class CallEvent(Enum):
     """The connection ended before there was a response."""
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class Call:
     """One request on a connection of a node, and its response. Made only while there is an interceptor."""
 
@@ -202,7 +202,7 @@ class CallInterceptor(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class _Chain:
     """Several interceptors. Those behind one that stops a call do not see it."""
 

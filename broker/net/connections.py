@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
@@ -14,6 +13,7 @@ from broker.net.calls import CallInterceptors
 from broker.net.frame_buffers import FrameBuffers
 from broker.net.routes import Routes
 from broker.resources.descriptors import SLOTS
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -51,7 +51,7 @@ class Registered(Protocol):
     def reset(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class ConnectionQuotas:
     """What one client may take from the others; Kafka's names are in the comments."""
 

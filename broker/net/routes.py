@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from broker.logging import get_logger
 from broker.requests.api import Api, Handler
 from protocol.codec import request_codec
 from protocol.frame import response_header
+from protocol.slotted import slotted
 from protocol.versions import at_version
 
 UNKNOWN_SERVER_ERROR: Final = -1
@@ -17,7 +18,7 @@ UNKNOWN_SERVER_ERROR: Final = -1
 log = get_logger()
 
 
-@dataclass(slots=True)
+@slotted
 class Route:
     """All that a request of one version of one API needs, looked up at once."""
 

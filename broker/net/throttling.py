@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final
@@ -19,6 +18,7 @@ from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener
 from broker.net.calls import Call, CallInterceptors, ClientConnection
 from broker.requests.api import NO_RESPONSE
+from protocol.slotted import slotted
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -27,7 +27,7 @@ NS_PER_PERCENT: Final = 10_000_000
 """Of one thread, for a second."""
 
 
-@dataclass(slots=True)
+@slotted
 class _Muted:
     """A channel that waits, and the request that has come meanwhile."""
 

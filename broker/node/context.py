@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.node import Listener, Node
 
 
-@dataclass(slots=True)
+@slotted
 class ClientInformation:
     """What is known of the client at the other end of a connection."""
 
@@ -19,7 +21,7 @@ class ClientInformation:
     software_version: str = "unknown"
 
 
-@dataclass(slots=True)
+@slotted
 class RequestContext:
     """The circumstances of one request: where it arrived, who sent it, which version it speaks."""
 

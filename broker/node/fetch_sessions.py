@@ -11,13 +11,14 @@ The rules are those of Kafka's FetchManager, FetchSession and FetchSessionCacheS
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final
 from uuid import UUID
 
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import PartitionData
+from protocol.slotted import slotted
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -32,7 +33,7 @@ Key = tuple[UUID | str, int]
 """(topic id, or topic name below v13; partition)."""
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class CachedPartition:
     """A partition that a reader asks for, how it asks, and what it was last told."""
 
@@ -81,7 +82,7 @@ class CachedPartition:
 Answers = list[tuple[CachedPartition, PartitionData]]
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class Session:
     """One client's list. ``epoch`` is the number that its next request must bear."""
 
@@ -120,7 +121,7 @@ class Session:
         return news
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Opened:
     """What one Fetch is to read, and how its answer goes back."""
 
@@ -148,7 +149,7 @@ class Opened:
         return ErrorCode.none, self.session.session_id
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class FetchSessionCache:
     """The sessions of one node, at most ``slots`` of them (``max.incremental.fetch.session.cache.slots``)."""
 

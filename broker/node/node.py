@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from broker.injection.points import FaultInjection
 from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.replicas.append_queues import AppendQueues
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from broker.transactions.verification import Verifier
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Listener:
     """A socket that clients connect to, and its advertised address."""
 
@@ -39,7 +40,7 @@ class Listener:
     advertised_port: int
 
 
-@dataclass(slots=True)
+@slotted
 class Node:
     """Everything that belongs to one broker id."""
 

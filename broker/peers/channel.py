@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from struct import Struct
 from typing import Any, Final, cast
@@ -21,6 +20,7 @@ from broker.loop.transports import reset_transport
 from broker.peers.lane import Lane
 from protocol.codec import MalformedRequest, client_codec
 from protocol.frame import request_header, response_body_offset
+from protocol.slotted import slotted
 
 REQUESTS_PENDING_MAX: Final = 1024
 """Sent and unanswered, or waiting for the connection: beyond that a request fails at once."""
@@ -37,7 +37,7 @@ Connect = Callable[[str, int, ProtocolFactory], Awaitable[tuple[asyncio.BaseTran
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class LinkState:
     """The state of the link below a channel; each function is called at every use."""
 
@@ -50,7 +50,7 @@ class LinkState:
     delay_back_ms: Callable[[], int]
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class _Pending:
     api_key: int
     api_version: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import GeneratorType
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from broker.requests.api import Api, Handler
 from protocol.codec import client_codec
 from protocol.frame import response_body_offset
 from protocol.messages.index import APIS
+from protocol.slotted import slotted
 from protocol.varint import read_unsigned_varint
 from protocol.versions import versions_of
 from storage.steps import Steps
@@ -37,7 +38,7 @@ class Received:
         self.message = message
 
 
-@dataclass(slots=True)
+@slotted
 class ForwardRoute(Route):
     """Its handler takes a `Received`, and returns the frame of a response, or a response."""
 

@@ -10,12 +10,12 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
 from broker.proxy.wire import Buffers, Frame, Wire
 from broker.requests.api import NO_RESPONSE, CloseConnection, NoResponse
+from protocol.slotted import slotted
 
 CONNECT_S_MAX: Final = 10.0
 CORRELATION_ID: Final = slice(4, 8)
@@ -45,7 +45,7 @@ class Far(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class _Pending:
     correlation_id: bytes
     read: Read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Domain
@@ -20,6 +19,7 @@ from broker.proxy.asking import NoAnswer
 from broker.proxy.transactions import UpstreamTransactions
 from broker.proxy.views import ProxyViews
 from broker.trace.trace import Trace
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.config.settings import ControlPort
@@ -42,7 +42,7 @@ class ProxyFaults(Faults):
         return super().add(rule)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slotted(frozen=True, kw_only=True)
 class ProxyLooking(Looking):
     """All that can be asked of one proxy."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.clock import Domain, stopwatch_us
@@ -27,6 +26,7 @@ from broker.proxy.wire import Buffers
 from broker.requests.api import CloseConnection
 from broker.resources.descriptors import CLIENTS_MIN, OTHERS, SLOTS, allowed_descriptors, shares
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.slotted import slotted
 
 LISTENER: Final = "PLAINTEXT"
 UPSTREAM_S_MAX: Final = 30.0
@@ -42,7 +42,7 @@ class StartError(Exception):
     """The proxy cannot start; the text is an error message for the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Brokers:
     """What the upstream has said of itself."""
 

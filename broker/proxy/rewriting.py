@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from protocol.messages.api_versions import ApiVersion
 from protocol.messages.index import APIS
+from protocol.named_tuple import NamedTuple
 
 PRODUCE: Final = 0
 FETCH: Final = 1

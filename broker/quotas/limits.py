@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker.metadata.client_quotas import CLIENT_ID, USER, QuotaEntity, Quotas
+from protocol.named_tuple import NamedTuple
 
 
 class Limit(NamedTuple):

@@ -5,8 +5,10 @@ As Kafka's ``Rate`` over ``SampledStat`` and ``TokenBucket``, so that a client i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
+
+from protocol.named_tuple import NamedTuple
+from protocol.slotted import slotted
 
 MS_PER_SECOND: Final = 1_000
 
@@ -18,7 +20,7 @@ class Window(NamedTuple):
     sample_ms: int = 1_000
 
 
-@dataclass(slots=True)
+@slotted
 class _Sample:
     start_ms: int
     last_ms: int

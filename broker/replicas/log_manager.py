@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
 from broker.logging import get_logger
 from broker.replicas.maintenance.checkpoints import Checkpoints, InBackground
 from broker.replicas.maintenance.removal import remove_retired
 from broker.replicas.stray_partitions import say_damage, set_aside_foreign
+from protocol.named_tuple import NamedTuple
 from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
 from storage.files import StorageError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.config.definitions import alterable_configs
 from broker.config.dynamic import check, check_change, is_dynamic, is_valid, with_dynamic
@@ -18,6 +18,7 @@ from broker.metadata.image import Image
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 from storage.config_def import ConfigError, ConfigType, to_text
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from broker.node import Node
@@ -25,6 +25,7 @@ from protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from protocol.named_tuple import NamedTuple
 
 READ_COMMITTED: Final = 1
 STORAGE_ERROR_SINCE: Final = 6

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.metadata.values import BrokerRegistration, PartitionState, Topic
+from protocol.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext

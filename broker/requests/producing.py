@@ -7,7 +7,6 @@ the high watermark (acks=all).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -20,6 +19,7 @@ from broker.transactions.verification import Check
 from protocol import compression
 from protocol.batch import MAGIC, CorruptBatch, Reason, RecordBatch
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 from storage.validation import Checked, Invalid
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _VERIFICATION_ERRORS = {
 }
 
 
-@dataclass(slots=True)
+@slotted
 class Item:
     """One partition of a request and what became of it."""
 

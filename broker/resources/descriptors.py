@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from protocol.named_tuple import NamedTuple
 from storage.descriptors import SPARE_DESCRIPTORS
 
 # Of the logs: beyond that, to open a file again costs less than to keep it.

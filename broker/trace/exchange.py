@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from protocol.messages.index import APIS
+from protocol.named_tuple import NamedTuple
+from protocol.slotted import slotted
 from protocol.versions import message_name
 
 Names = Callable[[UUID], str | None]
@@ -56,7 +57,7 @@ class Ends(NamedTuple):
     port: int
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class Exchange:
     """A request, and its answer once there is one. Frames are without their size fields."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker.trace.exchange import Exchange, Outcome
 from protocol.messages.index import APIS
+from protocol.slotted import slotted
 
 
 class BadFilter(ValueError):
     """An invalid filter; the text says what is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class TraceFilter:
     """None: whatever it is. Several of them must all hold."""
 

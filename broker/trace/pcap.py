@@ -8,13 +8,14 @@ up, and correct: checksums, sequence numbers, acknowledgements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from operator import itemgetter
 from struct import Struct
 from typing import Final
 
 from broker.trace.exchange import Exchange, Outcome
+from protocol.slotted import slotted
 
 SEGMENT_BYTES_MAX: Final = 32 * 1024
 SNAPSHOT_BYTES: Final = 256 * 1024
@@ -71,7 +72,7 @@ def _sent(exchanges: Iterable[Exchange]) -> Iterator[tuple[int, int, Exchange, b
             yield exchange.answered_us, 2 * exchange.number + 1, exchange, True
 
 
-@dataclass(slots=True)
+@slotted
 class _Side:
     """One end of a connection."""
 
@@ -82,7 +83,7 @@ class _Side:
     packets: int = 0
 
 
-@dataclass(slots=True)
+@slotted
 class _Flow:
     peer: _Side
     node: _Side

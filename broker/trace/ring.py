@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from broker.trace.exchange import Exchange
+from protocol.slotted import slotted
 
 EXCHANGE_BYTES: Final = 600
 """What an exchange takes beside its frames, roughly."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class TraceLimits:
     """What the trace may take of the broker's memory."""
 

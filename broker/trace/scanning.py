@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from broker.injection.happenings import Happening
@@ -29,11 +28,12 @@ from broker.transactions.state import NO_PRODUCER_ID
 from protocol.batch import RecordBatch, parse_end_txn_marker
 from protocol.records.group_log import OffsetCommitKey, OffsetCommitValue, decode_key
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+from protocol.slotted import slotted
 
 PRODUCE: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class ScanLimits:
     """How much is read for one timeline."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 
 from broker.injection.happenings import Happening
@@ -28,13 +28,14 @@ from broker.trace.timeline_records import (
     TopicPartition,
 )
 from broker.transactions.state import PREPARED, TransactionState
+from protocol.slotted import slotted
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 COMMITTING, ABORTING = "committing", "aborting"
 _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class TransactionTimeline:
     """One transaction: from Ongoing to Complete, as far as the log still has it."""
 
@@ -100,7 +101,7 @@ class TransactionTimeline:
         return sum(batch.records for part in self.parts for batch in part.batches if not batch.offsets)
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class _Part:
     """What a producer wrote to one partition up to a marker; without one, up to the log's end."""
 
@@ -110,7 +111,7 @@ class _Part:
     marker: MarkerWritten | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Assembled:
     """All that is known of an id."""
 

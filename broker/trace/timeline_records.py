@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from broker.injection.happenings import Happening
 from broker.trace.exchange import Exchange
 from broker.transactions.state import TransactionState
 from protocol.records.transaction_log import TransactionLogValue
+from protocol.slotted import slotted
 
 NEVER_MS = 2**63 - 1
 TopicPartition = tuple[str, int]
@@ -15,7 +14,7 @@ BatchKey = tuple[str, int, int, int, int]
 """Topic, partition, producer id and epoch, first sequence: which batch it is, also before it has an offset."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Scanned:
     """A part of a log that was read: of which partition, where, and whether it was all that could matter."""
 
@@ -27,7 +26,7 @@ class Scanned:
     is_whole: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@slotted(frozen=True, eq=False)
 class StateRecord:
     """A record of ``__transaction_state`` for the id; no value: it was forgotten."""
 
@@ -53,7 +52,7 @@ class StateRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class CommittedOffset:
     """An offset of a group, written in the transaction."""
 
@@ -63,7 +62,7 @@ class CommittedOffset:
     offset: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@slotted(frozen=True, eq=False)
 class BatchWritten:
     """A batch of one of the id's producers; in ``__consumer_offsets`` it holds offsets of a group."""
 
@@ -88,7 +87,7 @@ class BatchWritten:
         return self.topic, self.partition, self.producer_id, self.producer_epoch, self.base_sequence
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@slotted(frozen=True, eq=False)
 class MarkerWritten:
     """The end of a transaction in one partition."""
 
@@ -104,7 +103,7 @@ class MarkerWritten:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Hanging:
     """A transaction that is open in a partition while its coordinator knows nothing of it: nothing will end it."""
 
@@ -120,7 +119,7 @@ class Hanging:
 Written = StateRecord | BatchWritten | MarkerWritten
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@slotted(frozen=True, eq=False)
 class Event:
     """One line of a timeline."""
 

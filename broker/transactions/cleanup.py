@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.coordinator_runtime.runtime import CoordinatorRuntime
@@ -18,6 +18,7 @@ from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
 from broker.transactions.shard import Entry, TransactionShard
 from broker.transactions.state import TransactionState
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig

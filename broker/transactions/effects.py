@@ -6,10 +6,11 @@ committed before CompleteCommit or CompleteAbort is appended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.transactions.state import Answer, Transition
+from protocol.named_tuple import NamedTuple
+from protocol.slotted import slotted
 
 
 class Prepare(NamedTuple):
@@ -36,7 +37,7 @@ class WriteMarkers(NamedTuple):
     then: tuple[Effect, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Complete:
     """Append CompleteCommit or CompleteAbort."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from broker.clock import Clock, Domain
 from broker.injection.crash import crash_point
@@ -20,6 +20,7 @@ from broker.transactions.remote_markers import PendingCompleteTxn
 from broker.transactions.shard import Entry, TransactionShard
 from broker.transactions.state import Transaction, TransactionState, Transition
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 
 PREPARE_APPEND: Final = "txn.prepare.append"
 COMPLETE_APPEND: Final = "txn.complete.append"

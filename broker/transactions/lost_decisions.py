@@ -21,7 +21,6 @@ records of one more transaction in the same epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from broker.transactions.state import (
@@ -33,6 +32,7 @@ from broker.transactions.state import (
     TransactionState,
 )
 from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
+from protocol.slotted import slotted
 from storage.producers import NO_OFFSET, ProducerStateEntry
 
 NO_MARKER_YET = -1
@@ -50,7 +50,7 @@ class Verdict(Enum):
     """The markers themselves are gone (retention, compaction)."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Marker:
     """An end marker as it stands in a partition; ``committed`` None and ``offset`` -1 if it was not found any more."""
 
@@ -61,7 +61,7 @@ class Marker:
     committed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class LostDecision:
     """A transaction as its coordinator knows it, and the partitions that know more."""
 

@@ -7,7 +7,6 @@ One request in flight to each node; verifications that come meanwhile go in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.peers import Peers
@@ -29,7 +29,7 @@ API_VERSION: Final = 5
 Errors = dict[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class VerificationRequest:
     """One transaction's partitions, to be verified or added."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.peers import Peers
@@ -28,7 +29,7 @@ PARTITIONS_PER_REQUEST_MAX: Final = 1000
 """A node that was away for long is not asked for everything in one turn of its loop."""
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class PendingCompleteTxn:
     """A decided transaction and the partitions that have no marker yet."""
 

@@ -6,7 +6,6 @@ The memory is a view of the log: it is built by reading it and changes only afte
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
@@ -18,6 +17,7 @@ from broker.transactions.loading import load
 from broker.transactions.records import state_batch, tombstone_batch
 from broker.transactions.state import TopicPartition, Transaction, TransactionState
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 
 # The transaction coordinator knows one more than the group coordinator (``TransactionStateManager``).
 _APPEND_ERRORS: Final = {
@@ -29,7 +29,7 @@ _APPEND_ERRORS: Final = {
 log_events = get_logger()
 
 
-@dataclass(slots=True)
+@slotted
 class Entry:
     """One id: its committed state, and the state that an append under way will bring."""
 

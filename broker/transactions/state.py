@@ -8,11 +8,12 @@ Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98, KIP-360,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
+from protocol.slotted import slotted
 
 TopicPartition = tuple[str, int]
 
@@ -107,7 +108,7 @@ class Transaction(NamedTuple):
         return self.epoch >= LAST_USABLE_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Answer:
     """Said at once; nothing changes."""
 
@@ -116,7 +117,7 @@ class Answer:
     epoch: int = NO_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Transition:
     """``after`` must be in the log before ``answer`` is given."""
 
@@ -124,7 +125,7 @@ class Transition:
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class AbortFirst:
     """An open transaction is in the way: abort it as the coordinator, then give ``answer``."""
 

@@ -9,7 +9,6 @@ written in between refuses it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from broker.replicas.partition import Partition
 from broker.transactions.remote_coordinators import AddPartitionsToTxnManager, Errors, VerificationRequest
 from broker.transactions.state import Answer, TopicPartition
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 from storage.producers import VerificationGuard
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CLIENT_VERSION_2 = 2
 
 
-@dataclass(slots=True)
+@slotted
 class Check:
     """One partition's part of a transactional request: the question, then the answer."""
 

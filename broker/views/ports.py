@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from broker.views.forms import (
@@ -12,6 +11,7 @@ from broker.views.forms import (
     PartitionsSummary,
     TransactionsSummary,
 )
+from protocol.slotted import slotted
 
 HANGING = "Hanging"
 """The state of a transaction that is open in a partition, and that no coordinator will end."""
@@ -26,7 +26,7 @@ BATCHES_MAX = 500
 """In one piece: of more than these the newest are shown."""
 
 
-@dataclass(slots=True)
+@slotted
 class BatchPosition:
     """How far a viewer knows a partition. ``next_offset`` -1: not at all."""
 

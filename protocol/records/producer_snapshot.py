@@ -7,9 +7,10 @@
 from collections.abc import Iterable
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple
 
 from google_crc32c import value as crc32c
+
+from protocol.named_tuple import NamedTuple
 
 VERSION = 1
 

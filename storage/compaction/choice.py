@@ -5,8 +5,7 @@ Writes nothing, and looks into a segment only for the first record's time, and a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from protocol.named_tuple import NamedTuple
 from storage.config import NEVER
 from storage.files import StorageError
 from storage.log import Log

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.batch import Record, RecordBatch, retain
+from protocol.named_tuple import NamedTuple
+from protocol.slotted import slotted
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.transactions import CleanedTransactionMetadata
 
@@ -21,7 +22,7 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Rules:
     """What a pass goes by, besides the keys and the transactions."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from protocol.named_tuple import NamedTuple
 from storage.log import RELATIVE_OFFSET_MAX
 
 GROUP_SEGMENTS_MAX: Final = 32

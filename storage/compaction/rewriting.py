@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.batch import CorruptBatch, Reason, RecordBatch
+from protocol.slotted import slotted
 from storage import files
 from storage.aborted import AbortedTransaction
 from storage.compaction.filtering import Filter, Rules, learn
@@ -32,7 +32,7 @@ Tick = Callable[[int], None]
 """Called between batches with the bytes moved since; may sleep, and raises to end the pass."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Order:
     """What to compact: the sealed segments of a log below ``rules.upper_bound``, from its first one on."""
 
@@ -45,7 +45,7 @@ class Order:
     map_capacity: int
 
 
-@dataclass(slots=True)
+@slotted
 class Counts:
     """What a pass has seen so far."""
 
@@ -55,7 +55,7 @@ class Counts:
     records_after: int = 0
 
 
-@dataclass(slots=True)
+@slotted
 class Cleaned:
     """The files of one compacted segment, complete and on the disk, under names that no reader opens."""
 

@@ -57,6 +57,41 @@ class Longer(Plain):
     d: int = 4
 
 
+@slotted(eq=False)
+class Unique:
+    a: int
+    b: int = field(init=False)
+    c: list[int] = field(init=False, default_factory=list)
+
+    def __post_init__(self):
+        self.b = self.a + 1
+
+
+def test_a_field_that_is_not_of_the_constructor():
+    assert (Unique(1).b, Unique(1).c) == (2, [])
+    with pytest.raises(TypeError):
+        Unique(1, 2)
+    match Unique(3):
+        case Unique(a):
+            assert a == 3
+
+
+def test_without_equality_each_is_only_itself():
+    one = Unique(1)
+    assert one != Unique(1)
+    assert {one: 1}[one] == 1
+
+
+def test_fields_of_a_class_that_was_never_used_are_those_of_its_bases_too():
+    @slotted(frozen=True)
+    class Late(Longer):
+        e: int = 5
+
+    assert [each.name for each in dataclasses.fields(Late)] == ["a", "b", "c", "d", "e"]
+    assert Late.__slots__ == ("e",)
+    assert dataclasses.is_dataclass(Late)
+
+
 def test_construction_by_place_and_by_name():
     assert Plain(1) == Plain(a=1, b="x", c=[])
     assert Plain(1, "y", [2]) != Plain(1, "y", [3])

@@ -7,7 +7,6 @@ the member fetches its assignment by SyncGroup, and hears REBALANCE_IN_PROGRESS 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from broker.groups.consumer import records
@@ -48,12 +47,13 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.records.consumer_protocol import Subscription
 from protocol.records.group_log import ClassicMemberMetadata, ClassicProtocol
 from protocol.schema import MalformedRecord
+from protocol.slotted import slotted
 
 MEMBER_ID_REQUIRED_SINCE: Final = 4
 REBALANCE_TIMEOUT_SINCE: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class ClassicJoiner:
     """A JoinGroup, read."""
 

@@ -7,7 +7,7 @@ decision that is not carried out leaves nothing behind, and one that waits is ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -17,6 +17,7 @@ from broker.groups.effects import Arm, Cancel, Timed, Timer
 from broker.groups.group import ClassicGroup
 from broker.groups.records import LogRecord
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 
 R = TypeVar("R")
 
@@ -51,7 +52,7 @@ class MigrationPolicy(StrEnum):
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class ConsumerGroupSettings:
     """The settings that hold for one group: the broker's, or its own."""
 
@@ -66,7 +67,7 @@ class ConsumerGroupSettings:
     regex_refresh_interval_ms: int = 600_000
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Context:
     """What every decision may ask."""
 
@@ -75,7 +76,7 @@ class Context:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class Client:
     """Who sends a request."""
 
@@ -83,7 +84,7 @@ class Client:
     client_host: str
 
 
-@dataclass(slots=True)
+@slotted
 class Decision(Generic[R]):
     """What is to be done: append, then everything else; the response waits until the records are committed."""
 

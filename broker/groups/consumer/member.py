@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import Final
 
 from broker.groups.consumer.assignments import NO_PARTITIONS, AssignedPartitions
 from protocol.records.group_log import ClassicMemberMetadata, ClassicProtocol
+from protocol.slotted import slotted
 
 LEAVE_EPOCH: Final = -1
 """The epoch of a member that leaves for good."""
@@ -33,7 +34,7 @@ class MemberState(IntEnum):
             return cls.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slotted(frozen=True, kw_only=True)
 class ConsumerGroupMember:
     """One member. A change makes a new one (``evolve``)."""
 

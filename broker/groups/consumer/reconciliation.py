@@ -7,7 +7,6 @@ heartbeat), and only then another gets it. Until its revocations are said, a mem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 from uuid import UUID
 
 from broker.groups.consumer.assignments import (
@@ -22,6 +21,7 @@ from broker.groups.consumer.context import refused
 from broker.groups.consumer.group import UNOWNED
 from broker.groups.consumer.member import ConsumerGroupMember, MemberState
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 
 
 class Goal(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from broker.config.patterns import InvalidPattern, full_match
@@ -21,6 +21,7 @@ from broker.groups.consumer.resolved import ResolvedRegex
 from broker.groups.consumer.topics import metadata_hash, topic_ids
 from broker.groups.records import LogRecord
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 
 REGEX_INTERVAL_MS: Final = 10_000
 """Regular expressions of a group are not resolved more often (``REGEX_BATCH_REFRESH_MIN_INTERVAL_MS``)."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from broker.groups.consumer.member import ConsumerGroupMember
 from broker.groups.consumer.resolved import ResolvedRegex
+from protocol.named_tuple import NamedTuple
 
 
 class SubscriptionCount(NamedTuple):

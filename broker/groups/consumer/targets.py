@@ -5,14 +5,13 @@ As Kafka's ``TargetAssignmentBuilder``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker.groups.consumer import records
 from broker.groups.consumer.assignments import TargetAssignment
 from broker.groups.consumer.context import Context
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ConsumerGroupMember
 from broker.groups.records import LogRecord
+from protocol.named_tuple import NamedTuple
 
 
 class Target(NamedTuple):

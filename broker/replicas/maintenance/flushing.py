@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +23,7 @@ from broker.replicas.maintenance.checkpoints import Checkpoints, InBackground
 from broker.replicas.maintenance.producer_snapshots import ProducerSnapshots
 from broker.replicas.partition.listeners import PartitionListener
 from protocol.errors import ErrorCode
+from protocol.slotted import slotted
 from storage.config import NEVER
 from storage.directory import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from storage.files import StorageError
@@ -37,7 +37,7 @@ PARTITIONS_AT_ONCE: Final = 32
 """How many partitions are handed to the thread in one go: what the loop does for them takes about a millisecond."""
 
 
-@dataclass(slots=True, eq=False)
+@slotted(eq=False)
 class _Sync:
     """One partition's flush on its way through a thread."""
 

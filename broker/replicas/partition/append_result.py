@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 
 
 class AppendResult(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.logging import get_logger
 from broker.replicas.partition.roles import LeaderRole
 from protocol.batch import CorruptBatch, RecordBatch
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
+from protocol.slotted import slotted
 from storage.epochs import UNDEFINED
 from storage.files import DamagedFile, StorageError
 from storage.log import Log, Span, TimestampedOffset
@@ -33,7 +34,7 @@ class ReadResult(NamedTuple):
     """(producer id, first offset) in marker order; None for read_uncommitted."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class TimestampOffset:
     """An answer of ListOffsets; offset and timestamp -1 when there is none."""
 

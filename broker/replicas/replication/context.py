@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.clock import Clock
 from broker.injection.points import FaultInjection
+from protocol.named_tuple import NamedTuple
+from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.replicas.partition import Partition
@@ -36,7 +37,7 @@ AlterIsr = Callable[[str, int, int, Sequence[int]], Awaitable[None]]
 """(topic, partition, leader epoch, in-sync replicas): AlterPartition. Raises if the controller refuses."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@slotted(frozen=True, eq=False)
 class ReplicationContext:
     """One for each node."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import Domain, Timer
 from broker.logging import get_logger
 from broker.replicas.replication.progress import Progress
 from protocol.errors import ErrorCode
+from protocol.named_tuple import NamedTuple
 from storage.files import DamagedFile, StorageError
 
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from protocol.slotted import slotted
 
 UNKNOWN: Final = -1
 
 
-@dataclass(slots=True)
+@slotted
 class Progress:
     """All of it follows from the offsets that the follower asked for, and from when it did."""
 

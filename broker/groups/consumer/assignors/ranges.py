@@ -5,13 +5,13 @@ With equal subscriptions and partition counts a member gets the same range of al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from broker.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
+from protocol.slotted import slotted
 
 
-@dataclass(slots=True)
+@slotted
 class _Topic:
     """One topic while it is handed out."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 from uuid import UUID
 
 from broker.groups.consumer.assignments import TargetAssignment
 from protocol.hashing import hash_map_order
+from protocol.slotted import slotted
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class MemberSpec:
     """One member, as an assignor sees it."""
 
@@ -25,7 +26,7 @@ class MemberSpec:
     """Kafka 4.3's assignors do not look at it either."""
 
 
-@dataclass(frozen=True, slots=True)
+@slotted(frozen=True)
 class GroupSpec:
     """All members, in the order of Kafka's hash map, so that both assign alike; and what their topics are."""
 

@@ -1,0 +1,123 @@
+"""``NamedTuple``: ``typing``'s, that does at a class's first use what ``typing``'s does at each import.
+
+``typing.NamedTuple`` compiles a constructor for each class, and the text of each field's annotation, at each import:
+a broker has some hundred of them. To a type checker this is ``typing.NamedTuple``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import NamedTuple as NamedTuple
+else:
+
+    class _MakesTuples(type):
+        """A class that inherits from ``NamedTuple`` itself is a subclass of ``tuple``, and none of this metaclass."""
+
+        def __new__(
+            cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], root: bool = False
+        ) -> type:
+            if root:
+                return super().__new__(cls, name, bases, namespace)
+            bases = tuple(tuple if isinstance(base, _MakesTuples) else base for base in bases)
+            return type.__new__(type, name, bases, _with_fields(name, namespace))
+
+        def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: bool) -> None:
+            super().__init__(name, bases, namespace)
+
+    class NamedTuple(metaclass=_MakesTuples, root=True):
+        """The base class; its subclasses inherit from ``tuple``."""
+
+
+try:
+    # How `collections.namedtuple` reads a field.
+    from _collections import _tuplegetter as _field  # type: ignore[import-not-found]
+except ImportError:
+    from operator import itemgetter
+
+    def _field(index: int, doc: str) -> property:
+        return property(itemgetter(index), doc=doc)
+
+
+def _with_fields(class_name: str, namespace: dict[str, Any]) -> dict[str, Any]:
+    names = tuple(_annotations(namespace))
+    defaults = {name: namespace.pop(name) for name in names if name in namespace}
+    for index, name in enumerate(names):
+        namespace[name] = _field(index, "")
+    namespace["__doc__"] = namespace.get("__doc__") or f"{class_name}({', '.join(names)})"
+    namespace["__slots__"] = ()
+    namespace["__match_args__"] = namespace["_fields"] = names
+    namespace["_field_defaults"] = defaults
+    namespace["__new__"] = _constructor_at_first_use(names, defaults)
+    for name, method in _METHODS.items():
+        namespace.setdefault(name, method)
+    return namespace
+
+
+def _annotations(namespace: dict[str, Any]) -> Iterable[str]:
+    if "__annotations__" not in namespace and "__annotate_func__" in namespace:  # Python 3.14
+        annotationlib: Any = import_module("annotationlib")
+        evaluate = annotationlib.get_annotate_from_class_namespace(namespace)
+        return tuple(annotationlib.call_annotate_function(evaluate, annotationlib.Format.FORWARDREF))
+    found: dict[str, Any] = namespace.get("__annotations__", {})
+    return found
+
+
+def _constructor_at_first_use(names: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., Any]:
+    def first(cls: type[Any], *values: Any, **named: Any) -> Any:
+        parameters = ", ".join(names)
+        values_of = f"({parameters}{',' if names else ''})"
+        text = f"lambda cls{', ' if names else ''}{parameters}: new_tuple(cls, {values_of})"
+        constructor = eval(text, {"new_tuple": tuple.__new__, "__builtins__": {}})
+        constructor.__name__ = "__new__"
+        constructor.__defaults__ = tuple(defaults.values())
+        owner: Any = next(base for base in cls.__mro__ if vars(base).get("__new__") is method)
+        constructor.__qualname__ = f"{owner.__qualname__}.__new__"
+        owner.__new__ = staticmethod(constructor)
+        return constructor(cls, *values, **named)
+
+    method = staticmethod(first)
+    return method
+
+
+def _make(cls: type[Any], values: Iterable[Any]) -> Any:
+    """A new one, of values in the order of the fields."""
+    made = tuple.__new__(cls, values)
+    if len(made) != len(cls._fields):
+        raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
+    return made
+
+
+def _replace(self: Any, /, **changes: Any) -> Any:
+    """The same with other values for some fields."""
+    made = self._make(map(changes.pop, self._fields, self))
+    if changes:
+        raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+    return made
+
+
+def _asdict(self: Any) -> dict[str, Any]:
+    """Values by names of fields."""
+    return dict(zip(self._fields, self, strict=True))
+
+
+def _repr(self: Any) -> str:
+    values = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+    return f"{type(self).__name__}({values})"
+
+
+def _new_arguments(self: Any) -> tuple[Any, ...]:
+    """For copies and pickles."""
+    return tuple(self)
+
+
+_METHODS: dict[str, Any] = {
+    "_make": classmethod(_make),
+    "_replace": _replace,
+    "_asdict": _asdict,
+    "__repr__": _repr,
+    "__getnewargs__": _new_arguments,
+}
