@@ -52,6 +52,7 @@ class Transport:
 
     def __init__(self) -> None:
         self.last: list[bytes] = []
+        self.writes = 0
         self.answered = asyncio.Event()
 
     def write(self, data: bytes) -> None:
@@ -59,6 +60,7 @@ class Transport:
 
     def writelines(self, chunks: Iterable[bytes]) -> None:
         self.last = list(chunks)
+        self.writes += 1
         self.answered.set()
 
     def get_extra_info(self, name: str) -> Any:
@@ -97,6 +99,11 @@ class Inside:
         while len(written) > (end := SIZE.size + SIZE.unpack_from(written)[0]):
             written = written[end:]
         return written[SIZE.size :]
+
+    @property
+    def writes(self) -> int:
+        """How often the connection has written to its socket."""
+        return self._transport.writes
 
     def close(self) -> None:
         self._connection.connection_lost(None)

@@ -31,6 +31,9 @@ HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12
 MAGIC = 2
 MARKER_BYTES = 78
+PATCHED_BYTES = 16
+"""What a broker writes anew of a batch: base offset, length, leader epoch."""
+ONE_PIECE_BYTES = 4096
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -202,6 +205,14 @@ class RecordBatch:
     def body(self) -> memoryview:
         """The records as they are stored, compressed or not."""
         return memoryview(self.buffer)[self.start + HEADER_BYTES : self.start + self.size]
+
+    def stored_at(self, base_offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
+        """The batch as it stands in a log, in pieces; a small one is one piece, whose copy is cheaper than a second one."""
+        buffer, start, size = self.buffer, self.start, self.size
+        head = _PATCH.pack(base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
+        if size <= ONE_PIECE_BYTES:
+            return (head + buffer[start + PATCHED_BYTES : start + size],)
+        return (head, memoryview(buffer)[start + PATCHED_BYTES : start + size])
 
     def has_valid_crc(self) -> bool:
         # The native function takes nothing but `bytes`. Copied piece by piece they stay in the processor's cache, and

@@ -1,7 +1,7 @@
 """The settings of one topic: a typed view over the table in `storage.topic_configs`."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import field, fields
 from functools import cache
 from typing import Any, Self
 
@@ -66,6 +66,17 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+    stores_as_sent: bool = field(init=False, repr=False, compare=False)
+    """Whether these settings ask nothing of the records, and change nothing of a batch."""
+
+    def __post_init__(self) -> None:
+        as_sent = (
+            self.compression_type == "producer"
+            and self.message_timestamp_before_max_ms == NEVER
+            and not self.compact
+            and not self.log_append_time
+        )
+        object.__setattr__(self, "stores_as_sent", as_sent)
 
     @classmethod
     def from_properties(
@@ -110,7 +121,7 @@ class LogConfig:
 
 @cache
 def _attributes() -> tuple[str, ...]:
-    return tuple(field.name for field in fields(LogConfig))
+    return tuple(each.name for each in fields(LogConfig) if each.init)
 
 
 def _values_of(defaults: LogConfig | Mapping[str, str] | None) -> dict[str, Any]:

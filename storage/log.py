@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import Self
 
-from protocol.batch import CorruptBatch, EndTxnMarker, Reason, RecordBatch, batches, patched_header
+from protocol.batch import CorruptBatch, EndTxnMarker, Reason, RecordBatch, batches
+from protocol.named_tuple import NamedTuple
 from protocol.records import producer_snapshot
 from storage.aborted import AbortedTransaction
 from storage.checkpoints import write_partition_metadata
@@ -23,12 +25,43 @@ from storage.producers import ProducerStateManager
 from storage.reading import Place, ReadableLog, Span, TimestampedOffset
 from storage.segment import Segment, file_name, retire_file
 
+_new_tuple = tuple.__new__
+"""Quicker than the class: a NamedTuple's own ``__new__`` is a function in Python."""
+
 EPOCH_FILE = "leader-epoch-checkpoint"
 RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class ClosedLog(AssertionError):
     """Something wrote to a log after its end: its node is dead or its topic deleted, and its files belong to others."""
+
+
+class Room(NamedTuple):
+    """What the active segment surely takes; for what is beyond any of the bounds the log asks its rule."""
+
+    segment: Segment | None = None
+    config: LogConfig | None = None
+    """The settings that it was worked out with."""
+    bytes: int = 0
+    """The size of the segment with the batch in it."""
+    timestamp_ms: int = -1
+    last_offset: int = -1
+
+    @classmethod
+    def of(cls, segment: Segment, config: LogConfig) -> Self:
+        """Of `Log._must_roll`: the bounds of a segment with a first batch that has a timestamp; none of another."""
+        if segment.size == 0 or segment.first_timestamp_ms < 0:
+            return cls()
+        lasts_ms = min(
+            config.segment_ms, config.max_compaction_lag_ms if config.compact else config.segment_ms
+        )
+        return cls(
+            segment,
+            config,
+            min(config.segment_bytes, segment.bytes_until_index_is_full(config.segment_index_bytes)),
+            segment.first_timestamp_ms + lasts_ms - segment.jitter_ms,
+            segment.base_offset + RELATIVE_OFFSET_MAX,
+        )
 
 
 class Log(ReadableLog):
@@ -60,6 +93,7 @@ class Log(ReadableLog):
         """A flush in a thread writes the same file as a truncation."""
         self.truncations = 0
         """How often batches were cut off: what a flush noted of the end before may not hold any more."""
+        self._room = Room()
         # The active segment and the log's end when all files were last as a clean stop leaves them.
         self._sealed: tuple[Segment, int] | None = None
         # Of an empty log there is nothing to say, so 0 counts as taken.
@@ -136,19 +170,28 @@ class Log(ReadableLog):
             raise ClosedLog(self.directory)
         base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
-        segment = self._segment_for(batch, last_offset, now_ms)
+        size, max_timestamp_ms = batch.size, batch.max_timestamp
+        config, room = self.config, self._room
+        if (
+            room.config is config
+            and (segment := room.segment) is self.segments[-1]
+            and segment.size + size <= room.bytes
+            and max_timestamp_ms <= room.timestamp_ms
+            and last_offset <= room.last_offset
+        ):
+            pass  # the active segment takes it
+        else:
+            segment = self._segment_for(batch, last_offset, now_ms)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        header = patched_header(batch.buffer, base_offset, leader_epoch, batch.start)
-        size = batch.size
         position = segment.append(
-            (header, memoryview(batch.buffer)[batch.start + len(header) : batch.start + size]),
+            batch.stored_at(base_offset, leader_epoch),
             size,
-            last_offset=last_offset,
-            max_timestamp_ms=batch.max_timestamp,
-            index_interval_bytes=self.config.index_interval_bytes,
+            last_offset,
+            max_timestamp_ms,
+            config.index_interval_bytes,
         )
-        self._tail.append(Place(last_offset, segment, position, size))
+        self._tail.append(_new_tuple(Place, (last_offset, segment, position, size)))
         self.log_end_offset = last_offset + 1
         return base_offset
 
@@ -158,6 +201,7 @@ class Log(ReadableLog):
         segment = self.segments[-1]
         if self._must_roll(segment, batch, last_offset, now_ms):
             segment = self.roll(now_ms)
+        self._room = Room.of(segment, self.config)
         return segment
 
     def _must_roll(self, segment: Segment, batch: RecordBatch, last_offset: int, now_ms: int) -> bool:
@@ -267,6 +311,7 @@ class Log(ReadableLog):
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
         self._tail.clear()
+        self._room = Room()
         self._sealed = None
         self.truncations += 1
         self.log_end_offset = offset
@@ -298,6 +343,7 @@ class Log(ReadableLog):
         self._check_open()
         doomed: list[Path] = []
         self._tail.clear()
+        self._room = Room()
         self._sealed = None
         self.truncations += 1
         existed = self.exists

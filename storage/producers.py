@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 from enum import Enum
 
-from protocol.batch import EndTxnMarker, RecordBatch, parse_end_txn_marker
+from protocol.batch import NO_SEQUENCE, TRANSACTIONAL, EndTxnMarker, RecordBatch, parse_end_txn_marker
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.records.producer_snapshot import ProducerSnapshotEntry
@@ -25,6 +25,9 @@ NO_OFFSET = -1
 EPOCH_MAX = 32767
 SEQUENCE_MAX = 2**31 - 1
 TRANSACTION_VERSION_2 = 2
+
+_new_tuple = tuple.__new__
+"""Quicker than the class: a NamedTuple's own ``__new__`` is a function in Python."""
 
 
 class AppendOrigin(Enum):
@@ -107,6 +110,21 @@ class ProducerStateManager:
         self._unreplicated: deque[tuple[int, int]] = deque()
 
     # -- may it be appended? ------------------------------------------------------------------------------------
+
+    def continues(self, batch: RecordBatch) -> bool:
+        """Does a client's batch plainly follow the producer's last one? Then neither `duplicate_of` nor `check` objects.
+
+        False says nothing: a first batch, a transaction's first one, and a wrong one all go through these two.
+        """
+        entry = self.entries.get(batch.producer_id)
+        return (
+            entry is not None
+            and entry.epoch == batch.producer_epoch
+            and bool(remembered := entry.batches)
+            and remembered[-1].last_sequence + 1 == batch.base_sequence
+            and (entry.current_txn_first_offset == NO_OFFSET) is (batch.attributes & TRANSACTIONAL == 0)
+            and batch.producer_id not in self.verifications
+        )
 
     def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:
         """The remembered batch that this one repeats: same epoch, same first and last sequence."""
@@ -197,13 +215,18 @@ class ProducerStateManager:
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
-        entry.take_epoch(batch.producer_epoch)
-        last_offset = base_offset + batch.last_offset_delta
+        if entry.epoch != batch.producer_epoch:
+            entry.take_epoch(batch.producer_epoch)
+        first_sequence, delta = batch.base_sequence, batch.last_offset_delta
+        last_sequence = NO_SEQUENCE if first_sequence < 0 else (first_sequence + delta) & SEQUENCE_MAX
         entry.batches.append(
-            BatchMetadata(batch.base_sequence, batch.last_sequence, base_offset, last_offset, timestamp_ms)
+            _new_tuple(
+                BatchMetadata,
+                (first_sequence, last_sequence, base_offset, base_offset + delta, timestamp_ms),
+            )
         )
         entry.last_timestamp_ms = timestamp_ms
-        if batch.is_transactional:
+        if batch.attributes & TRANSACTIONAL:
             if entry.current_txn_first_offset == NO_OFFSET:
                 entry.current_txn_first_offset = base_offset
                 self._open[base_offset] = producer_id

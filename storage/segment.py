@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 
 from protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, CorruptBatch, Reason, RecordBatch
-from storage.descriptors import SPARES
 from storage.files import (
     AppendFile,
     Buffer,
     DamagedFile,
     Recent,
-    StorageError,
+    end_of_file,
     file_size,
     remove,
     rename,
@@ -64,6 +62,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_index_entry",
         "_first_timestamp_ms",
+        "_index_tail_is_full",
         "_log",
         "_max_timestamp_ms",
         "_max_timestamp_offset",
@@ -111,6 +110,7 @@ class Segment:
         self._transaction_index: TransactionIndex | None = None
         # In memory only, as in Kafka: after a restart the next entry comes later than it would have.
         self._bytes_since_index_entry = 0
+        self._index_tail_is_full = False
         self._first_timestamp_ms: int | None = None
         self._max_timestamp_ms = UNKNOWN
         self._max_timestamp_offset = base_offset
@@ -240,7 +240,7 @@ class Segment:
     def load_timestamps(self) -> None:
         """The largest timestamp of a segment that was sealed: the last entry of its time index."""
         if self._time_index is None:
-            data = _end_of_file(self._name("timeindex"), TIME_ENTRY_BYTES)
+            data = end_of_file(self._name("timeindex"), TIME_ENTRY_BYTES)
             if data.strip(b"\0"):
                 timestamp_ms, relative = TIME_ENTRY.unpack(data)
                 self._max_timestamp_ms, self._max_timestamp_offset = timestamp_ms, self.base_offset + relative
@@ -254,16 +254,23 @@ class Segment:
         self,
         chunks: Sequence[Buffer],
         length: int,
-        *,
         last_offset: int,
         max_timestamp_ms: int,
         index_interval_bytes: int,
     ) -> int:
         """Write one batch and index it; returns its position."""
-        if self.offset_index.has_full_tail:
+        if self._index_tail_is_full:
+            self._index_tail_is_full = False
             self.save_indexes()
-        position = self.log.append(chunks, length)
-        self.note_batch(position, length, last_offset, max_timestamp_ms, index_interval_bytes)
+        position = (self._log or self.log).append(chunks, length)
+        if (
+            position
+            and max_timestamp_ms <= self._max_timestamp_ms
+            and self._bytes_since_index_entry <= index_interval_bytes
+        ):
+            self._bytes_since_index_entry += length  # `note_batch` would do no more
+        else:
+            self.note_batch(position, length, last_offset, max_timestamp_ms, index_interval_bytes)
         return position
 
     def note_batch(
@@ -279,6 +286,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self._max_timestamp_ms, self._max_timestamp_offset)
             self._bytes_since_index_entry = 0
+            self._index_tail_is_full = self.offset_index.has_full_tail
         self._bytes_since_index_entry += length
 
     def note_aborted(self, entry: AbortedTransaction) -> None:
@@ -288,10 +296,15 @@ class Segment:
 
     def index_is_full(self, index_bytes_max: int) -> bool:
         """No room for another entry; the time index keeps one place for its final entry."""
-        if self.size < (index_bytes_max // TIME_ENTRY_BYTES - 2) * HEADER_BYTES:
-            return False  # each entry stands for a batch, and so many have no place here
+        if self.size < self.bytes_until_index_is_full(index_bytes_max):
+            return False
         offset_room = index_bytes_max // OFFSET_ENTRY_BYTES - len(self.offset_index)
         return offset_room <= 0 or len(self.time_index) >= index_bytes_max // TIME_ENTRY_BYTES - 1
+
+    @staticmethod
+    def bytes_until_index_is_full(index_bytes_max: int) -> int:
+        """Of a smaller segment no index is full: each entry stands for a batch, and so many have no place there."""
+        return (index_bytes_max // TIME_ENTRY_BYTES - 2) * HEADER_BYTES
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -483,18 +496,3 @@ def batch_bytes(chunk: bytes, at: int) -> int:
         return HEADER_BYTES
     length = int.from_bytes(chunk[at + 8 : at + LOG_OVERHEAD_BYTES], "big", signed=True)
     return max(length + LOG_OVERHEAD_BYTES, HEADER_BYTES)
-
-
-def _end_of_file(path: str, length: int) -> bytes:
-    """The last bytes of a file that ends with a whole number of so many; nothing of any other, or of none."""
-    try:
-        fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            size = os.lseek(fd, 0, os.SEEK_END)
-            return os.pread(fd, length, size - length) if size >= length and size % length == 0 else b""
-        finally:
-            SPARES.close(fd)
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise StorageError(path, error) from error

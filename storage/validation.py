@@ -13,6 +13,9 @@ from typing import Final
 
 from protocol import compression as codecs
 from protocol.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
     CorruptBatch,
     Reason,
     RecordBatch,
@@ -20,9 +23,10 @@ from protocol.batch import (
     with_log_append_time,
     with_max_timestamp,
 )
+from protocol.batch import LOG_APPEND_TIME as LOG_APPEND_TIME_BIT
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
-from protocol.record_walk import Buffer, Walked, check_count, renumbered, walk
+from protocol.record_walk import RECORD_BYTES_MIN, Buffer, Walked, check_count, renumbered, walk
 from storage.config import NEVER, LogConfig
 from storage.steps import Steps, give_back, plain_records, run
 
@@ -88,6 +92,29 @@ def validate(
     ``clients_now_ms`` is what a client may think that it is, where the broker's ``now_ms`` is ahead.
     """
     return stamp(run_check(check(batch, config, now_ms, clients_now_ms, limits)), config, now_ms)
+
+
+def passes_as_sent(batch: RecordBatch, config: LogConfig, now_ms: int, limits: BatchLimits = LIMITS) -> bool:
+    """Do `check` and `stamp` plainly let the batch through, as the client has sent it? False: ask them.
+
+    It is their conditions for the common case in one expression, with nothing called but for the CRC.
+    """
+    codec, count = batch.attributes & CODEC_MASK, batch.record_count
+    return (
+        config.stores_as_sent
+        and batch.base_offset == 0
+        and batch.size <= config.max_message_bytes
+        and batch.size <= config.segment_bytes
+        and codec <= codecs.ZSTD
+        and not batch.attributes & (CONTROL | LOG_APPEND_TIME_BIT)
+        and 0 < count == batch.last_offset_delta + 1
+        and (codec != codecs.NONE or count * RECORD_BYTES_MIN <= batch.size - HEADER_BYTES)
+        and (batch.producer_id < 0 or batch.base_sequence >= 0)
+        and batch.max_timestamp <= now_ms + config.message_timestamp_after_max_ms
+        and count <= limits.records_max
+        and not limits.reads_all
+        and batch.has_valid_crc()
+    )
 
 
 def run_check(checked: Checked | Invalid | Steps[Checked | Invalid]) -> Checked | Invalid:

@@ -7,9 +7,8 @@ ids (KIP-516). v0-v2 are announced and not served, as on Kafka: old librdkafka r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable
 
-from broker.loop.deferred import Deferred
 from broker.node.context import RequestContext
 from broker.replicas.partition import AppendResult
 from broker.requests.api import NO_RESPONSE, CloseConnection, NoResponse, api
@@ -33,30 +32,25 @@ FIRST_VERSION_WITH_LEADER_HINTS = 10
 def produce(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | NoResponse | Awaitable[ProduceResponse | NoResponse]:
-    answer: Deferred[ProduceResponse | NoResponse] = Deferred()
-    if request.acks == 0:
-        Produce(request, context, lambda items: _be_silent(items, answer), answer.guarded).run()
-    else:
-        Produce(request, context, lambda items: answer.resolve(_phrase(items, context)), answer.guarded).run()
-    return answer.outcome()
+    return Produce(request, context, _be_silent if request.acks == 0 else _phrase).run()
 
 
-def _be_silent(items: Sequence[Item], answer: Deferred[ProduceResponse | NoResponse]) -> None:
+def _be_silent(work: Produce[ProduceResponse | NoResponse]) -> NoResponse:
     """acks=0: no answer at all; an error can only be told by closing the connection."""
-    for item in items:
+    for item in work.items:
         if item.result is not None and item.result.error is not ErrorCode.none:
             where = f"{item.name}-{item.index}"
-            answer.fail(CloseConnection(f"Produce with acks=0 to {where}: {item.result.error.name}"))
-            return
-    answer.resolve(NO_RESPONSE)
+            raise CloseConnection(f"Produce with acks=0 to {where}: {item.result.error.name}")
+    return NO_RESPONSE
 
 
-def _phrase(items: Sequence[Item], context: RequestContext) -> ProduceResponse:
+def _phrase(work: Produce[ProduceResponse | NoResponse]) -> ProduceResponse:
+    context = work.context
     responses: list[TopicProduceResponse] = []
     partitions: list[PartitionProduceResponse] = []
     before: Item | None = None
-    leaders: set[int] = set()
-    for item in items:
+    leaders: set[int] | None = None
+    for item in work.items:
         if before is None or item.name != before.name or item.topic_id != before.topic_id:
             partitions = []
             responses.append(
@@ -75,9 +69,11 @@ def _phrase(items: Sequence[Item], context: RequestContext) -> ProduceResponse:
         if result.error is not ErrorCode.none:
             _explain(response, result)
             _hint_leader(response, item, context)
-            leaders.add(response.current_leader.leader_id)
+            leaders = {response.current_leader.leader_id} | (leaders or set())
         partitions.append(response)
-    return ProduceResponse(responses=responses, node_endpoints=_endpoints(context, leaders))
+    return ProduceResponse(
+        responses=responses, node_endpoints=() if leaders is None else _endpoints(context, leaders)
+    )
 
 
 def _explain(response: PartitionProduceResponse, result: AppendResult) -> None:

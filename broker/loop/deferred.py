@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 from protocol.slotted import slotted
 
 T = TypeVar("T")
-_MISSING = object()
+MISSING = object()
+"""The value of an answer that is not there yet."""
 
 
 @slotted(frozen=True)
@@ -29,12 +30,12 @@ class Deferred(Generic[T]):
     __slots__ = ("_future", "_value")
 
     def __init__(self) -> None:
-        self._value: object = _MISSING
+        self._value: object = MISSING
         self._future: asyncio.Future[T] | None = None
 
     def resolve(self, value: T) -> None:
         """Give the answer. Later ones are ignored: a request that timed out may still be completed."""
-        if self._value is not _MISSING:
+        if self._value is not MISSING:
             return
         self._value = value
         if self._future is not None and not self._future.done():
@@ -42,7 +43,7 @@ class Deferred(Generic[T]):
 
     def fail(self, error: Exception) -> None:
         """There will be no value: the caller that waits for it gets the exception."""
-        if self._value is not _MISSING:
+        if self._value is not MISSING:
             return
         self._value = _Failure(error)
         if self._future is not None and not self._future.done():
@@ -62,7 +63,7 @@ class Deferred(Generic[T]):
     def outcome(self) -> T | asyncio.Future[T]:
         if isinstance(self._value, _Failure):
             raise self._value.error
-        if self._value is not _MISSING:
+        if self._value is not MISSING:
             return self._value  # type: ignore[return-value]
         self._future = asyncio.get_running_loop().create_future()
         return self._future

@@ -24,6 +24,7 @@ from broker.net.connection_limits import (
     BACKLOG_BYTES_MAX,
     REQUESTS_PER_TURN,
 )
+from broker.net.frame_buffers import PartialFrame
 from broker.net.holds import CLOSED, HELD, IN_PROGRESS, PAUSED, SLICED, TURN_OVER, WRITE_BUFFER_FULL
 from broker.net.paused_transport import paused, resumed
 from broker.node.context import ClientInformation, RequestContext
@@ -53,9 +54,8 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answers",
         "_answers_bytes",
+        "_context",
         "_frame",
-        "_frame_filled",
-        "_frame_size",
         "_holds",
         "_kept",
         "_muted",
@@ -86,11 +86,10 @@ class Connection(asyncio.BufferedProtocol):
         self._holds = 0
         self._reading = True
         self._kept = b""  # not yet cut into frames
-        self._frame: bytearray | None = None  # the one frame that has arrived in part
-        self._frame_size = 0
-        self._frame_filled = 0
+        self._frame: PartialFrame | None = None
         self._pending: asyncio.Future[object] | None = None
         self._parked: CompletableEarly | None = None
+        self._context: RequestContext | None = None  # of the last request
         self._answers: list[bytes | memoryview] = []
         self._answers_bytes = 0
         self._unsent = Unsent()
@@ -100,11 +99,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        peername = transport.get_extra_info("peername")
-        if peername:
+        if peername := transport.get_extra_info("peername"):
             self.host, self.port = str(peername[0]), int(peername[1])
-        sockname = transport.get_extra_info("sockname")
-        if sockname:
+        if sockname := transport.get_extra_info("sockname"):
             self.address = (str(sockname[0]), int(sockname[1]))
         self.peer = f"/{self.host}"
         self.client = ClientInformation(self.port)
@@ -129,24 +126,19 @@ class Connection(asyncio.BufferedProtocol):
             self._pending.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        frame = self._frame
-        if frame is None:
-            return self._shared.landing
-        if self._frame_filled == len(frame):
-            frame.extend(bytes(min(self._frame_size - len(frame), len(frame))))
-        return memoryview(frame)[self._frame_filled : self._frame_size]
+        return self._shared.landing if self._frame is None else self._frame.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         shared = self._shared
         self.last_active_tick = shared.tick
         if self._frame is not None:
-            self._frame_filled += nbytes
-            if self._frame_filled == self._frame_size:
-                frame, self._frame = self._frame, None
-                with memoryview(frame)[: self._frame_size].toreadonly() as view:
-                    self._serve(view)
+            frame = self._frame
+            if (whole := frame.received(nbytes)) is not None:
+                self._frame = None
+                with whole:
+                    self._serve(whole)
                 self._write_answers()
-                shared.frame_buffers.give_back(frame)
+                shared.frame_buffers.give_back(frame.buffer)
         elif self._holds:
             self._kept += shared.landing[:nbytes]
             if self._parked is not None:
@@ -214,8 +206,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _cut(self, data: memoryview) -> None:
         """Serve the frames that lie whole in ``data``, and keep what is behind them."""
-        position, end = 0, len(data)
-        served = 0
+        position, end, served = 0, len(data), 0
         while not self._holds and end - position >= SIZE.size:
             (size,) = SIZE.unpack_from(data, position)
             if not 0 <= size <= self._shared.quotas.request_bytes_max:
@@ -223,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             start = position + SIZE.size
             if size > end - start:
-                self._begin_frame(data[start:], size)
+                self._frame = PartialFrame(self._shared.frame_buffers, size, data[start:])
                 position = end
                 break
             position = start + size
@@ -237,13 +228,10 @@ class Connection(asyncio.BufferedProtocol):
             self._kept = bytes(data[position:])
             if self._parked is not None:
                 self._give_way(self._parked)
-        self._write_answers()
-        self._start_or_stop_reading()
-
-    def _begin_frame(self, begun: memoryview, size: int) -> None:
-        frame = self._shared.frame_buffers.take(size)
-        frame[: len(begun)] = begun
-        self._frame, self._frame_size, self._frame_filled = frame, size, len(begun)
+        if self._answers:
+            self._write_answers()
+        if self._kept or not self._reading or self._holds & WRITE_BUFFER_FULL:
+            self._start_or_stop_reading()
 
     def _lift(self, hold: int) -> None:
         """One thing that held the next request back is over."""
@@ -280,21 +268,31 @@ class Connection(asyncio.BufferedProtocol):
             self.close("malformed request", error=str(error), bytes=len(frame))
             return
         shared.requests += 1
-        context = RequestContext(
-            shared.node,
-            self.listener,
-            header.api_key,
-            header.api_version,
-            header.client_id,
-            self.peer,
-            self.connection_id,
-            self.client,
-        )
+        context = self._context
+        if (
+            context is None
+            or context.api_key != header.api_key
+            or context.api_version != header.api_version
+            or context.client_id != header.client_id
+            or shared.calls.chain is not None
+        ):
+            context = self._begin_context(header)
         if isinstance(request, GeneratorType):
             # The view in ``frame`` ends with this call, the bytes do not.
             self._in_slices(request, partial(self._decoded, header, route, memoryview(frame), context))
+        elif shared.calls.chain is None:
+            self._handle(route, header.correlation_id, request, context, None)
         else:
             self._decoded(header, route, frame, context, request)
+
+    def _begin_context(self, header: RequestHeader) -> RequestContext:
+        """The circumstances of this request; and of those like it that follow, unless an interceptor may change them."""
+        shared = self._shared
+        key, version, client_id = header.api_key, header.api_version, header.client_id
+        context = self._context = RequestContext(
+            shared.node, self.listener, key, version, client_id, self.peer, self.connection_id, self.client
+        )
+        return context
 
     def _decoded(
         self, header: RequestHeader, route: Route, frame: Frame, context: RequestContext, request: Any
@@ -401,8 +399,8 @@ class Connection(asyncio.BufferedProtocol):
         future.add_done_callback(partial(self._on_outcome, route, correlation_id, call))
 
     def _give_way(self, parked: CompletableEarly) -> None:
-        """A Fetch waits for data, and its client waits for something else behind it: a Kafka lets it wait up to
-        ``max_wait_ms``. Not for a further Fetch: two of them would keep each other, and us, busy for nothing."""
+        """A Fetch waits for data, and its client for something else behind it: Kafka lets it wait. Not for a further Fetch:
+        two of them would keep each other, and us, busy for nothing."""
         if len(self._kept) >= SIZE_AND_KEY.size and SIZE_AND_KEY.unpack_from(self._kept)[1] != FETCH:
             self._parked = None
             parked.complete_early()
@@ -436,8 +434,13 @@ class Connection(asyncio.BufferedProtocol):
             if call is not None and call.interceptor.answering(call):
                 call.note(CallEvent.UNANSWERED)
             return
-        # On a connection that is closed nothing is answered: the node was killed while it handled the request.
-        chunks = None if self._holds & CLOSED else self._encode(route, outcome)
+        chunks: Any = None  # on a connection that is closed: the node was killed while it handled the request
+        if not self._holds & CLOSED:
+            failed = isinstance(outcome, BaseException)
+            try:
+                chunks = self._failed(route, outcome) if failed else route.encode_steps(outcome)
+            except Exception as error:
+                chunks = self._failed(route, error)
         if isinstance(chunks, GeneratorType):
             self._in_slices(chunks, partial(self._send, route, correlation_id, call))
         else:
@@ -445,7 +448,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, route: Route, correlation_id: int, call: Call | None, chunks: Any) -> None:
         if isinstance(chunks, Exception):
-            chunks = self._encode(route, chunks)
+            chunks = self._failed(route, chunks)
         if chunks is None:
             if call is not None:
                 call.note(CallEvent.GONE)
@@ -464,21 +467,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._answers_bytes >= ANSWERS_COLLECTED_BYTES:
             self._write_answers()
 
-    def _encode(self, route: Route, outcome: Any) -> Any:
-        """The answer in pieces, or the steps to it; None if there is none to give and the connection ends instead."""
-        try:
-            if isinstance(outcome, BaseException):
-                raise outcome
-            return route.encode_steps(outcome)
-        except CloseConnection as reason:
-            self.close(str(reason), api=route.api.name)
+    def _failed(self, route: Route, error: BaseException) -> list[Any] | None:
+        """The answer to a request that ended in an exception; None if there is none and the connection ends instead."""
+        if isinstance(error, CloseConnection):
+            self.close(str(error), api=route.api.name)
             return None
-        except Exception as error:
-            route.log_failure(self.connection_id, error)
-            substitute = route.encoded_failure()
-            if substitute is None:
-                self.close("the request failed", api=route.api.name, api_version=route.version)
-            return substitute
+        if not isinstance(error, Exception):
+            raise error
+        route.log_failure(self.connection_id, error)
+        substitute = route.encoded_failure()
+        if substitute is None:
+            self.close("the request failed", api=route.api.name, api_version=route.version)
+        return substitute
 
     def _may_answer(self, call: Call) -> bool:
         """The interceptor that saw the request arrive may keep its response back."""

@@ -105,9 +105,19 @@ class ReplicaManager(MetadataListener):
         ``client_epoch`` is the leader epoch that the client knows, -1 for none. A client with a wrong one is told so by a
         follower too (``Partition.localLogWithEpochOrThrow``).
         """
+        opened = self.opened_leader(topic, index)
+        if opened is not None and client_epoch in (-1, opened.leader_epoch):
+            return opened
         partition = self.hosted(topic, index, client_epoch)
         if isinstance(partition, Partition) and partition.leader_id != self.node_id:
             return ErrorCode.not_leader_or_follower
+        return partition
+
+    def opened_leader(self, topic: str, index: int) -> Partition | None:
+        """The partition, if this node leads it, and it was accessed before: `leader` without a further look."""
+        partition = self._partitions.get((topic, index))
+        if partition is None or partition.leader_id != self.node_id or partition.offline is not None:
+            return None
         return partition
 
     def hosted(self, topic: str, index: int, client_epoch: int = -1) -> Partition | ErrorCode:

@@ -6,26 +6,30 @@ the high watermark (acks=all).
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from broker.clock import Domain
 from broker.logging import get_logger
+from broker.loop.deferred import MISSING, Deferred
 from broker.metadata.topics import is_internal
 from broker.replicas.partition import AppendResult, Partition
+from broker.requests.api import CloseConnection
 from broker.transactions.verification import Check
 from protocol import compression
-from protocol.batch import MAGIC, CorruptBatch, Reason, RecordBatch
+from protocol.batch import CODEC_MASK, MAGIC, TRANSACTIONAL, CorruptBatch, Reason, RecordBatch
 from protocol.errors import ErrorCode
-from protocol.slotted import slotted
 from storage.validation import Checked, Invalid
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
     from protocol.messages.produce import ProduceRequest
+    from storage.steps import Steps
 
+T = TypeVar("T")
 log_events = get_logger()
 
 ACKS_ALL = -1
@@ -47,79 +51,97 @@ _VERIFICATION_ERRORS = {
 }
 
 
-@slotted
 class Item:
     """One partition of a request and what became of it."""
 
-    name: str
-    topic_id: UUID | None
-    index: int
-    batch: RecordBatch | None = None
-    partition: Partition | None = None
-    check: Check | None = None
-    result: AppendResult | None = None
+    __slots__ = ("batch", "check", "index", "name", "partition", "result", "topic_id")
+
+    def __init__(self, name: str, topic_id: UUID | None, index: int) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.index = index
+        self.batch: RecordBatch | None = None
+        self.partition: Partition | None = None
+        self.check: Check | None = None
+        self.result: AppendResult | None = None
 
 
-class Produce:
-    """One request under way; ``finished`` is called once, with every item's result in place.
+class Produce(Deferred[T]):
+    """One request under way; ``phrase`` is called once, with every item's result in place, and makes the answer of them.
 
-    ``guarded`` wraps what runs in a later turn of the loop: an exception there is the client's answer too.
+    What runs in a later turn of the loop is guarded: an exception there is the client's answer too.
     """
 
-    __slots__ = ("_context", "_guarded", "_has_transactional", "_left", "_request", "finished", "items")
+    __slots__ = ("_has_transactional", "_left", "_phrase", "context", "items", "request")
 
     def __init__(
-        self,
-        request: ProduceRequest,
-        context: RequestContext,
-        finished: Callable[[Sequence[Item]], object],
-        guarded: Callable[[Callable[[], object]], Callable[[], None]],
+        self, request: ProduceRequest, context: RequestContext, phrase: Callable[[Produce[T]], T]
     ) -> None:
-        self._guarded = guarded
-        self._request = request
-        self._context = context
+        self._value = MISSING
+        self._future = None
+        self.request = request
+        self.context = context
+        self._phrase = phrase
         self._left = 0
         # The name is asked for before anything else, so a batch that is refused on its own counts as well.
         self._has_transactional = False
-        self.finished = finished
         self.items: list[Item] = []
 
-    def run(self) -> None:
+    def run(self) -> T | Future[T]:
+        """The answer, or a future of it."""
         transactional = self._look()
         if self._has_transactional and self._refuse_as_a_whole(transactional):
-            self.finished(self.items)
+            self._finish()
         elif transactional:
             self._verify(transactional)
         else:
             self._append()
+        return self.outcome()
+
+    def _finish(self) -> None:
+        try:
+            answer = self._phrase(self)
+        except CloseConnection as end:
+            self.fail(end)
+        else:
+            self.resolve(answer)
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     def _look(self) -> list[Item]:
         """Parse every batch and find its partition; returns the items with transactional batches."""
+        context = self.context
+        opened_leader = context.node.replicas.opened_leader
+        by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         # A partition that is named twice gets the last of its batches, as on Kafka.
         items: dict[tuple[str, UUID | None, int], Item] = {}
-        for topic in self._request.topic_data:
+        transactional: list[Item] = []
+        for topic in self.request.topic_data:
+            name, topic_id = topic.name, topic.topic_id
             for data in topic.partition_data:
-                item = Item(topic.name, topic.topic_id, data.index)
-                items[topic.name, topic.topic_id, data.index] = item
-                self._locate(item)
+                item = items[name, topic_id, data.index] = Item(name, topic_id, data.index)
+                if by_id or opened_leader(name, data.index) is None:
+                    self._locate(item)
                 if item.result is None:
                     self._parse(item, data.records)
-                if item.result is not None:
+                batch = item.batch
+                if batch is None:
                     self._has_transactional |= _is_transactional(data.records)
+                elif batch.attributes & TRANSACTIONAL:
+                    self._has_transactional = True
+                    # A batch with the bit and without a producer is in no transaction: it is authorized, and
+                    # appended as it is.
+                    if batch.producer_id >= 0:
+                        transactional.append(item)
         self.items = list(items.values())
-        transactional = [
-            item for item in self.items if item.batch is not None and item.batch.is_transactional
-        ]
-        self._has_transactional |= bool(transactional)
-        # A batch with the bit and without a producer is in no transaction: it is authorized, and appended as it is.
-        return [item for item in transactional if item.batch is not None and item.batch.producer_id >= 0]
+        if len(transactional) > 1:
+            transactional = [item for item in transactional if item in self.items]
+        return transactional
 
     def _locate(self, item: Item) -> None:
         """Resolve the topic; the check that this node leads it comes later, as in Kafka."""
-        metadata = self._context.node.metadata
-        if self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        metadata = self.context.node.metadata
+        if self.context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
             topic = metadata.topic_by_id(item.topic_id)
             if topic is None:
                 item.result = AppendResult(ErrorCode.unknown_topic_id)
@@ -147,7 +169,10 @@ class Produce:
                 reason=str(error),
             )
             return
-        if batch.compression == compression.ZSTD and self._context.api_version < FIRST_VERSION_WITH_ZSTD:
+        if (
+            batch.attributes & CODEC_MASK == compression.ZSTD
+            and self.context.api_version < FIRST_VERSION_WITH_ZSTD
+        ):
             item.result = AppendResult(ErrorCode.unsupported_compression_type)
         elif records is not None and len(records) > batch.size and _has_batch(records, batch.size):
             item.result = AppendResult(ErrorCode.invalid_record)
@@ -162,7 +187,7 @@ class Produce:
             for item in transactional
             if item.batch is not None
         }
-        if self._request.transactional_id is None:
+        if self.request.transactional_id is None:
             error = ErrorCode.transactional_id_authorization_failed
         elif len(producers) > 1:
             error = ErrorCode.invalid_producer_id_mapping
@@ -176,14 +201,14 @@ class Produce:
     # -- verifying ----------------------------------------------------------------------------------------------
 
     def _verify(self, transactional: Sequence[Item]) -> None:
-        replicas = self._context.node.replicas
+        replicas = self.context.node.replicas
         for item in transactional:
             partition = replicas.leader(item.name, item.index)
             batch = item.batch
             if isinstance(partition, Partition) and batch is not None:
                 item.check = Check(partition, batch.producer_id, batch.producer_epoch, batch.base_sequence)
         checks = [item.check for item in transactional if item.check is not None]
-        config = self._context.node.config
+        config = self.context.node.config
         settled = False
 
         def verified() -> None:
@@ -191,12 +216,12 @@ class Produce:
             settled = True
             self._append()
 
-        self._context.node.verifier.run(
-            self._request.transactional_id or "",
+        self.context.node.verifier.run(
+            self.request.transactional_id or "",
             checks,
-            adds=self._context.api_version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
+            adds=self.context.api_version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
             wait_ms=min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms),
-            then=self._guarded(verified),
+            then=self.guarded(verified),
         )
         if not settled:
             self._keep_batches()
@@ -208,7 +233,7 @@ class Produce:
                 item.batch = RecordBatch.parse(bytes(item.batch.data))
 
     def _verification_result(self, error: ErrorCode) -> AppendResult:
-        version = self._context.api_version
+        version = self.context.api_version
         answer = _VERIFICATION_ERRORS.get(error, error)
         if error is ErrorCode.transaction_abortable and version < FIRST_VERSION_WITH_ABORTABLE:
             answer = ErrorCode.invalid_txn_state
@@ -222,7 +247,7 @@ class Produce:
     # -- appending ----------------------------------------------------------------------------------------------
 
     def _append(self) -> None:
-        acks = self._request.acks
+        acks = self.request.acks
         self._left = 1
         for item in self.items:
             if item.result is not None:
@@ -238,21 +263,34 @@ class Produce:
 
     def _append_one(self, item: Item) -> None:
         """Append at once, or after what must be read first: this batch, or another for the same partition."""
-        if is_internal(item.name) and self._context.client_id != ADMIN_CLIENT_ID:
+        node = self.context.node
+        partition = node.replicas.leader(item.name, item.index)
+        if is_internal(item.name) and self.context.client_id != ADMIN_CLIENT_ID:
             item.result = AppendResult(ErrorCode.invalid_topic_exception)
             return
-        node = self._context.node
-        partition = node.replicas.leader(item.name, item.index)
         if not isinstance(partition, Partition):
             item.result = AppendResult(partition)
             return
         item.partition = partition
-        assert item.batch is not None
-        queues = node.append_queues
-        checked = partition.check(item.batch, queues.limits)
+        batch, check, queues = item.batch, item.check, node.append_queues
+        assert batch is not None
+        if queues.is_free(partition):
+            item.result = partition.append_as_sent(
+                batch, self.request.acks, check.guard if check is not None else None, queues.limits
+            )
+            if item.result is not None:
+                return
+        checked = partition.check(batch, queues.limits)
         if isinstance(checked, Checked | Invalid) and queues.is_free(partition):
             self._append_checked(item, partition, checked)
-            return
+        else:
+            self._append_in_turn(item, partition, checked)
+
+    def _append_in_turn(
+        self, item: Item, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid]
+    ) -> None:
+        """Behind what the partition's queue has, and once the records are read."""
+        node = self.context.node
         self._left += 1
 
         def append(checked: Checked | Invalid) -> None:
@@ -264,13 +302,13 @@ class Produce:
                 item.result = AppendResult(gone if isinstance(leader, Partition) else leader)
             self._appended()
 
-        queues.add(partition, checked, lambda checked: self._guarded(lambda: append(checked))())
+        node.append_queues.add(partition, checked, lambda checked: self.guarded(lambda: append(checked))())
 
     def _append_checked(self, item: Item, partition: Partition, checked: Checked | Invalid) -> None:
         assert item.batch is not None
         guard = item.check.guard if item.check is not None else None
         item.result = partition.append(
-            item.batch, required_acks=self._request.acks, guard=guard, checked=checked
+            item.batch, required_acks=self.request.acks, guard=guard, checked=checked
         )
 
     def _appended(self) -> None:
@@ -278,12 +316,12 @@ class Produce:
         self._left -= 1
         if self._left:
             return
-        if self._request.acks == ACKS_ALL:
+        if self.request.acks == ACKS_ALL:
             self._await_commit()
-        elif self._context.node.injection.points is not None:
+        elif self.context.node.injection.points is not None:
             self._await_disk()
         else:
-            self.finished(self.items)
+            self._finish()
 
     def _await_disk(self) -> None:
         """acks=1 while a rule stands at ``log.write``: answer when what was appended counts, however slow the disk is."""
@@ -295,7 +333,7 @@ class Produce:
                 item.result = AppendResult(error)
             self._left -= 1
             if self._left == 0:
-                self.finished(self.items)
+                self._finish()
 
         for item in appended:
             assert item.partition is not None
@@ -305,20 +343,22 @@ class Produce:
 
     def _await_commit(self) -> None:
         """acks=all: answer when every appended batch (a repeated one too) is below the high watermark."""
-        waiting = [
-            item
-            for item in self.items
-            if item.partition is not None
-            and item.result is not None
-            and item.result.error is ErrorCode.none
-            and item.partition.high_watermark <= item.result.last_offset
-        ]
+        waiting = []
+        for item in self.items:
+            partition, result = item.partition, item.result
+            if (
+                partition is not None
+                and result is not None
+                and result.error is ErrorCode.none
+                and partition.high_watermark <= result.last_offset
+            ):
+                waiting.append(item)
         if not waiting:
-            self.finished(self.items)
+            self._finish()
             return
         self._left = len(waiting)
-        timer = self._context.node.clock.call_later_ms(
-            self._request.timeout_ms, lambda: self._time_is_up(waiting), Domain.REQUESTS
+        timer = self.context.node.clock.call_later_ms(
+            self.request.timeout_ms, lambda: self._time_is_up(waiting), Domain.REQUESTS
         )
         for item in waiting:
             assert item.partition is not None
@@ -341,7 +381,7 @@ class Produce:
             )  # the data stays, and so do its offsets in the answer
         self._left -= 1
         if self._left == 0:
-            self.finished(self.items)
+            self._finish()
 
     def _time_is_up(self, waiting: Sequence[Item]) -> None:
         """The data stays; the client does not know."""
@@ -353,7 +393,7 @@ class Produce:
             assert item.result is not None
             if item.partition.high_watermark <= item.result.last_offset:
                 item.result = item.result._replace(error=ErrorCode.request_timed_out)
-        self.finished(self.items)
+        self._finish()
 
 
 def _is_transactional(records: bytes | memoryview | None) -> bool:

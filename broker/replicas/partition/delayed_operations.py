@@ -25,9 +25,10 @@ class DelayedOperations:
         """Call back once all below ``end_offset`` is committed."""
         self._commits.add(end_offset, callback)
 
-    def committed(self, high_watermark: int, verdict: ErrorCode) -> None:
+    def committed(self, high_watermark: int, verdict: ErrorCode = ErrorCode.none) -> None:
         """All below the high watermark is committed."""
-        self._commits.release(high_watermark, verdict)
+        if self._commits.pending:
+            self._commits.release(high_watermark, verdict)
         if self._watchers:
             self.notify()
 

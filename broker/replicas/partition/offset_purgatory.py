@@ -14,21 +14,22 @@ Callback = Callable[[ErrorCode], object]
 class OffsetPurgatory:
     """Each callback is called once: when the offset is reached, or with the error why it never will be."""
 
-    __slots__ = ("_arrivals", "_heap")
+    __slots__ = ("_arrivals", "pending")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Callback]] = []
+        self.pending: list[tuple[int, int, Callback]] = []
+        """A heap; others only look whether there are any."""
         self._arrivals = count()
 
     def add(self, end_offset: int, callback: Callback) -> None:
-        heappush(self._heap, (end_offset, next(self._arrivals), callback))
+        heappush(self.pending, (end_offset, next(self._arrivals), callback))
 
     def release(self, reached_offset: int, verdict: ErrorCode = ErrorCode.none) -> None:
         """Call the callbacks whose offset is reached. A callback may add further callbacks."""
-        while self._heap and self._heap[0][0] <= reached_offset:
-            heappop(self._heap)[2](verdict)
+        while self.pending and self.pending[0][0] <= reached_offset:
+            heappop(self.pending)[2](verdict)
 
     def dismiss(self, error: ErrorCode) -> None:
         """Nothing more will be reached."""
-        while self._heap:
-            heappop(self._heap)[2](error)
+        while self.pending:
+            heappop(self.pending)[2](error)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import Clock, Domain
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
+from broker.metadata.topics import is_internal
 from broker.replicas.partition.append_result import GONE, AppendResult
 from broker.replicas.partition.delayed_operations import DelayedOperations
 from broker.replicas.partition.listeners import PartitionListener
@@ -33,7 +34,7 @@ from storage.files import StorageError
 from storage.log import ClosedLog, Log
 from storage.producers import AppendOrigin, VerificationGuard
 from storage.steps import Steps
-from storage.validation import LIMITS, BatchLimits, Checked, Invalid, check, run_check, stamp
+from storage.validation import LIMITS, BatchLimits, Checked, Invalid, check, passes_as_sent, run_check, stamp
 
 if TYPE_CHECKING:
     from broker.metadata.values import PartitionState
@@ -43,6 +44,9 @@ __all__ = ["AppendResult", "Partition", "ReadResult", "TimestampOffset"]
 log_events = get_logger()
 
 NO_INJECTION: Final = FaultInjection()
+NONE: Final = ErrorCode.none
+_new_tuple = tuple.__new__
+"""Quicker than the class: a NamedTuple's own ``__new__`` is a function in Python."""
 
 
 class Partition(ReadablePartition):
@@ -66,6 +70,7 @@ class Partition(ReadablePartition):
         self.topic = topic
         self.index = state.index
         self.name = f"{topic}-{state.index}"
+        self.is_internal = is_internal(topic)
         self.topic_id: uuid.UUID = log.topic_id
         self.log = log
         self.apply_state(state)
@@ -87,6 +92,7 @@ class Partition(ReadablePartition):
         """Something was appended that is not yet fsynced, and `listener` was told so."""
         self.high_watermark_moved = False
         """The high watermark has moved since it was last checkpointed, and `listener` was told so."""
+        self._injection = injection
         self.unconfirmed = UnconfirmedWrites(
             (topic, state.index), log, None if flush is None else partial(flush, self), injection, node_id
         )
@@ -147,6 +153,28 @@ class Partition(ReadablePartition):
                 return refused
         return self._append(valid.batch, now_ms, valid.log_append_time_ms)
 
+    def append_as_sent(
+        self,
+        batch: RecordBatch,
+        required_acks: int,
+        guard: VerificationGuard | None = None,
+        limits: BatchLimits = LIMITS,
+    ) -> AppendResult | None:
+        """`check` and `append` in one for a batch that is stored as the client has sent it; None where it is not plain
+        that it may be."""
+        log = self.log
+        config = log.config
+        now_ms = self._clock.now_ms()
+        if not passes_as_sent(batch, config, now_ms, limits):
+            return None
+        if required_acks == -1 and len(self.isr) < config.min_insync_replicas:
+            return None
+        if batch.producer_id >= 0 and not log.producers.continues(batch):
+            refused = self._check_producer(batch, AppendOrigin.CLIENT, guard)
+            if refused is not None:
+                return refused
+        return self._append(batch, now_ms, -1)
+
     def append_internal(
         self,
         records: bytes,
@@ -206,23 +234,27 @@ class Partition(ReadablePartition):
     ) -> AppendResult:
         if self.offline is not None:
             return AppendResult(ErrorCode.kafka_storage_error)
+        log, held = self.log, None
         try:
-            held = self.unconfirmed.intercept()
+            if self._injection.points is not None:
+                held = self.unconfirmed.intercept()
             if marker is None:
-                base_offset = self.log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
+                base_offset = log.append_data(batch, self.leader_epoch, now_ms, batch.max_timestamp)
             else:
-                base_offset = self.log.append_marker(batch, marker, self.leader_epoch, now_ms)
+                base_offset = log.append_marker(batch, marker, self.leader_epoch, now_ms)
         except ClosedLog:
             return GONE
         except StorageError as error:
             return self.go_offline(error)
-        self._appended(held, base_offset)
+        if held is not None or not self.unflushed:
+            self._appended(held, base_offset)
         if self.leading is not None:
             self.leading.appended()
         self.advance_high_watermark()
         last_offset = base_offset + batch.last_offset_delta
-        return AppendResult(
-            ErrorCode.none, base_offset, last_offset, log_append_time_ms, self.log.log_start_offset
+        return _new_tuple(
+            AppendResult,
+            (NONE, base_offset, last_offset, log_append_time_ms, log.log_start_offset, False, None, ()),
         )
 
     def _appended(self, held: HeldWrite | None, base_offset: int) -> None:
@@ -364,14 +396,15 @@ class Partition(ReadablePartition):
     def advance_high_watermark(self) -> None:
         """Commit what every in-sync replica has: here, all of the log, once ``flush.messages`` is satisfied."""
         end_offset = self.unconfirmed.committable_end_offset()
-        if self.leading is not None:
-            end_offset = self.leading.committable(end_offset)
+        if self.leading is None:
+            if end_offset > self.high_watermark:
+                self.high_watermark = end_offset
+                self.delayed.committed(end_offset)
+            return
+        end_offset = self.leading.committable(end_offset)
         if end_offset > self.high_watermark:
             self.high_watermark = end_offset
-            if self.leading is None:
-                self.complete()
-            else:
-                self.leading.committed()
+            self.leading.committed()
 
     def complete(self) -> None:
         """Complete the delayed operations up to the high watermark.

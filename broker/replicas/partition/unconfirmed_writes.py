@@ -130,7 +130,10 @@ class UnconfirmedWrites:
 
     def committable_end_offset(self) -> int:
         """Up to where this replica lets the high watermark come; begins an fsync, where that waits for one."""
-        end_offset = self._log.log_end_offset
+        log = self._log
+        end_offset = log.log_end_offset
+        if not self._first_offsets and end_offset - log.flushed_offset < log.config.flush_messages:
+            return end_offset
         if self.flush_if_due():  # the partition asks again when the bytes are on the disk
             end_offset = self._log.flushed_offset  # more may have come meanwhile: it waits for the next round
         if self._first_offsets:

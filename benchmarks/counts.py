@@ -1,0 +1,139 @@
+"""What a request costs that no machine changes: function calls, system calls, and memory that is asked for.
+
+``python -m benchmarks.counts`` prints a table: for each kind of request the calls of Python functions, the calls of built-in
+functions (``len`` and the like), the system calls on files, the writes to the socket, and the bytes that are in use at the
+most while the request is handled. Requests are handed to a connection of a broker in this process, as in
+`benchmarks.inside`; `tests/broker/test_counts.py` holds the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+import uvloop
+
+from benchmarks.client import create_topic_frame
+from benchmarks.inside import KINDS, TOPIC, Inside, frames_of
+from broker.cluster import Cluster
+from broker.options import parse as parse_options
+from storage import files
+
+WARM: Final = 50
+COUNTED: Final = 100
+
+
+class Counts(NamedTuple):
+    """Of one request, or of one transaction; the mean of a hundred."""
+
+    calls: float
+    """Of functions written in Python, generators' resumptions included."""
+    builtins: float
+    """Of functions written in C."""
+    file_calls: float
+    """System calls that change files."""
+    socket_writes: float
+    peak_bytes: int
+    """Memory in use at the most, above what was in use before; of a single request."""
+
+
+class _Counting(files.System):
+    """Counts the calls that change files."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "calls":
+            return object.__getattribute__(self, name)
+        self.calls += 1
+        return object.__getattribute__(self, name)
+
+
+def profiled(work: Callable[[], object]) -> Counter[str]:
+    """The events of ``sys.setprofile`` while ``work`` runs."""
+    events: Counter[str] = Counter()
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        events[event] += 1
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return events
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        work()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+async def counts_of(kind: str) -> Counts:
+    """Count one kind of request (`benchmarks.inside.KINDS`) of a broker that has just started."""
+    with tempfile.TemporaryDirectory() as directory:
+        cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
+        await cluster.start()
+        inside = Inside(cluster)
+        await inside.ask(create_topic_frame(TOPIC))
+        frames = list(await frames_of(kind, inside, 40 * (WARM + COUNTED + 1)))[: WARM + COUNTED + 1]
+        for frame in frames[:WARM]:
+            inside.feed(frame)
+        system = _Counting()
+        before = files.use_system(system)
+        try:
+            written = inside.writes
+            events = profiled(lambda: [inside.feed(frame) for frame in frames[WARM:-1]])
+            written = inside.writes - written
+        finally:
+            files.use_system(before)
+        peak = peak_of(lambda: inside.feed(frames[-1]))
+        inside.close()
+        await cluster.stop()
+    return Counts(
+        events["call"] / COUNTED,
+        events["c_call"] / COUNTED,
+        system.calls / COUNTED,
+        written / COUNTED,
+        peak,
+    )
+
+
+def count(kind: str) -> Counts:
+    """`counts_of` in a loop of its own."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(counts_of(kind))
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.counts", description=__doc__.splitlines()[0])
+    parser.add_argument("kind", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; default: all")
+    options = parser.parse_args(arguments)
+    print("| request | calls | built-in calls | calls on files | writes to the socket | peak bytes |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for kind in options.kind or KINDS:
+        found = count(kind)
+        print(
+            f"| {kind} | {found.calls:.1f} | {found.builtins:.1f} | {found.file_calls:.1f} "
+            f"| {found.socket_writes:.1f} | {found.peak_bytes:,} |",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
