@@ -41,7 +41,7 @@ def resident_mib(pid: int) -> float:
     raise Unsupported("no VmRSS in /proc/PID/status")
 
 
-def _machine_cpu_seconds() -> float:
+def machine_cpu_seconds() -> float:
     """Busy time of all cores since boot."""
     fields = Path("/proc/stat").read_text("ascii").splitlines()[0].split()[1:]
     user, nice, system, _, _, irq, soft_irq, steal = (int(field) for field in fields[:8])
@@ -49,26 +49,35 @@ def _machine_cpu_seconds() -> float:
 
 
 class Usage:
-    """What one block of work cost. Filled in when the block ends."""
+    """What one block of work cost. Filled in when the block ends, or says that it has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, pid: int | None) -> None:
         self.wall_s = 0.0
         self.target_cpu_s = 0.0
         self.other_cpu = 0.0
+        self._pid = pid
+        self._ended = False
+        self._before = machine_cpu_seconds(), _cpu_seconds_of(pid), time.process_time()
+        self._start = time.perf_counter()
+
+    def end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self.wall_s = time.perf_counter() - self._start
+        everybody, target, own = self._before
+        own = time.process_time() - own
+        self.target_cpu_s = _cpu_seconds_of(self._pid) - target
+        others = machine_cpu_seconds() - everybody - self.target_cpu_s - own
+        self.other_cpu = max(others, 0.0) / self.wall_s
 
 
 @contextmanager
 def used_by(pid: int | None) -> Iterator[Usage]:
     """CPU time of the process ``pid`` during the block, and how many cores others kept busy; None: we alone work."""
-    usage = Usage()
-    everybody, target, own = _machine_cpu_seconds(), _cpu_seconds_of(pid), time.process_time()
-    start = time.perf_counter()
+    usage = Usage(pid)
     yield usage
-    usage.wall_s = time.perf_counter() - start
-    own = time.process_time() - own
-    usage.target_cpu_s = _cpu_seconds_of(pid) - target
-    others = _machine_cpu_seconds() - everybody - usage.target_cpu_s - own
-    usage.other_cpu = max(others, 0.0) / usage.wall_s
+    usage.end()
 
 
 @dataclass(frozen=True)

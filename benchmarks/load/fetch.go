@@ -52,6 +52,7 @@ func fill(o options) (outcome, error) {
 	}
 	result := before.since(o.pid)
 	result.Bytes, result.Operations = written, batches
+	result.Records = batches * int64(recordsIn(batchBytes, valueBytes))
 	return result, nil
 }
 

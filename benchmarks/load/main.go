@@ -31,6 +31,8 @@ var measures = map[string]func(options) (outcome, error){
 	"ids":          ids,
 	"partitions":   partitions,
 	"idle":         idle,
+	"topic":        topic,
+	"drop":         drop,
 }
 
 var brokers = map[string]func([]string) error{"kfake": serveKfake, "null": serveNull}

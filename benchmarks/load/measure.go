@@ -20,6 +20,7 @@ const ticksPerSecond = 100
 type outcome struct {
 	Operations int64   `json:"operations"`
 	Bytes      int64   `json:"bytes"`
+	Records    int64   `json:"records"`
 	Retries    int64   `json:"retries"`
 	WallS      float64 `json:"wall_s"`
 	BrokerCPUS float64 `json:"broker_cpu_s"`

@@ -13,7 +13,7 @@ const (
 	largeInFlight    = 5 // what clients have by default, max.in.flight.requests.per.connection
 	fetchBatchBytes  = 100_000
 	fetchValueBytes  = 1_000
-	recordFieldBytes = 8 // what a record of such a size has beside its value
+	recordFieldBytes = 11 // the most that a record has beside a value below 16 KiB
 )
 
 // small: one Produce of one record in flight on each connection, each to a partition of its own, acks=all.
@@ -93,7 +93,7 @@ func large(o options) (outcome, error) {
 
 // pusher sends one batch, to the next partition, each time that it is called; up to five are then not answered yet.
 func pusher(c *connection, topic string, partitions, batchBytes, valueBytes int) (operation, error) {
-	batch := newBatch(batchBytes/(valueBytes+recordFieldBytes), valueBytes, -1, false)
+	batch := newBatch(recordsIn(batchBytes, valueBytes), valueBytes, -1, false)
 	frames := make([][]byte, partitions)
 	for index := range frames {
 		if err := untilProduced(c, topic, newBatch(1, 1, -1, false), index); err != nil {
@@ -118,4 +118,9 @@ func pusher(c *connection, topic string, partitions, batchBytes, valueBytes int)
 		unanswered++
 		return int64(len(batch)), err
 	}, nil
+}
+
+// recordsIn is how many records of this size a batch has that is no longer than so many bytes.
+func recordsIn(batchBytes, valueBytes int) int {
+	return (batchBytes - headerBytes) / (valueBytes + recordFieldBytes)
 }

@@ -124,3 +124,34 @@ func idle(o options) (outcome, error) {
 	}
 	return result, nil
 }
+
+// topic makes one for the measures of other clients, whose partitions all have leaders then.
+func topic(o options) (outcome, error) {
+	c, err := open(o.address)
+	if err != nil {
+		return outcome{}, err
+	}
+	if _, err := createTopic(c, o.topic, o.count); err != nil {
+		return outcome{}, err
+	}
+	var retries int64
+	return outcome{}, persistently("Metadata", &retries, func() (int16, error) {
+		response, err := metadata(c, o.topic)
+		if err != nil {
+			return 0, err
+		}
+		code := response.Topics[0].ErrorCode
+		for _, partition := range response.Topics[0].Partitions {
+			code = max(code, partition.ErrorCode)
+		}
+		return code, nil
+	})
+}
+
+func drop(o options) (outcome, error) {
+	c, err := open(o.address)
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{}, deleteTopic(c, o.topic)
+}

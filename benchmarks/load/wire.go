@@ -197,13 +197,7 @@ func createTopic(c *connection, name string, partitions int) (int, error) {
 	var found int
 	var retries int64
 	err := persistently("Metadata of "+name, &retries, func() (int16, error) {
-		request := kmsg.NewPtrMetadataRequest()
-		request.SetVersion(9)
-		request.AllowAutoTopicCreation = true
-		topic := kmsg.NewMetadataRequestTopic()
-		topic.Topic = &name
-		request.Topics = append(request.Topics, topic)
-		response, err := ask[*kmsg.MetadataResponse](c, request)
+		response, err := metadata(c, name)
 		if err != nil {
 			return 0, err
 		}
@@ -211,6 +205,16 @@ func createTopic(c *connection, name string, partitions int) (int, error) {
 		return response.Topics[0].ErrorCode, nil
 	})
 	return found, err
+}
+
+func metadata(c *connection, topic string) (*kmsg.MetadataResponse, error) {
+	request := kmsg.NewPtrMetadataRequest()
+	request.SetVersion(9)
+	request.AllowAutoTopicCreation = true
+	asked := kmsg.NewMetadataRequestTopic()
+	asked.Topic = &topic
+	request.Topics = append(request.Topics, asked)
+	return ask[*kmsg.MetadataResponse](c, request)
 }
 
 func deleteTopic(c *connection, name string) error {

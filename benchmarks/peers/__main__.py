@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.peers.measures import FULL, GROUPS, MEASURES, QUICK, ROWS
+from benchmarks.peers.cells import FULL, QUICK
+from benchmarks.peers.measures import GROUPS, MEASURES, ROWS
 from benchmarks.peers.report import report, table
 from benchmarks.peers.rounds import Plan, run_group
 from benchmarks.peers.targets import TARGETS

@@ -1,197 +1,245 @@
-"""What is compared: a measure takes a load to one target and says what came of it; a row is one figure of that."""
+"""The rows of the comparison, in the order in which they are taken."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from benchmarks.peers import clients, starting
+from benchmarks.peers.cells import (
+    Cell,
+    Measure,
+    Outcome,
+    Row,
+    Sample,
+    megabytes_per_second,
+    middle_ms,
+    per_second,
+    seconds,
+)
 from benchmarks.peers.load import LoadFailed, load
-from benchmarks.targets import Running, Target
-
-
-@dataclass(frozen=True)
-class Volumes:
-    """How much of everything: a run's, or that of a trial which only shows that all of it works."""
-
-    warm_s: float
-    first_warm_s: float
-    """Before a measure's first round. A young JVM compiles what it runs for several seconds."""
-    measured_s: float
-    bytes: int
-    ids: int
-    partitions: int
-    idle: int
-
-
-FULL: Final = Volumes(1, 5, 3, 2_000_000_000, 10_000, 1_000, 500)
-QUICK: Final = Volumes(0.2, 0.1, 0.2, 20_000_000, 100, 20, 20)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    name: str
-    title: str
-    unit: str
-    higher_is_better: bool = True
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What one round gave for one row and one target."""
-
-    value: float
-    other_cpu: float
-    cpu: float | None = None
-    """The broker's CPU time per operation, in microseconds, or per gigabyte, in seconds."""
-    memory_mib: float | None = None
-    note: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One target in one round of one measure."""
-
-    target: Target
-    running: Running | None
-    """The started target, for measures of a group that starts them."""
-    volumes: Volumes
-    round: int
-    """0 warms up, and does not count."""
-    scratch: Path
-    label: str
-    """Differs in each cell: the name of its topic, its ids, its directory."""
-
-    @property
-    def broker(self) -> Running:
-        assert self.running is not None
-        return self.running
-
-
-@dataclass(frozen=True)
-class Measure:
-    """``take`` returns a sample for each of the rows."""
-
-    group: str
-    rows: tuple[Row, ...]
-    targets: tuple[str, ...]
-    take: Callable[[Cell], Sequence[Sample]]
-    starts_targets: bool = False
-    """Whether it starts and ends its targets itself, in each round."""
-
 
 PRODUCERS: Final = ("odradek", "kafka", "kfake", "mock", "null")
+JAVA_PRODUCERS: Final = ("odradek", "kafka", "kfake", "null")
 STORES: Final = ("odradek", "kafka", "kfake")
+DURABLE: Final = ("odradek", "kafka", "kfake-disk")
+PARTITIONS: Final = 4
+RECORD_BYTES: Final = 1024
+READ_TOPIC: Final = "read"
 
 
-def raw(cell: Cell, measure: str, **told: object) -> dict[str, Any]:
+def raw(cell: Cell, measure: str, **told: object) -> Outcome:
     """A rate by the compiled client, over the time that the volumes say."""
-    volumes = cell.volumes
-    warm_s, measured_s = volumes.warm_s, volumes.measured_s
-    if cell.round == 0:
-        warm_s, measured_s = volumes.first_warm_s, volumes.warm_s
-    outcome = load(
-        measure,
-        cell.broker.bootstrap,
-        cell.broker.pid,
-        topic=cell.label,
-        warm=f"{warm_s}s",
-        measure=f"{measured_s}s",
-        **told,
-    )
-    if not outcome["operations"]:
-        raise LoadFailed(f"{measure}: nothing was done in {measured_s} s")
+    broker = cell.broker
+    times = {"warm": f"{cell.warm_s}s", "measure": f"{cell.measured_s}s"}
+    outcome = load(measure, broker.bootstrap, broker.pid, **({"topic": cell.label} | times | told))
+    if cell.round and not outcome["operations"]:
+        raise LoadFailed(f"{measure}: nothing was done in {cell.measured_s} s")
     return outcome
 
 
-def per_second(outcome: dict[str, Any]) -> Sample:
-    operations = outcome["operations"]
-    return Sample(
-        operations / outcome["wall_s"],
-        outcome["other_cpu"],
-        cpu=outcome["broker_cpu_s"] / operations * 1e6,
-        memory_mib=outcome["memory_mib"],
-        note={name: outcome[name] for name in ("p50_ms", "p99_ms", "retries")},
-    )
+def make_topic(cell: Cell, name: str, partitions: int) -> None:
+    load("topic", cell.broker.bootstrap, cell.broker.pid, topic=name, count=partitions)
 
 
-def megabytes_per_second(outcome: dict[str, Any]) -> Sample:
-    return Sample(
-        outcome["bytes"] / outcome["wall_s"] / 1e6,
-        outcome["other_cpu"],
-        cpu=outcome["broker_cpu_s"] / (outcome["bytes"] / 1e9),
-        memory_mib=outcome["memory_mib"],
-    )
+def drop_topic(cell: Cell, name: str) -> None:
+    load("drop", cell.broker.bootstrap, cell.broker.pid, topic=name)
 
 
-def seconds(outcome: dict[str, Any]) -> Sample:
-    return Sample(
-        outcome["wall_s"],
-        outcome["other_cpu"],
-        cpu=outcome["broker_cpu_s"] / outcome["operations"] * 1e6,
-        memory_mib=outcome["memory_mib"],
-        note={"retries": outcome["retries"]},
-    )
+def librdkafka(cell: Cell, measure: str, **told: object) -> Outcome:
+    times = {"warm": cell.warm_s, "measure_s": cell.measured_s}
+    return clients.librdkafka(measure, cell.broker, cell.label, **times, **told)
 
 
-def small(connections: int) -> Callable[[Cell], Sequence[Sample]]:
-    return lambda cell: [per_second(raw(cell, "small", connections=connections))]
+# -- requests and writing -----------------------------------------------------------------------------------------
 
 
-def large(cell: Cell) -> Sequence[Sample]:
-    return [megabytes_per_second(raw(cell, "large", bytes=cell.volumes.bytes))]
+def requests_64(cell: Cell) -> list[Sample]:
+    return [per_second(raw(cell, "small", connections=64))]
 
 
-def transactions(producers: int) -> Callable[[Cell], Sequence[Sample]]:
-    return lambda cell: [per_second(raw(cell, "transactions", connections=producers))]
+def requests_1(cell: Cell) -> list[Sample]:
+    return [per_second(raw(cell, "small", connections=1))]
 
 
-def ids(cell: Cell) -> Sequence[Sample]:
+def requests_librdkafka(cell: Cell) -> list[Sample]:
+    make_topic(cell, cell.label, PARTITIONS)
+    found = librdkafka(cell, "latency")
+    drop_topic(cell, cell.label)
+    return [per_second(found)]
+
+
+def produce_librdkafka(cell: Cell) -> list[Sample]:
+    make_topic(cell, cell.label, PARTITIONS)
+    found = librdkafka(cell, "produce")
+    drop_topic(cell, cell.label)
+    return [per_second(found)]
+
+
+def produce_raw(cell: Cell) -> list[Sample]:
+    return [megabytes_per_second(raw(cell, "large", bytes=cell.volumes.pushed_bytes))]
+
+
+def produce_java(cell: Cell) -> list[Sample]:
+    make_topic(cell, cell.label, PARTITIONS)
+    found = clients.java_produce(cell.broker, cell.label, cell.volumes.java_records, RECORD_BYTES)
+    drop_topic(cell, cell.label)
+    return [megabytes_per_second(found)]
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+
+
+def filled(cell: Cell) -> None:
+    """The topic that all readers read is there from the first of them on."""
+    if cell.round == 0:
+        size = cell.volumes.read_bytes
+        load("fill", cell.broker.bootstrap, cell.broker.pid, topic=READ_TOPIC, bytes=size)
+
+
+def fetch_raw(cell: Cell) -> list[Sample]:
+    filled(cell)
+    return [megabytes_per_second(raw(cell, "fetch", topic=READ_TOPIC))]
+
+
+def consume_librdkafka(cell: Cell) -> list[Sample]:
+    filled(cell)
+    return [megabytes_per_second(clients.librdkafka("consume", cell.broker, READ_TOPIC))]
+
+
+def consume_java(cell: Cell) -> list[Sample]:
+    filled(cell)
+    # What fill writes: batches of 100 kB have 98 records of 1 kB.
+    records = cell.volumes.read_bytes // 100_000 * 98
+    return [megabytes_per_second(clients.java_consume(cell.broker, READ_TOPIC, records))]
+
+
+def end_to_end(cell: Cell) -> list[Sample]:
+    make_topic(cell, cell.label, 1)
+    found = librdkafka(cell, "end-to-end")
+    drop_topic(cell, cell.label)
+    return [middle_ms(found)]
+
+
+# -- transactions -------------------------------------------------------------------------------------------------
+
+
+def transactional_topics(cell: Cell) -> None:
+    make_topic(cell, cell.label, 2)
+    make_topic(cell, f"{cell.label}-input", PARTITIONS)
+
+
+def transactions_raw(cell: Cell, producers: int) -> list[Sample]:
+    return [per_second(raw(cell, "transactions", connections=producers))]
+
+
+def transactions_librdkafka(cell: Cell, producers: int) -> list[Sample]:
+    transactional_topics(cell)
+    return [per_second(librdkafka(cell, "transactions", producers=producers))]
+
+
+def transactions_java(cell: Cell, producers: int) -> list[Sample]:
+    transactional_topics(cell)
+    return [
+        per_second(
+            clients.java_transactions(cell.broker, cell.label, producers, cell.warm_s, cell.measured_s)
+        )
+    ]
+
+
+# -- how many there may be ----------------------------------------------------------------------------------------
+
+
+def ids(cell: Cell) -> list[Sample]:
     return [seconds(raw(cell, "ids", connections=16, count=cell.volumes.ids))]
 
 
-def partitions(cell: Cell) -> Sequence[Sample]:
+def partitions(cell: Cell) -> list[Sample]:
     return [seconds(raw(cell, "partitions", count=cell.volumes.partitions))]
 
 
-def idle(cell: Cell) -> Sequence[Sample]:
+def idle(cell: Cell) -> list[Sample]:
     return [seconds(raw(cell, "idle", count=cell.volumes.idle))]
+
+
+def transactional(kind: str, title: str, targets: tuple[str, ...], take: object) -> list[Measure]:
+    def measure(producers: int) -> Measure:
+        text = f"transactions, {title}, {producers} producer{'s' if producers > 1 else ''}"
+        row = Row(f"transactions-{kind}-{producers}", text, "commits/s")
+        return Measure("transactions", (row,), targets, lambda cell: take(cell, producers))  # type: ignore[operator]
+
+    return [measure(1), measure(16)]
 
 
 MEASURES: Final = (
     Measure(
-        "requests",
-        (Row("requests-64", "64 connections, one small Produce in flight on each", "requests/s"),),
+        "start",
+        (
+            Row("start", "process start to first acknowledged record", "ms", False),
+            Row("start-cpu", "CPU of the process until then", "ms", False),
+            Row("memory", "resident memory at rest", "MiB", False),
+        ),
         PRODUCERS,
-        small(64),
+        starting.start,
+        starts_targets=True,
     ),
     Measure(
         "requests",
-        (Row("requests-1", "one request in flight, raw", "requests/s"),),
+        (Row("requests-64", "64 connections, one small Produce in flight on each", "requests/s"),),
         PRODUCERS,
-        small(1),
+        requests_64,
+    ),
+    Measure(
+        "requests",
+        (Row("requests-1", "one small Produce in flight, raw client", "requests/s"),),
+        PRODUCERS,
+        requests_1,
+    ),
+    Measure(
+        "requests",
+        (Row("requests-librdkafka", "one small Produce in flight, librdkafka", "requests/s"),),
+        PRODUCERS,
+        requests_librdkafka,
+    ),
+    Measure(
+        "produce",
+        (Row("produce-librdkafka", "produce, librdkafka, 1 KiB", "records/s"),),
+        PRODUCERS,
+        produce_librdkafka,
     ),
     Measure(
         "produce",
         (Row("produce-raw", "produce, raw client, batches of 1 MB", "MB/s"),),
         PRODUCERS,
-        large,
+        produce_raw,
     ),
     Measure(
-        "transactions",
-        (Row("transactions-raw-1", "transactions, raw client, 1 producer", "commits/s"),),
-        PRODUCERS,
-        transactions(1),
+        "produce",
+        (Row("produce-java", "produce, Java's perf tool, 1 KiB", "MB/s"),),
+        JAVA_PRODUCERS,
+        produce_java,
+    ),
+    Measure("read", (Row("fetch-raw", "fetch, raw client", "MB/s"),), STORES, fetch_raw),
+    Measure(
+        "read",
+        (Row("consume-librdkafka", "consume, librdkafka, 1 kB", "MB/s"),),
+        STORES,
+        consume_librdkafka,
     ),
     Measure(
-        "transactions",
-        (Row("transactions-raw-16", "transactions, raw client, 16 producers", "commits/s"),),
-        PRODUCERS,
-        transactions(16),
+        "read",
+        (Row("consume-java", "consume, Java's perf tool, 1 kB", "MB/s"),),
+        STORES,
+        consume_java,
     ),
+    Measure(
+        "read",
+        (Row("end-to-end", "produce to consume, librdkafka, p50", "ms", False),),
+        STORES,
+        end_to_end,
+    ),
+    *transactional("raw", "raw client", PRODUCERS, transactions_raw),
+    *transactional("librdkafka", "librdkafka", PRODUCERS, transactions_librdkafka),
+    *transactional("java", "Java", JAVA_PRODUCERS, transactions_java),
     Measure(
         "scale",
         (Row("ids", "10,000 transactional ids initialised over 16 connections", "s", False),),
@@ -209,6 +257,13 @@ MEASURES: Final = (
         (Row("idle", "500 connections opened, with ApiVersions", "s", False),),
         STORES,
         idle,
+    ),
+    Measure(
+        "recovery",
+        (Row("recovery", "kill -9 with 1.5 GB of log, start to first acknowledged record", "s", False),),
+        DURABLE,
+        starting.recover,
+        starts_targets=True,
     ),
 )
 ROWS: Final = {row.name: row for measure in MEASURES for row in measure.rows}

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.peers.cells import Cell, Measure, Row, Sample, Volumes
 from benchmarks.peers.load import LoadFailed
-from benchmarks.peers.measures import Cell, Measure, Row, Sample, Volumes
 from benchmarks.peers.targets import target
 from benchmarks.targets import Running
 

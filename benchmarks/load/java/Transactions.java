@@ -1,0 +1,133 @@
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicReference;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** Producers in threads, each with one transaction after the other: ten records in two partitions, an offset, commit. */
+public class Transactions {
+    private static final int RECORDS = 10;
+    private static final int PARTITIONS = 2;
+    private static final int INPUT_PARTITIONS = 4;
+    private static final double TICKS_PER_SECOND = 100;
+
+    private static volatile boolean measured;
+    private static volatile boolean ended;
+
+    public static void main(String[] arguments) throws Exception {
+        String bootstrap = arguments[0];
+        String topic = arguments[1];
+        int producers = Integer.parseInt(arguments[2]);
+        long warmMs = Long.parseLong(arguments[3]);
+        long measuredMs = Long.parseLong(arguments[4]);
+        String pid = arguments[5];
+
+        CountDownLatch initialised = new CountDownLatch(producers);
+        AtomicReference<Exception> failure = new AtomicReference<>();
+        List<List<Long>> nanoseconds = new ArrayList<>();
+        List<Thread> threads = new ArrayList<>();
+        for (int number = 0; number < producers; number++) {
+            List<Long> own = new ArrayList<>();
+            nanoseconds.add(own);
+            int producer = number;
+            threads.add(new Thread(() -> {
+                try {
+                    work(bootstrap, topic, producer, initialised, own);
+                } catch (Exception thrown) {
+                    failure.set(thrown);
+                    ended = true;
+                    initialised.countDown();
+                }
+            }));
+        }
+        threads.forEach(Thread::start);
+        initialised.await();
+        Thread.sleep(warmMs);
+        double broker = brokerCpu(pid);
+        double machine = machineCpu();
+        double client = clientCpu();
+        long begun = System.nanoTime();
+        measured = true;
+        Thread.sleep(measuredMs);
+        ended = true;
+        double wall = (System.nanoTime() - begun) / 1e9;
+        broker = brokerCpu(pid) - broker;
+        machine = machineCpu() - machine;
+        client = clientCpu() - client;
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        if (failure.get() != null) {
+            throw failure.get();
+        }
+        long[] all = nanoseconds.stream().flatMap(List::stream).mapToLong(Long::longValue).sorted().toArray();
+        System.out.printf(
+                "{\"operations\": %d, \"bytes\": 0, \"retries\": 0, \"wall_s\": %.6f, \"broker_cpu_s\": %.4f,"
+                        + " \"other_cpu\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f}%n",
+                all.length, wall, broker, Math.max(machine - broker - client, 0) / wall,
+                milliseconds(all, 50), milliseconds(all, 99));
+    }
+
+    private static void work(
+            String bootstrap, String topic, int number, CountDownLatch initialised, List<Long> nanoseconds) {
+        Map<String, Object> settings = Map.of(
+                "bootstrap.servers", bootstrap,
+                "transactional.id", topic + "-" + number,
+                "key.serializer", ByteArraySerializer.class,
+                "value.serializer", ByteArraySerializer.class);
+        byte[] value = new byte[100];
+        new Random(number).nextBytes(value);
+        ConsumerGroupMetadata group = new ConsumerGroupMetadata("workers");
+        TopicPartition input = new TopicPartition(topic + "-input", number % INPUT_PARTITIONS);
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
+            producer.initTransactions();
+            initialised.countDown();
+            for (long offset = 1; !ended; offset++) {
+                long begun = System.nanoTime();
+                producer.beginTransaction();
+                for (int index = 0; index < RECORDS; index++) {
+                    producer.send(new ProducerRecord<>(topic, index % PARTITIONS, null, value));
+                }
+                producer.sendOffsetsToTransaction(Map.of(input, new OffsetAndMetadata(offset)), group);
+                producer.commitTransaction();
+                if (measured && !ended) {
+                    nanoseconds.add(System.nanoTime() - begun);
+                }
+            }
+        }
+    }
+
+    private static double milliseconds(long[] sorted, int share) {
+        return sorted.length == 0 ? 0 : sorted[sorted.length * share / 100] / 1e6;
+    }
+
+    private static double clientCpu() {
+        var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        return system.getProcessCpuTime() / 1e9;
+    }
+
+    private static double brokerCpu(String pid) throws Exception {
+        String stat = Files.readString(Path.of("/proc", pid, "stat"));
+        // The second field is the program's name, which may hold anything; a parenthesis closes it.
+        String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
+        return (Long.parseLong(fields[11]) + Long.parseLong(fields[12])) / TICKS_PER_SECOND;
+    }
+
+    private static double machineCpu() throws Exception {
+        String[] fields = Files.readAllLines(Path.of("/proc/stat")).get(0).split(" +");
+        // user, nice, system, irq, softirq, steal
+        return Arrays.stream(new int[] {1, 2, 3, 6, 7, 8}).mapToLong(each -> Long.parseLong(fields[each])).sum()
+                / TICKS_PER_SECOND;
+    }
+}
