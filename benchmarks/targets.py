@@ -79,6 +79,9 @@ class Target(ABC):
         """What must be done before the start and does not count as start (Kafka formats its directory)."""
         data.mkdir(parents=True, exist_ok=True)
 
+    def environment(self) -> Mapping[str, str]:
+        return os.environ
+
     @contextmanager
     def running(self, directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Running]:
         """A fresh target with its data below ``directory``, ended when the block ends. ``settings`` are Kafka's."""
@@ -88,7 +91,9 @@ class Target(ABC):
         command = self.command(port, data, settings or {})
         with log.open("wb") as output:
             spawned_at = time.perf_counter()
-            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT)
+            process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=self.environment()
+            )
         target = Running(process, port, log, spawned_at)
         try:
             yield target
@@ -100,6 +105,11 @@ class Odradek(Target):
     """This project's broker, as it is started from the checkout."""
 
     name = "odradek"
+
+    def environment(self) -> Mapping[str, str]:
+        """Compiled modules are kept, as they are where users start it, whatever this machine says of it."""
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return kept | {"PYTHONPYCACHEPREFIX": str(ROOT / ".cache" / "bytecode")}
 
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
         options = [option for name, value in settings.items() for option in ("--set", f"{name}={value}")]

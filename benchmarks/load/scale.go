@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // ids: so many transactional ids are initialised for the first time, one request in flight on each connection.
@@ -72,18 +74,19 @@ func initialise(connections []*connection, prefix string, count int) ([]time.Dur
 	return latencies, allRetries, failure
 }
 
-// partitions: from the CreateTopics request until each partition has taken a record.
+// partitions: from the CreateTopics request until each partition has taken a record. The topic stays: what its removal
+// costs would fall into the next round.
 func partitions(o options) (outcome, error) {
 	c, err := open(o.address)
 	if err != nil {
 		return outcome{}, err
 	}
-	indexes := make([]int, o.count)
-	for index := range indexes {
-		indexes[index] = index
+	waiting := make([]int, o.count)
+	for index := range waiting {
+		waiting[index] = index
 	}
 	batch := newBatch(1, smallValueBytes, -1, false)
-	frame := produceFrame(produceVersion, o.topic, nil, batch, indexes...)
+	frame := produceFrame(produceVersion, o.topic, nil, batch, waiting...)
 	before := look(o.pid)
 	if _, err := createTopic(c, o.topic, o.count); err != nil {
 		return outcome{}, err
@@ -94,14 +97,38 @@ func partitions(o options) (outcome, error) {
 		if err != nil {
 			return 0, err
 		}
-		return produced(produceVersion, answer)
+		refused, code, err := refusedBy(answer)
+		if len(refused) > 0 && len(refused) < len(waiting) {
+			// Only those again: a partition that has a record is not asked for another.
+			frame = produceFrame(produceVersion, o.topic, nil, batch, refused...)
+			waiting = refused
+		}
+		return code, err
 	})
 	if err != nil {
 		return outcome{}, err
 	}
 	result := before.since(o.pid)
 	result.Operations, result.Retries = int64(o.count), retries
-	return result, deleteTopic(c, o.topic)
+	return result, nil
+}
+
+// refusedBy are the partitions that have not taken their records, and the error code of one of them.
+func refusedBy(answer []byte) ([]int, int16, error) {
+	response := kmsg.NewPtrProduceResponse()
+	response.SetVersion(produceVersion)
+	if err := parse(response, answer); err != nil {
+		return nil, 0, err
+	}
+	var refused []int
+	var code int16
+	for _, partition := range response.Topics[0].Partitions {
+		if partition.ErrorCode != 0 {
+			refused = append(refused, int(partition.Partition))
+			code = partition.ErrorCode
+		}
+	}
+	return refused, code, nil
 }
 
 // idle: connections are opened one after the other, each with an ApiVersions request, and stay open.

@@ -248,15 +248,15 @@ MEASURES: Final = (
     ),
     Measure(
         "scale",
-        (Row("partitions", "1,000 partitions created, until each has taken a record", "s", False),),
-        STORES,
-        partitions,
-    ),
-    Measure(
-        "scale",
         (Row("idle", "500 connections opened, with ApiVersions", "s", False),),
         STORES,
         idle,
+    ),
+    Measure(
+        "scale",
+        (Row("partitions", "1,000 partitions created, until each has taken a record", "s", False),),
+        STORES,
+        partitions,
     ),
     Measure(
         "recovery",
