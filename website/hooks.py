@@ -1,7 +1,7 @@
 """What MkDocs needs to make the site from pages that a code host shows as well (`mkdocs.yml` names this file).
 
 A page of docs/ may link to any file of the project. The site has it too, below ``project/``: a page of Markdown as a page,
-any other file as a page that shows it. What these link to is taken in the same way.
+a picture as it is, any other file as a page that shows it. What these link to is taken in the same way.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ OTHERS: Final = "project/"
 # Pages of the project outside docs/ that the navigation names.
 ROOTS: Final = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")
 FILE_BYTES_MAX: Final = 100_000
+PICTURES: Final = (".png", ".svg")
+PICTURE_BYTES_MAX: Final = 1_000_000
 # Tables that need the whole width: beside them is no table of contents.
 WIDE: Final = ("docs/differences.md",)
 
@@ -135,7 +137,9 @@ def _outside_of_code(change: Callable[[str], str], text: str) -> str:
     return "".join(part if number % 2 else change(part) for number, part in enumerate(parts))
 
 
-def _content(path: str) -> str:
+def _content(path: str) -> str | bytes:
+    if path.endswith(PICTURES):
+        return (ROOT / path).read_bytes()
     text = (ROOT / path).read_text("utf-8")
     if path.endswith(".md"):
         return text
@@ -147,7 +151,7 @@ def uri(path: str) -> str:
     """Where the site has a file of the project, by its path below the root."""
     if path.startswith(PAGES):
         return path.removeprefix(PAGES)
-    return f"{OTHERS}{path}" if path.endswith(".md") else f"{OTHERS}{path}.md"
+    return f"{OTHERS}{path}" if path.endswith((".md", *PICTURES)) else f"{OTHERS}{path}.md"
 
 
 def _path(src_uri: str) -> str:
@@ -174,7 +178,8 @@ def _target(link: str, path: str) -> str | None:
 
 def _is_taken(target: str) -> bool:
     file = ROOT / target
-    return file.is_file() and not target.startswith(PAGES) and file.stat().st_size <= FILE_BYTES_MAX
+    bytes_max = PICTURE_BYTES_MAX if target.endswith(PICTURES) else FILE_BYTES_MAX
+    return file.is_file() and not target.startswith(PAGES) and file.stat().st_size <= bytes_max
 
 
 def _for_both_schemes(picture: re.Match[str], path: str) -> str:

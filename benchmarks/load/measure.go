@@ -114,14 +114,14 @@ func rate(o options, operations []operation) (outcome, error) {
 	counts := make([]int64, len(operations))
 	latencies := make([][]time.Duration, len(operations))
 	failures := make(chan error, len(operations))
-	enough := make(chan struct{})
-	var once sync.Once
+	enough, begun := make(chan struct{}), make(chan struct{})
+	var once, first sync.Once
 	var working sync.WaitGroup
 	for index, work := range operations {
 		latencies[index] = make([]time.Duration, 0, 1<<16)
 		working.Go(func() {
 			for phase.Load() != ended {
-				begun := time.Now()
+				start := time.Now()
 				size, err := work()
 				if err != nil {
 					failures <- err
@@ -130,7 +130,8 @@ func rate(o options, operations []operation) (outcome, error) {
 				}
 				if phase.Load() == measuring {
 					counts[index]++
-					latencies[index] = append(latencies[index], time.Since(begun))
+					first.Do(func() { close(begun) })
+					latencies[index] = append(latencies[index], time.Since(start))
 					if total := moved.Add(size); o.bytes > 0 && total >= o.bytes {
 						once.Do(func() { close(enough) })
 					}
@@ -142,6 +143,11 @@ func rate(o options, operations []operation) (outcome, error) {
 	before := look(o.pid)
 	phase.Store(measuring)
 	wait(o.measured, enough)
+	// On a machine that is too busy for a single operation in that time, until there is one.
+	select {
+	case <-begun:
+	case <-enough:
+	}
 	phase.Store(ended)
 	result := before.since(o.pid)
 	working.Wait()

@@ -12,15 +12,19 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.peers import pages, plot
 from benchmarks.peers.cells import FULL, QUICK
 from benchmarks.peers.measures import GROUPS, MEASURES, ROWS
-from benchmarks.peers.report import report, table
+from benchmarks.peers.report import history, keep, report, table
 from benchmarks.peers.rounds import Plan, run_group
 from benchmarks.peers.targets import TARGETS
 
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
+    if options.pages:
+        say(f"written: {', '.join(redrawn())}")
+        return 0
     wanted = set(options.only or GROUPS)
     chosen = [
         measure for measure in MEASURES if {measure.group, *(row.name for row in measure.rows)} & wanted
@@ -28,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="odradek-peers-", dir=options.directory) as scratch:
         plan = Plan(
             volumes=QUICK if options.quick else FULL,
+            warms_up=not options.quick,
             targets=options.targets,
             rounds=1 if options.quick else options.rounds,
             repeats=0 if options.quick else options.repeats,
@@ -41,12 +46,21 @@ def main(arguments: Sequence[str]) -> int:
                 results += run_group(plan, group, measures)
     found = report(results, quick=options.quick)
     print(table(found))
+    if options.keep:
+        say(f"kept in {keep(found)}")
+        say(f"written: {', '.join(redrawn())}")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     failed = [f"{result.row.name}: {result.failures}" for result in results if result.failures]
     for each in failed:
         say(each)
     return 1 if failed else 0
+
+
+def redrawn() -> list[str]:
+    """Plot and pages by what the history has."""
+    plot.draw(history())
+    return [plot.PICTURE.name, *pages.write()]
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -67,6 +81,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--quick", action="store_true", help="tiny volumes, one round: only shows that it runs"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the figures in benchmarks/history; draw plot and pages again",
+    )
+    parser.add_argument("--pages", action="store_true", help="measure nothing: draw plot and pages again")
     parser.add_argument("--directory", type=Path, help="where data is written (10 GB; default: temporary)")
     return parser.parse_args(arguments)
 

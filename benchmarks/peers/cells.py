@@ -67,6 +67,8 @@ class Row:
     title: str
     unit: str
     higher_is_better: bool = True
+    cpu_unit: str = "us"
+    """Of the broker's CPU time, for each operation unless it says another thing."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Sample:
     value: float
     other_cpu: float
     cpu: float | None = None
-    """The broker's CPU time per operation, in microseconds, or per gigabyte, in seconds."""
+    """The broker's CPU time, in the row's unit for it."""
     memory_mib: float | None = None
     note: dict[str, float] = field(default_factory=dict)
 

@@ -1,30 +1,36 @@
-"""The figures of a run as JSON, and as a table in Markdown."""
+"""The figures of a run as JSON, the history that is kept of them, and tables in Markdown."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import machine
 from benchmarks.peers.rounds import BASE, Result
 from benchmarks.targets import ROOT
 
+HISTORY: Final = ROOT / "benchmarks" / "history"
+OURS: Final = "odradek"
+# The kfake that is killed has a directory; no row has both.
 COLUMNS: Final = {
-    "odradek": "Odradek",
-    "kafka": "Apache Kafka 4.3.1",
-    "kfake": "kfake",
-    "kfake-disk": "kfake on disk",
-    "mock": "librdkafka's mock",
-    "null": "null broker",
+    "Odradek": (OURS,),
+    "Apache Kafka 4.3.1": (BASE,),
+    "kfake": ("kfake", "kfake-disk"),
+    "librdkafka's mock": ("mock",),
+    "null broker": ("null",),
 }
+Report = dict[str, Any]
 
 
-def report(results: Sequence[Result], *, quick: bool) -> dict[str, Any]:
+def report(results: Sequence[Result], *, quick: bool) -> Report:
     return {
         "commit": git("rev-parse", "HEAD"),
         "committed_at": git("show", "--no-patch", "--format=%cI", "HEAD"),
+        "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
         "machine": machine.describe(),
@@ -37,30 +43,94 @@ def git(*arguments: str) -> str:
     return ran.stdout.strip()
 
 
+# -- the history ----------------------------------------------------------------------------------------------------
+
+
+def keep(found: Report, folder: Path = HISTORY) -> Path:
+    """One file for each commit; rows that were taken before and not now stay in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{found['committed_at'][:10]}-{found['commit'][:10]}.json"
+    rows = json.loads(file.read_text("utf-8"))["rows"] if file.exists() else {}
+    file.write_text(json.dumps(found | {"rows": rows | found["rows"]}, indent=1) + "\n", "utf-8")
+    return file
+
+
+def history(folder: Path = HISTORY) -> list[Report]:
+    """The reports of all commits, the oldest commit first."""
+    found: list[Report] = [json.loads(file.read_text("utf-8")) for file in folder.glob("*.json")]
+    return sorted(found, key=lambda each: datetime.fromisoformat(each["committed_at"]))
+
+
+def newest(names: Sequence[str], reports: Sequence[Report]) -> Report | None:
+    """Of the last commit for which each of these rows was taken."""
+    whole = [each for each in reports if set(names) <= set(each["rows"])]
+    return whole[-1] if whole else None
+
+
+# -- tables ---------------------------------------------------------------------------------------------------------
+
+
 def table(found: Mapping[str, Any]) -> str:
+    """All rows, with what each broker gave."""
     rows = found["rows"]
-    columns = [name for name in COLUMNS if any(name in row["figures"] for row in rows.values())]
+    columns = [
+        name for name, targets in COLUMNS.items() if any(figure_of(row, targets) for row in rows.values())
+    ]
     lines = [
-        f"| | {' | '.join(COLUMNS[name] for name in columns)} | Odradek to Kafka | broker CPU, ours and Kafka's | others |",
-        f"| --- |{' --- |' * (len(columns) + 3)}",
+        f"| | {' | '.join(columns)} | ratio | broker's CPU, Odradek and Kafka | others |",
+        f"| --- |{' ---: |' * (len(columns) + 3)}",
     ]
     for row in rows.values():
-        figures = row["figures"]
-        cells = [cell(figures[name]) if name in figures else "" for name in columns]
-        ratio = row["ratios"].get("odradek")
-        ours, theirs = (figures.get(name, {}) for name in ("odradek", BASE))
-        cpu = " / ".join(number(each["cpu"]) for each in (ours, theirs) if "cpu" in each)
-        others = max(each["others"] for each in figures.values())
-        mark = " *disturbed*" if row["disturbed"] > row["rounds"] - 2 and row["rounds"] > 1 else ""
+        cells = [cell(figure_of(row, COLUMNS[name])) for name in columns]
+        others = max((each["others"] for each in row["figures"].values()), default=0)
         lines.append(
-            f"| {row['title']}, {row['unit']} | {' | '.join(cells)} | {number(ratio) if ratio else ''}"
-            f" | {cpu} | {others:.2f}{mark} |"
+            f"| {row['title']}, {row['unit']} | {' | '.join(cells)} | {ratio(row)} | {cpu(row)}"
+            f" | {others:.2f}{' *' if is_disturbed(row) else ''} |"
         )
     return "\n".join(lines)
 
 
-def cell(figure: Mapping[str, Any]) -> str:
+def short_table(found: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Some rows, the broker and Apache Kafka only."""
+    lines = ["| | Odradek | Apache Kafka 4.3.1 | ratio |", "| --- | ---: | ---: | ---: |"]
+    for name in names:
+        row = found["rows"][name]
+        ours, theirs = (row["figures"].get(each) for each in (OURS, BASE))
+        unit, mark = row["unit"], " *" if is_disturbed(row) else ""
+        lines.append(
+            f"| {row['title']} | {amount(ours, unit)} | {amount(theirs, unit)} | {ratio(row)}{mark} |"
+        )
+    return "\n".join(lines)
+
+
+def is_disturbed(row: Mapping[str, Any]) -> bool:
+    """Fewer than two rounds were calm: all of them count, and the figure is an order of magnitude."""
+    return bool(row["rounds"] - row["disturbed"] < 2)
+
+
+def figure_of(row: Mapping[str, Any], targets: Sequence[str]) -> Mapping[str, Any] | None:
+    return next((row["figures"][name] for name in targets if name in row["figures"]), None)
+
+
+def cell(figure: Mapping[str, Any] | None) -> str:
+    if figure is None:
+        return ""
     return f"**{number(figure['median'])}** ({number(figure['least'])} to {number(figure['most'])})"
+
+
+def amount(figure: Mapping[str, Any] | None, unit: str) -> str:
+    return f"{number(figure['median'])} {unit}" if figure else ""
+
+
+def ratio(row: Mapping[str, Any]) -> str:
+    return number(row["ratios"][OURS]) if OURS in row["ratios"] else ""
+
+
+def cpu(row: Mapping[str, Any]) -> str:
+    both = [row["figures"].get(name, {}).get("cpu") for name in (OURS, BASE)]
+    if not row["cpu_unit"] or all(each is None for each in both):
+        return ""
+    return f"{' / '.join('-' if each is None else number(each) for each in both)} {row['cpu_unit']}"
 
 
 def number(value: float) -> str:

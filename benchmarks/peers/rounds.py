@@ -25,6 +25,8 @@ class Plan:
     """How a run goes."""
 
     volumes: Volumes
+    warms_up: bool
+    """Whether a round goes before those that count."""
     targets: Sequence[str]
     rounds: int
     repeats: int
@@ -53,6 +55,7 @@ class Result:
         return {
             "title": self.row.title,
             "unit": self.row.unit,
+            "cpu_unit": self.row.cpu_unit,
             "higher_is_better": self.row.higher_is_better,
             "rounds": len(self.rounds),
             "disturbed": sum(is_disturbed(each.values()) for each in self.rounds),
@@ -126,7 +129,8 @@ def run_measure(
     plan: Plan, measure: Measure, names: Sequence[str], running: Mapping[str, Running]
 ) -> list[Result]:
     results = [Result(row) for row in measure.rows]
-    one_round(plan, measure, names, running, 0, results)
+    if plan.warms_up:
+        one_round(plan, measure, names, running, 0, results)
     done = disturbed = 0
     while done < plan.rounds:
         taken = one_round(plan, measure, names, running, done + disturbed + 1, results)

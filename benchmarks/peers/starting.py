@@ -50,7 +50,7 @@ def start(cell: Cell) -> list[Sample]:
         memory_mib = resident_mib(broker.pid)
         client.close()
     return [
-        Sample(elapsed_s * 1000, usage.other_cpu, cpu=cpu_s * 1e6),
+        Sample(elapsed_s * 1000, usage.other_cpu),
         Sample(cpu_s * 1000, usage.other_cpu),
         Sample(memory_mib, usage.other_cpu),
     ]
@@ -79,7 +79,7 @@ def recover(cell: Cell) -> list[Sample]:
         Sample(
             elapsed_s,
             usage.other_cpu,
-            cpu=usage.target_cpu_s * 1e6,
+            cpu=usage.target_cpu_s,
             note={"log_bytes": written["bytes"]},
         )
     ]

@@ -1,0 +1,82 @@
+"""Each row's ratio to Apache Kafka over the commits that were measured, as one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.peers.measures import ROWS
+from benchmarks.peers.report import BASE, HISTORY, OURS, Report
+
+PICTURE: Final = HISTORY / "ratios.svg"
+ACROSS: Final = 4
+LINES: Final = {
+    "kfake": ("kfake", "#b0803a"),
+    "kfake-disk": ("kfake on disk", "#b0803a"),
+    "mock": ("librdkafka's mock", "#5b8f6b"),
+    "null": ("null broker", "#999999"),
+    OURS: ("Odradek", "#3f51b5"),
+}
+
+
+def draw(reports: Sequence[Report], file: Path = PICTURE) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    # Text stays text, and the same figures give the same file.
+    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "ratios", "font.size": 8}
+    down = -(-len(ROWS) // ACROSS)
+    figure, panels = pyplot.subplots(down, ACROSS, figsize=(3.4 * ACROSS, 2.1 * down), squeeze=False)
+    commits = [report["commit"][:7] for report in reports]
+    for panel, name in zip(panels.flat, ROWS, strict=False):
+        draw_row(panel, name, reports)
+        panel.set_xticks(range(len(commits)), commits, rotation=45 if len(commits) > 3 else 0)
+        panel.set_xlim(-0.5, max(len(commits) - 0.5, 0.5))
+    for panel in panels.flat[len(ROWS) :]:
+        panel.set_axis_off()
+    named = legend(panels)
+    figure.legend(named.values(), named.keys(), loc="upper center", ncols=len(LINES), frameon=False)
+    figure.suptitle("Times as good as Apache Kafka 4.3.1; bars from the worst round to the best", y=0.985)
+    figure.tight_layout(rect=(0, 0, 1, 0.96))
+    figure.savefig(file, metadata={"Date": None, "Creator": None}, facecolor="white")
+    pyplot.close(figure)
+
+
+def legend(panels: Any) -> dict[str, Any]:
+    """One entry for each broker, whatever panel it is in."""
+    named: dict[str, Any] = {}
+    for panel in panels.flat:
+        handles, labels = panel.get_legend_handles_labels()
+        named |= {label: handle for label, handle in zip(labels, handles, strict=True) if label not in named}
+    return named
+
+
+def draw_row(panel: Any, name: str, reports: Sequence[Report]) -> None:
+    panel.axhline(1, color="#cc4444", linewidth=0.8)
+    panel.set_yscale("log")
+    panel.set_title(ROWS[name].title, fontsize=8)
+    panel.grid(axis="y", linewidth=0.3)
+    for target, (label, color) in LINES.items():
+        points = [
+            (index, *spread(row, target))
+            for index, report in enumerate(reports)
+            if (row := report["rows"].get(name)) and target in row["ratios"]
+        ]
+        if points:
+            at, middle, below, above = zip(*points, strict=True)
+            panel.errorbar(
+                at, middle, (below, above), label=label, color=color, marker=".", linewidth=1, elinewidth=0.6
+            )
+
+
+def spread(row: Mapping[str, Any], target: str) -> tuple[float, float, float]:
+    """The ratio of the medians, and how far the target's worst and best round are from it, to the same median of Kafka's."""
+    figure, middle = row["figures"][target], row["ratios"][target]
+    base = row["figures"][BASE]["median"]
+    ends = [figure["least"] / base, figure["most"] / base]
+    if not row["higher_is_better"]:
+        ends = [base / figure["most"], base / max(figure["least"], 1e-9)]
+    return middle, max(middle - ends[0], 0), max(ends[1] - middle, 0)
