@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.peers import pages, plot
 from benchmarks.peers.cells import FULL, QUICK
 from benchmarks.peers.measures import GROUPS, MEASURES, ROWS
-from benchmarks.peers.report import history, keep, report, table
+from benchmarks.peers.report import commit, history, keep, report, table
 from benchmarks.peers.rounds import Plan, run_group
 from benchmarks.peers.targets import TARGETS
 
@@ -25,6 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.pages:
         say(f"written: {', '.join(redrawn())}")
         return 0
+    measured = commit()
     wanted = set(options.only or GROUPS)
     chosen = [
         measure for measure in MEASURES if {measure.group, *(row.name for row in measure.rows)} & wanted
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
             measures = [measure for measure in chosen if measure.group == group]
             if measures:
                 results += run_group(plan, group, measures)
-    found = report(results, quick=options.quick)
+    found = report(measured, results, quick=options.quick)
     print(table(found))
     if options.keep:
         say(f"kept in {keep(found)}")

@@ -13,6 +13,8 @@ from benchmarks import machine
 from benchmarks.peers.rounds import BASE, Result
 from benchmarks.targets import ROOT
 
+BROKER: Final = ("broker", "protocol", "storage", "benchmarks/peers", "benchmarks/load")
+"""What figures depend on: whether it was as the commit has it is kept with them."""
 HISTORY: Final = ROOT / "benchmarks" / "history"
 OURS: Final = "odradek"
 # The kfake that is killed has a directory; no row has both.
@@ -26,11 +28,17 @@ COLUMNS: Final = {
 Report = dict[str, Any]
 
 
-def report(results: Sequence[Result], *, quick: bool) -> Report:
+def commit() -> Report:
+    """What is measured. It is asked before a run: a run takes long, and a checkout may move on."""
     return {
         "commit": git("rev-parse", "HEAD"),
         "committed_at": git("show", "--no-patch", "--format=%cI", "HEAD"),
-        "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "changed": bool(git("status", "--porcelain", "--", *BROKER)),
+    }
+
+
+def report(measured: Report, results: Sequence[Result], *, quick: bool) -> Report:
+    return measured | {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
         "machine": machine.describe(),
