@@ -118,6 +118,9 @@ func advance(response *kmsg.FetchResponse, offsets []int64) (int64, error) {
 				moved += int64(size)
 				batches = batches[size:]
 			}
+			if next == 0 {
+				continue // nothing of this partition in this answer
+			}
 			offsets[partition.Partition] = next
 			if next >= partition.HighWatermark {
 				offsets[partition.Partition] = 0

@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks.peers import pages, plot
 from benchmarks.peers.cells import FULL, QUICK
 from benchmarks.peers.measures import GROUPS, MEASURES, ROWS
-from benchmarks.peers.report import commit, history, keep, report, table
-from benchmarks.peers.rounds import Plan, run_group
+from benchmarks.peers.report import Report, commit, history, keep, report, table
+from benchmarks.peers.rounds import Plan, Result, run_group
 from benchmarks.peers.targets import TARGETS
 
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.pages:
         say(f"written: {', '.join(redrawn())}")
         return 0
-    measured = commit()
+    measured, results = commit(), list[Result]()
     wanted = set(options.only or GROUPS)
     chosen = [
         measure for measure in MEASURES if {measure.group, *(row.name for row in measure.rows)} & wanted
@@ -40,22 +40,28 @@ def main(arguments: Sequence[str]) -> int:
             scratch=Path(scratch),
             say=say,
         )
-        results = []
+        found = report(measured, results, quick=options.quick)
         for group in GROUPS:
             measures = [measure for measure in chosen if measure.group == group]
             if measures:
                 results += run_group(plan, group, measures)
-    found = report(measured, results, quick=options.quick)
+                found = report(measured, results, quick=options.quick)
+                # After each group: a run takes long, and what it has found so far is worth having if it is cut off.
+                save(options, found)
     print(table(found))
     if options.keep:
-        say(f"kept in {keep(found)}")
         say(f"written: {', '.join(redrawn())}")
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
     failed = [f"{result.row.name}: {result.failures}" for result in results if result.failures]
     for each in failed:
         say(each)
     return 1 if failed else 0
+
+
+def save(options: argparse.Namespace, found: Report) -> None:
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    if options.keep:
+        say(f"kept in {keep(found)}")
 
 
 def redrawn() -> list[str]:

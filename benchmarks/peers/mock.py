@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 
 from confluent_kafka import Producer
 
@@ -16,4 +15,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -56,8 +56,10 @@ def shown() -> Mapping[str, Any] | None:
 def write(root: Path = ROOT) -> list[str]:
     """The pages that are other than before."""
     found = shown()
+    if found is None:
+        return []
     changed = []
-    for page in PAGES if found else ():
+    for page in PAGES:
         before = (root / page).read_text("utf-8")
         after = written(page, before, found)
         if after != before:

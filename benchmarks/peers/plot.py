@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.peers.measures import ROWS
-from benchmarks.peers.report import BASE, HISTORY, OURS, Report
+from benchmarks.peers.report import HISTORY, OURS, Report
+from benchmarks.peers.rounds import BASE
 
 PICTURE: Final = HISTORY / "ratios.svg"
 ACROSS: Final = 4
 LINES: Final = {
     "kfake": ("kfake", "#b0803a"),
-    "kfake-disk": ("kfake on disk", "#b0803a"),
+    "kfake-disk": ("kfake", "#b0803a"),
     "mock": ("librdkafka's mock", "#5b8f6b"),
     "null": ("null broker", "#999999"),
     OURS: ("Odradek", "#3f51b5"),
@@ -27,19 +28,24 @@ def draw(reports: Sequence[Report], file: Path = PICTURE) -> None:
     from matplotlib import pyplot
 
     # Text stays text, and the same figures give the same file.
-    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "ratios", "font.size": 8}
+    matplotlib.rcParams |= {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "ratios",
+        "font.size": 8,
+        "font.sans-serif": ["DejaVu Sans", "sans-serif"],
+    }
     down = -(-len(ROWS) // ACROSS)
     figure, panels = pyplot.subplots(down, ACROSS, figsize=(3.4 * ACROSS, 2.1 * down), squeeze=False)
     commits = [report["commit"][:7] for report in reports]
     for panel, name in zip(panels.flat, ROWS, strict=False):
         draw_row(panel, name, reports)
-        panel.set_xticks(range(len(commits)), commits, rotation=45 if len(commits) > 3 else 0)
+        panel.set_xticks(range(len(commits)), commits, rotation=90 if len(commits) > 4 else 0)
         panel.set_xlim(-0.5, max(len(commits) - 0.5, 0.5))
     for panel in panels.flat[len(ROWS) :]:
         panel.set_axis_off()
     named = legend(panels)
-    figure.legend(named.values(), named.keys(), loc="upper center", ncols=len(LINES), frameon=False)
-    figure.suptitle("Times as good as Apache Kafka 4.3.1; bars from the worst round to the best", y=0.985)
+    figure.suptitle("Times as good as Apache Kafka 4.3.1; bars from the worst round to the best", y=0.995)
+    figure.legend(named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, 0.985), ncols=4)
     figure.tight_layout(rect=(0, 0, 1, 0.96))
     figure.savefig(file, metadata={"Date": None, "Creator": None}, facecolor="white")
     pyplot.close(figure)
@@ -55,8 +61,13 @@ def legend(panels: Any) -> dict[str, Any]:
 
 
 def draw_row(panel: Any, name: str, reports: Sequence[Report]) -> None:
+    from matplotlib.ticker import LogLocator, NullLocator
+
     panel.axhline(1, color="#cc4444", linewidth=0.8)
     panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_locator(NullLocator())
     panel.set_title(ROWS[name].title, fontsize=8)
     panel.grid(axis="y", linewidth=0.3)
     for target, (label, color) in LINES.items():
@@ -67,8 +78,9 @@ def draw_row(panel: Any, name: str, reports: Sequence[Report]) -> None:
         ]
         if points:
             at, middle, below, above = zip(*points, strict=True)
+            bars = (below, above) if target == OURS else None
             panel.errorbar(
-                at, middle, (below, above), label=label, color=color, marker=".", linewidth=1, elinewidth=0.6
+                at, middle, bars, label=label, color=color, marker=".", linewidth=1, elinewidth=0.6
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,14 +11,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.client import WrongAnswer
 from benchmarks.peers.cells import Cell, Measure, Row, Sample, Volumes
 from benchmarks.peers.load import LoadFailed
 from benchmarks.peers.targets import target
-from benchmarks.targets import Running
+from benchmarks.targets import Running, TargetFailed
 
 DISTURBED_CORES: Final = 0.35
 """A round in which others used more than this does not count, if enough others do."""
 BASE: Final = "kafka"
+FAILURES: Final = (LoadFailed, TargetFailed, WrongAnswer, OSError, subprocess.SubprocessError)
+"""Of one target in one row: it has no figure there."""
 
 
 @dataclass(frozen=True)
@@ -110,15 +114,19 @@ def run_group(plan: Plan, group: str, measures: Sequence[Measure]) -> list[Resul
     results: list[Result] = []
     with ExitStack() as stack:
         running: dict[str, Running] = {}
+        unable: dict[str, str] = {}
         for measure in measures:
             names = [name for name in plan.targets if name in measure.targets]
-            if not measure.starts_targets:
-                for name in names:
-                    if name not in running:
-                        directory = plan.scratch / f"{group}-{name}"
-                        running[name] = stack.enter_context(target(name).running(directory))
-                        running[name].connect().close()
-            results += run_measure(plan, measure, names, running)
+            for name in () if measure.starts_targets else names:
+                if name in running or name in unable:
+                    continue
+                try:
+                    directory = plan.scratch / f"{group}-{name}"
+                    running[name] = stack.enter_context(target(name).running(directory))
+                    running[name].connect().close()
+                except FAILURES as failure:
+                    unable[name] = f"{name} did not start: {failure}"
+            results += run_measure(plan, measure, names, running, unable)
     return results
 
 
@@ -126,9 +134,14 @@ _labels = itertools.count()
 
 
 def run_measure(
-    plan: Plan, measure: Measure, names: Sequence[str], running: Mapping[str, Running]
+    plan: Plan,
+    measure: Measure,
+    names: Sequence[str],
+    running: Mapping[str, Running],
+    unable: Mapping[str, str],
 ) -> list[Result]:
-    results = [Result(row) for row in measure.rows]
+    known = {name: unable[name] for name in names if name in unable}
+    results = [Result(row, failures=dict(known)) for row in measure.rows]
     if plan.warms_up:
         one_round(plan, measure, names, running, 0, results)
     done = disturbed = 0
@@ -158,7 +171,7 @@ def one_round(
         cell = Cell(target(name), running.get(name), plan.volumes, number, plan.scratch, label)
         try:
             taken[name] = measure.take(cell)
-        except LoadFailed as failure:
+        except FAILURES as failure:
             # The others' figures are worth having all the same.
             plan.say(f"{measure.rows[0].name}, {name}: {failure}")
             for result in results:
