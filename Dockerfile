@@ -1,6 +1,7 @@
 # docker build -t odradek .  &&  docker run -p 9092:9092 odradek     serves localhost:9092
 # docs/container.md describes the image. Testcontainers modules for Kafka take it in place of the images that they know.
-FROM python:3.11-slim AS build
+# The full image has the compiler that builds the core; no file of it gets into the image that is kept.
+FROM python:3.11 AS build
 
 # What changes least comes first: after a change of code a rebuild takes seconds.
 COPY requirements/image.txt /src/requirements/image.txt

@@ -133,7 +133,7 @@ lock: $(BIN)/python
 	$(subst pyproject.toml,--group pyproject.toml:site,$(LOCK)) -o requirements/site.txt
 
 clean:
-	rm -rf $(VENV) .cache build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache build dist site protocol/compiled.*.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Some systems ship Python without the pip that a virtual environment wants; their own pip helps out.
@@ -142,14 +142,19 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
 		$(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
-$(VENV)/.demo: requirements/demo.txt pyproject.toml setup.py | $(BIN)/python
+# The compiled core is built among the sources, where there is a compiler.
+CORE := $(wildcard protocol/c/*)
+INSTALL_ODRADEK = rm -f protocol/compiled.*.so && $(PIP) install --no-deps --no-build-isolation --editable . && \
+	$(BIN)/python -c "from protocol.core import CORE; CORE == 'compiled core' or print('No compiler, or no Python.h: pure Python.')"
+
+$(VENV)/.demo: requirements/demo.txt pyproject.toml setup.py $(CORE) | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements/demo.txt
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(INSTALL_ODRADEK)
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt pyproject.toml setup.py | $(BIN)/python
+$(VENV)/.dev: requirements/dev.txt pyproject.toml setup.py $(CORE) | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements/dev.txt
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(INSTALL_ODRADEK)
 	@touch $@
 
 # Apart from the tests' environment: what checks a release has dependencies of its own.

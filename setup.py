@@ -1,16 +1,27 @@
-"""Where each package of the checkout lies in a wheel; everything else about the project stands in pyproject.toml.
+"""Where each package of the checkout lies in a wheel, and the compiled core; all else stands in pyproject.toml.
 
 `odradek` stays where it is. The packages of the server go into the folder `odradek/_server`, because their names
 (`broker`, `protocol`, `storage`, `tools`) are names that users give to packages of their own (docs/adr/0014). pyproject.toml
 cannot say this: it can search for packages or list them, but it cannot rename those that a search has found.
+
+The compiled core (docs/adr/0022) is optional: without a compiler, or with ODRADEK_PURE=1, the package is pure Python.
 """
 
+import hashlib
+import os
 import shutil
+import sys
+import tempfile
+from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Distribution, Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 SERVER = ("broker", "protocol", "storage", "tools")
+CORE = Path("protocol/c")
+# The core counts in 128 bits: a compiler that cannot do this builds none.
+PROBE = "#include <Python.h>\n__int128 number;\n"
 
 
 def found(*names: str) -> list[str]:
@@ -27,8 +38,49 @@ class FreshBuild(build_py):
         super().run()
 
 
+def compiles() -> bool:
+    """Whether the compiler that would compile the core compiles two lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text(PROBE)
+        command = build_ext(Distribution({"ext_modules": [Extension("probe", [str(source)])]}))
+        command.build_temp = command.build_lib = folder
+        try:
+            command.ensure_finalized()
+            command.run()
+        except Exception:  # no compiler, no Python.h: whatever it is, the package is then pure Python
+            return False
+    return True
+
+
+def compiled_core() -> list[Extension]:
+    """The core, if it can be built here; a wheel is for one platform only if it has it."""
+    if sys.implementation.name != "cpython" or os.name == "nt" or os.environ.get("ODRADEK_PURE") == "1":
+        return []
+    if not compiles():
+        print(
+            "no compiled core: a C compiler and Python.h are missing, so the package is pure Python",
+            file=sys.stderr,
+        )
+        return []
+    sources, headers = sorted(CORE.glob("*.c")), sorted(CORE.glob("*.h"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in [*sources, *headers])).hexdigest()
+    return [
+        Extension(
+            "odradek._server.protocol.compiled",
+            [path.as_posix() for path in sources],
+            depends=[path.as_posix() for path in headers],
+            define_macros=[("SOURCES", f'"{digest}"')],
+            # Without paths of this machine in it, the same sources give the same bytes.
+            extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"],
+            optional=True,
+        )
+    ]
+
+
 setup(
     packages=[*found("odradek"), *(f"odradek._server.{name}" for name in found(*SERVER))],
     package_dir={f"odradek._server.{name}": name for name in SERVER},
+    ext_modules=compiled_core(),
     cmdclass={"build_py": FreshBuild},
 )

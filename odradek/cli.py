@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from odradek._server import Program, command
+from odradek._server import Program, command, core
 from odradek.commands.groups import CommandGroup
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
@@ -79,8 +79,23 @@ class _Commands(CommandGroup):
         return name, getattr(import_module(_LATE[name][0]), name), rest
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"odradek {version('odradek')} ({core()})")
+        ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="odradek", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """A Kafka broker emulator for testing exactly-once semantics."""
 

@@ -16,11 +16,11 @@ from protocol.decode import (
     Decoder,
     MalformedRequest,
     SlicedDecoder,
-    compile_decoder,
     compile_sliced_decoder,
 )
-from protocol.encode import Encoder, SlicedEncoder, compile_encoder, compile_sliced_encoder
+from protocol.encode import Encoder, SlicedEncoder, compile_sliced_encoder
 from protocol.messages import Chunk
+from protocol.program import decoder_of, encoder_of
 from protocol.source import LongMessage
 from protocol.versions import Side, UnknownVersion, at_version
 
@@ -38,8 +38,8 @@ class Codec:
 
     def __init__(self, key: int, version: int, decodes: Side, encodes: Side) -> None:
         self._decoded, self._encoded = at_version(key, version, decodes), at_version(key, version, encodes)
-        self._decode: Decoder = compile_decoder(self._decoded)
-        self._encode: Encoder = compile_encoder(self._encoded)
+        self._decode: Decoder = decoder_of(self._decoded)
+        self._encode: Encoder = encoder_of(self._encoded)
         self._sliced_decoder: SlicedDecoder | None = None
         self._sliced_encoder: SlicedEncoder | None = None
 

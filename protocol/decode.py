@@ -35,7 +35,7 @@ class MalformedRequest(ValueError):
 
 # Topic ids come again and again, and making a UUID takes a microsecond.
 @lru_cache(maxsize=4096)
-def _uuid(raw: bytes) -> UUID | None:
+def uuid_of_bytes(raw: bytes) -> UUID | None:
     return UUID(bytes=raw) if any(raw) else None
 
 
@@ -114,7 +114,7 @@ def _unpack_many(codes: str, buffer: bytes | memoryview, position: int) -> tuple
 
 NAMESPACE = {
     "new": object.__new__,
-    "uuid": _uuid,
+    "uuid": uuid_of_bytes,
     "varint": _varint,
     "varint_rest": _varint_rest,
     "skip_tags": _skip_tags,

@@ -11,7 +11,8 @@ with a version that we do not know must still be able to read the answer.
 
 import struct
 
-from protocol.decode import MalformedRequest, skip_tag_section
+from protocol.core import compiled, mirrored
+from protocol.decode import TAGS_MAX, MalformedRequest, skip_tag_section
 from protocol.named_tuple import NamedTuple
 
 API_VERSIONS = 18
@@ -128,6 +129,15 @@ class RequestHeader(NamedTuple):
     body_offset: int
 
 
+if compiled is not None:
+    compiled.set_up_frames(
+        malformed_request=MalformedRequest,
+        request_header=RequestHeader,
+        first_flexible=FIRST_FLEXIBLE,
+        tags_max=TAGS_MAX,
+    )
+
+
 def is_flexible(api_key: int, api_version: int) -> bool:
     """Whether a version has tag sections. ``MalformedRequest`` for an API that does not exist."""
     try:
@@ -137,6 +147,7 @@ def is_flexible(api_key: int, api_version: int) -> bool:
     return first is not None and api_version >= first
 
 
+@mirrored("parse_request_header")
 def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
     """The header at the start of a frame (which is what follows the four bytes of its size)."""
     try:

@@ -19,6 +19,7 @@ import pytest
 
 from odradek.health import HealthError, ask_api_versions
 from odradek.process import _free_port
+from protocol.core import CORE, compiled
 from tests.support.clients import ConfluentProducer, values
 from tests.support.deadlines import HANG_S, TEST_S
 from tests.support.wheels import PACKAGES, ROOT, built, copy_of_the_sources, run
@@ -124,15 +125,39 @@ def test_one_importable_name(wheel: Path):
     assert files[f"{metadata}/top_level.txt"].split() == [b"odradek"]
 
 
+def is_of_the_core(place: str) -> bool:
+    """Sources in C, and what was built of them: that is another file in each environment."""
+    return "/protocol/c/" in f"/{place}" or "/protocol/compiled.cpython-" in f"/{place}"
+
+
 def test_every_file_of_the_packages_is_there(wheel: Path):
     expected = {}
     for name in PACKAGES:
         for path in (path for path in (ROOT / name).rglob("*") if path.is_file()):
-            if "__pycache__" not in path.parts:
-                place = path.relative_to(ROOT).as_posix()
+            place = path.relative_to(ROOT).as_posix()
+            if "__pycache__" not in path.parts and not is_of_the_core(place):
                 expected[place if name == "odradek" else f"odradek/_server/{place}"] = path.read_bytes()
     found = {name: data for name, data in content(wheel).items() if name.startswith("odradek/")}
-    assert found == expected
+    core = {name for name in found if is_of_the_core(name)}
+    assert {name: data for name, data in found.items() if name not in core} == expected
+    assert len(core) == (compiled is not None)
+
+
+def test_a_wheel_with_the_core_is_for_one_platform_and_its_server_finds_it(
+    wheel: Path, users_environment: Path
+):
+    assert wheel.name.endswith("-py3-none-any.whl") == (compiled is None)
+    said = run(users_environment / "bin" / "odradek", "--version").stdout
+    assert said.endswith(f" ({CORE})\n")
+    core = "import sys; sys.path.insert(0, sys.argv[1]); from protocol.core import CORE; print(CORE)"
+    [server] = users_environment.glob("lib/python3*/site-packages/odradek/_server")
+    assert run(users_environment / "bin" / "python", "-I", "-c", core, server).stdout == f"{CORE}\n"
+
+
+def test_without_a_compiler_the_wheel_is_pure_and_for_all(sources: Path, tmp_path: Path):
+    wheel = built(sources, tmp_path, CC="false")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not any(is_of_the_core(name) for name in content(wheel))
 
 
 def test_the_source_distribution_builds_the_same_wheel(wheel: Path, sources: Path, tmp_path: Path):

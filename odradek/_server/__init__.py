@@ -10,6 +10,8 @@ import os
 import site
 import sys
 from collections.abc import Iterable
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
+from importlib.util import module_from_spec
 from typing import Final, Literal
 
 FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
@@ -49,6 +51,20 @@ def site_folders() -> list[str]:
     return [
         folder for folder in folders if os.path.realpath(folder) not in isolated and _has_dependencies(folder)
     ]
+
+
+def core() -> str:
+    """Which core the server runs (`protocol/core.py`): the compiled one is loaded here as it would be there."""
+    for folder in (FOLDER, os.path.dirname(os.path.dirname(FOLDER))):
+        finder = FileFinder(os.path.join(folder, "protocol"), (ExtensionFileLoader, EXTENSION_SUFFIXES))
+        spec = finder.find_spec("protocol.compiled")
+        if spec is not None:
+            try:
+                module_from_spec(spec)
+            except ImportError:
+                break
+            return "compiled core"
+    return "pure Python"
 
 
 def _has_dependencies(folder: str) -> bool:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,14 @@ def test_help_and_version_need_neither_broker_nor_clients():
     assert heavy.isdisjoint(modules)
     assert {"serve", "export", "import", "health", "demo"} <= set(odradek("--help").stdout.split())
     assert odradek("--version").stdout.startswith("odradek 0.")
+
+
+def test_the_version_names_the_core_that_the_server_runs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("ODRADEK_PURE", raising=False)
+    built = [*(Path(__file__).parents[2] / "protocol").glob("compiled.*.so")]
+    assert odradek("--version").stdout.endswith(" (compiled core)\n" if built else " (pure Python)\n")
+    monkeypatch.setenv("ODRADEK_PURE", "1")
+    assert odradek("--version").stdout.endswith(" (pure Python)\n")
 
 
 def test_a_mistyped_command_names_the_nearest():

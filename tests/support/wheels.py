@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -22,17 +23,27 @@ def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]
 
 
 def copy_of_the_sources(to: Path) -> Path:
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, to / name, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, to / name)
     return to
 
 
-def built(sources: Path, out: Path) -> Path:
+def built(sources: Path, out: Path, **variables: str) -> Path:
     """The wheel of a folder or of a source distribution."""
     options = ("--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir")
-    run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", out, sources)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        *options,
+        "--wheel-dir",
+        out,
+        sources,
+        env={**os.environ, **variables},
+    )
     [wheel] = out.glob("*.whl")
     return wheel

@@ -1,0 +1,84 @@
+"""The field tables of messages, as the compiled core takes them: its decoders and encoders.
+
+The core walks a table that was made once for each version (``Program`` in ``protocol/c``). A message of which there is more
+than is read or written in one go is left to the Python that steps through it in slices.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from protocol.core import compiled
+from protocol.decode import TAGS_MAX, Decoder, MalformedRequest, compile_decoder, uuid_of_bytes
+from protocol.encode import INLINE_BYTES_MAX, Encoder, compile_encoder
+from protocol.messages import Chunk
+from protocol.source import ELEMENTS_AT_ONCE, LongMessage
+from protocol.versions import WireField
+from protocol.wire_types import STRING_BYTES_MAX
+
+# In the order of protocol/c/core.h.
+KINDS: Final = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float64", "uuid"),
+    *("string", "bytes", "records", "struct", "tagged struct"),
+)
+
+if compiled is not None:
+    compiled.set_up_messages(
+        malformed_request=MalformedRequest,
+        long_message=LongMessage,
+        uuid_of_bytes=uuid_of_bytes,
+        string_bytes_max=STRING_BYTES_MAX,
+        elements_at_once=ELEMENTS_AT_ONCE,
+        inline_bytes_max=INLINE_BYTES_MAX,
+        tags_max=TAGS_MAX,
+    )
+
+
+def decoder_of(message_class: Any) -> Decoder:
+    """The core's decoder of a class made by ``at_version``; Python's where there is no core."""
+    if compiled is None:
+        return compile_decoder(message_class)
+    return _program(message_class, _refuse).decode  # type: ignore[no-any-return]
+
+
+def encoder_of(message_class: Any) -> Encoder:
+    """As ``decoder_of``. What the core does not write Python's encoder writes, or refuses."""
+    if compiled is None:
+        return compile_encoder(message_class)
+    return _program(message_class, _Late(message_class)).encode  # type: ignore[no-any-return]
+
+
+class _Late:
+    """Python's encoder, compiled when it is first needed: that is hardly ever."""
+
+    __slots__ = ("_encoder", "_message_class")
+
+    def __init__(self, message_class: Any) -> None:
+        self._message_class = message_class
+        self._encoder: Encoder | None = None
+
+    def __call__(self, message: Any) -> list[Chunk]:
+        if self._encoder is None:
+            self._encoder = compile_encoder(self._message_class)
+        return self._encoder(message)
+
+
+def _refuse(message: Any) -> list[Chunk]:
+    raise TypeError("a decoder does not encode")
+
+
+def _program(message_class: Any, fallback: Callable[[Any], list[Chunk]]) -> Any:
+    assert compiled is not None
+    return compiled.Program(
+        _table(message_class), flexible=message_class.__flexible__, strict=False, fallback=fallback
+    )
+
+
+def _table(message_class: Any) -> tuple[Any, ...]:
+    fields = tuple(_entry(field) for field in message_class.__wire__)
+    return (message_class, message_class.__union__, fields)
+
+
+def _entry(field: WireField) -> tuple[Any, ...]:
+    tag = -1 if field.tag is None else field.tag
+    nested = None if field.nested is None else _table(field.nested)
+    return (field.name, KINDS.index(field.kind), field.is_array, field.nullable, tag, field.default, nested)
