@@ -42,7 +42,8 @@ _NOT_SETTINGS = re.compile(
 
 
 # Where the `odradek` commands find a broker, where Spark's jars lie and come from, when its sink dies: of no concern to one
-# that starts; and whether it does without the compiled core, which `protocol` asks before there are settings. A test looks for these names in what `odradek` reads.
+# that starts. Whether it does without the compiled core `protocol` asks, before there are settings. A test looks for these
+# names in what `odradek` reads.
 OF_OTHERS = frozenset(
     {
         "ODRADEK_CONTROL",
