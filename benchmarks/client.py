@@ -20,6 +20,11 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 SIZE: Final = struct.Struct(">i")
 PRODUCE: Final = (0, 9)
@@ -30,6 +35,7 @@ INIT_PRODUCER_ID: Final = (22, 4)
 TRANSACTIONAL_PRODUCE: Final = (0, 12)
 """The leader adds the partition to the transaction (KIP-890)."""
 END_TXN: Final = (26, 5)
+TXN_OFFSET_COMMIT: Final = (28, 5)
 LARGE_BATCH_BYTES: Final = 1 << 20
 """What the large measures move per request: 1 MiB, a batch as big as Kafka's default limit lets it be."""
 
@@ -132,6 +138,35 @@ def transaction_frames(topic: str, transactional_id: str, producer_id: int, epoc
     return frame(TRANSACTIONAL_PRODUCE, produce) + frame(END_TXN, end)
 
 
+def whole_transaction_frames(
+    topic: str, group: str, transactional_id: str, producer_id: int, epoch: int
+) -> bytes:
+    """Ten records in two partitions, an offset, and the commit: Produce, TxnOffsetCommit, EndTxn."""
+    batch = build_batch(
+        [(now_ms(), None, bytes(100))] * 5,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    data = TopicProduceData(
+        name=topic, partition_data=[PartitionProduceData(index=index, records=batch) for index in (0, 1)]
+    )
+    produce = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data])
+    offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=epoch)
+    offsets = TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[offset])],
+    )
+    end = EndTxnRequest(
+        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=True
+    )
+    return frame(TRANSACTIONAL_PRODUCE, produce) + frame(TXN_OFFSET_COMMIT, offsets) + frame(END_TXN, end)
+
+
 def check_committed(answer: bytes, epoch: int) -> None:
     """The answer to the last EndTxn: had one before it failed, the producer epoch would be another."""
     ended = parse(END_TXN, answer)
@@ -186,8 +221,9 @@ def init_producer_id(client: Client, transactional_id: str | None = None) -> int
         time.sleep(0.05)
 
 
-def find_coordinator_frame(transactional_id: str) -> bytes:
-    return frame(FIND_COORDINATOR, FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]))
+def find_coordinator_frame(key: str, key_type: int = 1) -> bytes:
+    """``key_type`` 0 is a group, 1 a transactional id."""
+    return frame(FIND_COORDINATOR, FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]))
 
 
 def find_group_coordinator(client: Client, group: str) -> None:

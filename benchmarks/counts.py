@@ -89,7 +89,7 @@ async def counts_of(kind: str) -> Counts:
         cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
         await cluster.start()
         inside = Inside(cluster)
-        await inside.ask(create_topic_frame(TOPIC))
+        await inside.ask(create_topic_frame(TOPIC, 2))
         frames = list(await frames_of(kind, inside, 40 * (WARM + COUNTED + 1)))[: WARM + COUNTED + 1]
         for frame in frames[:WARM]:
             inside.feed(frame)

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import uvloop
 
-from benchmarks.client import INIT_PRODUCER_ID as INIT
 from benchmarks.client import (
+    FIND_COORDINATOR,
     SIZE,
     WrongAnswer,
     check_committed,
@@ -36,7 +36,9 @@ from benchmarks.client import (
     produce_frame,
     small_batch,
     transaction_frames,
+    whole_transaction_frames,
 )
+from benchmarks.client import INIT_PRODUCER_ID as INIT
 from broker.cluster import Cluster
 from broker.net.connection import Connection
 from broker.options import parse as parse_options
@@ -45,6 +47,7 @@ from broker.trace.trace import Trace
 ROUNDS: Final = 7
 TOPIC: Final = "inside"
 TRANSACTIONAL_ID: Final = "inside"
+GROUP: Final = "inside"
 
 
 class Transport:
@@ -119,6 +122,22 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
     if kind == "commit":
         producer_id = await producer_id_of(TRANSACTIONAL_ID, inside)
         return [transaction_frames(TOPIC, TRANSACTIONAL_ID, producer_id, epoch) for epoch in range(number)]
+    if kind == "transaction":
+        producer_id = await producer_id_of(TRANSACTIONAL_ID, inside)
+        await inside.ask(find_coordinator_frame(GROUP, key_type=0))
+        while (
+            parse(FIND_COORDINATOR, await inside.ask(find_coordinator_frame(GROUP, key_type=0)))
+            .coordinators[0]
+            .error_code
+        ):
+            await asyncio.sleep(0.05)
+        return [
+            whole_transaction_frames(TOPIC, GROUP, TRANSACTIONAL_ID, producer_id, epoch)
+            for epoch in range(number)
+        ]
+    if kind == "init":
+        await producer_id_of(TRANSACTIONAL_ID, inside)
+        return [init_producer_id_frame(f"{TRANSACTIONAL_ID}-{index}") for index in range(number)]
     large = produce_frame(TOPIC, large_batch())
     if kind == "produce-large":
         return [large] * (number // 40)
@@ -142,7 +161,7 @@ async def measure(kind: str, profile: bool, traced: bool) -> None:
         cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
         await cluster.start()
         inside = Inside(cluster)
-        await inside.ask(create_topic_frame(TOPIC))
+        await inside.ask(create_topic_frame(TOPIC, 2))
         frames = await frames_of(kind, inside, ROUNDS * 2000)
         size = len(frames) // ROUNDS
         if profile:
@@ -154,7 +173,7 @@ async def measure(kind: str, profile: bool, traced: bool) -> None:
         else:
             least = min(round_us(inside, frames[at * size : (at + 1) * size]) for at in range(ROUNDS))
             print(f"{kind}: {least:.1f} us per request", flush=True)
-        if kind == "commit":
+        if kind in ("commit", "transaction"):
             check_committed(inside.last_answer(), len(frames))
         inside.close()
         await cluster.stop()
@@ -182,7 +201,15 @@ def in_turns(trace: Trace, inside: Inside, frames: Sequence[bytes]) -> str:
     return f"{least[False]:.1f} us per request, {least[True]:.1f} us traced: {more:.1f} us more"
 
 
-KINDS: Final = ("produce-small", "produce-idempotent", "commit", "produce-large", "fetch-large")
+KINDS: Final = (
+    "produce-small",
+    "produce-idempotent",
+    "commit",
+    "transaction",
+    "init",
+    "produce-large",
+    "fetch-large",
+)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -23,7 +23,7 @@ def java_string_hash(text: str) -> int:
     return value - 2**32 if value >> 31 else value
 
 
-IDS_REMEMBERED: Final = 4096
+IDS_REMEMBERED: Final = 16_384
 """Of the ids that were asked for last the partition is known: each request of a client asks for the same one."""
 
 

@@ -39,19 +39,21 @@ class ClosedLog(AssertionError):
 class Room(NamedTuple):
     """What the active segment surely takes; for what is beyond any of the bounds the log asks its rule."""
 
-    segment: Segment | None = None
-    config: LogConfig | None = None
+    segment: Segment
+    config: LogConfig | None
     """The settings that it was worked out with."""
-    bytes: int = 0
+    bytes: int
     """The size of the segment with the batch in it."""
-    timestamp_ms: int = -1
-    last_offset: int = -1
+    timestamp_ms: int
+    last_offset: int
+    leader_epoch: int
+    """The newest that the log knows."""
 
     @classmethod
-    def of(cls, segment: Segment, config: LogConfig) -> Self:
+    def of(cls, segment: Segment, config: LogConfig, leader_epoch: int) -> Self:
         """Of `Log._must_roll`: the bounds of a segment with a first batch that has a timestamp; none of another."""
         if segment.size == 0 or segment.first_timestamp_ms < 0:
-            return cls()
+            return cls(segment, None, 0, 0, 0, leader_epoch)
         lasts_ms = min(
             config.segment_ms, config.max_compaction_lag_ms if config.compact else config.segment_ms
         )
@@ -61,6 +63,7 @@ class Room(NamedTuple):
             min(config.segment_bytes, segment.bytes_until_index_is_full(config.segment_index_bytes)),
             segment.first_timestamp_ms + lasts_ms - segment.jitter_ms,
             segment.base_offset + RELATIVE_OFFSET_MAX,
+            leader_epoch,
         )
 
 
@@ -93,7 +96,7 @@ class Log(ReadableLog):
         """A flush in a thread writes the same file as a truncation."""
         self.truncations = 0
         """How often batches were cut off: what a flush noted of the end before may not hold any more."""
-        self._room = Room()
+        self._room: Room | None = None
         # The active segment and the log's end when all files were last as a clean stop leaves them.
         self._sealed: tuple[Segment, int] | None = None
         # Of an empty log there is nothing to say, so 0 counts as taken.
@@ -173,17 +176,20 @@ class Log(ReadableLog):
         size, max_timestamp_ms = batch.size, batch.max_timestamp
         config, room = self.config, self._room
         if (
-            room.config is config
+            room is not None
+            and room.config is config
             and (segment := room.segment) is self.segments[-1]
             and segment.size + size <= room.bytes
             and max_timestamp_ms <= room.timestamp_ms
             and last_offset <= room.last_offset
+            and leader_epoch == room.leader_epoch
         ):
             pass  # the active segment takes it
         else:
             segment = self._segment_for(batch, last_offset, now_ms)
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, base_offset)
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, base_offset)
+            self._room = Room.of(segment, config, self.epochs.latest)
         position = segment.append(
             batch.stored_at(base_offset, leader_epoch),
             size,
@@ -201,7 +207,6 @@ class Log(ReadableLog):
         segment = self.segments[-1]
         if self._must_roll(segment, batch, last_offset, now_ms):
             segment = self.roll(now_ms)
-        self._room = Room.of(segment, self.config)
         return segment
 
     def _must_roll(self, segment: Segment, batch: RecordBatch, last_offset: int, now_ms: int) -> bool:
@@ -307,11 +312,11 @@ class Log(ReadableLog):
         wrote in, goes in any case: the leader of the next one may have another to begin there (KIP-101).
         """
         self._check_open()
+        self._room = None
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
         self._tail.clear()
-        self._room = Room()
         self._sealed = None
         self.truncations += 1
         self.log_end_offset = offset
@@ -343,7 +348,7 @@ class Log(ReadableLog):
         self._check_open()
         doomed: list[Path] = []
         self._tail.clear()
-        self._room = Room()
+        self._room = None
         self._sealed = None
         self.truncations += 1
         existed = self.exists

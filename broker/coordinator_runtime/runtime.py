@@ -57,6 +57,14 @@ class CoordinatorRuntime(Generic[S]):
         """
         if self._ended:
             return ErrorCode.not_coordinator
+        known = self._shards.get(index)
+        if (
+            known is not None
+            and known.refusal is None
+            and known.is_current
+            and self._replicas.opened_leader(self._topic, index) is known.partition
+        ):
+            return known
         partition = self._replicas.leader(self._topic, index)
         if not isinstance(partition, Partition):
             self.unload(index)

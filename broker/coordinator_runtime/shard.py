@@ -37,8 +37,12 @@ class CoordinatorShard(ABC):
     @property
     def is_current(self) -> bool:
         """Does this node still lead the partition, in the same epoch?"""
-        leadership = (self.partition.leader_id, self.partition.leader_epoch)
-        return not self.is_closed and leadership == (self.leader_id, self.coordinator_epoch)
+        partition = self.partition
+        return (
+            not self.is_closed
+            and partition.leader_id == self.leader_id
+            and partition.leader_epoch == self.coordinator_epoch
+        )
 
     @property
     def is_loading(self) -> bool:

@@ -106,14 +106,17 @@ class TransactionCoordinator(MetadataListener):
 
     def node_for(self, transactional_id: str) -> int | None:
         """The node that coordinates an id; None while there is none, or no topic."""
-        index = self.partition_for(transactional_id)
         topic = self._metadata.topic(TRANSACTION_STATE)
-        state = topic.partition(index) if topic is not None and index is not None else None
-        return None if state is None or state.leader < 0 else state.leader
+        if topic is None:
+            return None
+        leader = topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
+        return None if leader < 0 else leader
 
     def _find(self, transactional_id: str) -> tuple[TransactionShard, Entry | None] | ErrorCode:
-        index = self.partition_for(transactional_id)
-        shard = ErrorCode.not_coordinator if index is None else self._runtime.find(index)
+        topic = self._metadata.topic(TRANSACTION_STATE)
+        if topic is None:
+            return ErrorCode.not_coordinator
+        shard = self._runtime.find(partition_for(transactional_id, len(topic.partitions)))
         return shard if isinstance(shard, ErrorCode) else (shard, shard.entries.get(transactional_id))
 
     def _resume(self, shard: TransactionShard) -> None:
@@ -298,7 +301,7 @@ class TransactionCoordinator(MetadataListener):
 
     @property
     def _value_version(self) -> int:
-        return 1 if self._transaction_version >= 1 else 0
+        return 1 if self._metadata.features.get("transaction.version", 0) >= 1 else 0
 
     def _can_store(self, client_version: int) -> bool:
         """At transaction.version 0 values are of version 0, which has no field for what such a client does."""

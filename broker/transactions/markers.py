@@ -111,7 +111,7 @@ class TransactionMarkerManager:
                 continue
             own = []
             for key in sorted(keys):
-                if self._node_for(key) is None:
+                if self._replicas.opened_leader(*key) is not None or self._node_for(key) is None:
                     own.append(key)
                 else:
                     self._write(completion, key)
@@ -148,24 +148,19 @@ class TransactionMarkerManager:
         """True if the marker goes to another node with the next ``flush``; `_told` gets the result."""
         if not completion.is_wanted or key not in completion.remaining:
             return False
-        if not self._exists(key):
-            self._written(completion, key)  # the topic was deleted: there is no log to mark
-            return False
-        node_id = self._node_for(key)
-        if node_id is not None and self._remote is not None:
-            self._remote.add(node_id, completion, key)
-            return True
-        partition = self._replicas.leader(*key)
+        partition: Partition | ErrorCode | None = self._replicas.opened_leader(*key)
+        if partition is None:
+            if not self._exists(key):
+                self._written(completion, key)  # the topic was deleted: there is no log to mark
+                return False
+            node_id = self._node_for(key)
+            if node_id is not None and self._remote is not None:
+                self._remote.add(node_id, completion, key)
+                return True
+            partition = self._replicas.leader(*key)
         if not isinstance(partition, Partition):
             self._retry(completion, (key,))
             return False
-
-        def committed(error: ErrorCode, offset: int) -> None:
-            if error is ErrorCode.none:
-                self._written(completion, key)
-            else:
-                self._refused(completion, key, error)
-
         write_marker(
             self._groups,
             partition,
@@ -173,9 +168,17 @@ class TransactionMarkerManager:
             completion.epoch,
             completion.marker,
             completion.transaction_version,
-            committed,
+            partial(self._committed, completion, key),
         )
         return False
+
+    def _committed(
+        self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode, offset: int
+    ) -> None:
+        if error is ErrorCode.none:
+            self._written(completion, key)
+        else:
+            self._refused(completion, key, error)
 
     def flush(self) -> None:
         """Send what was collected for other nodes."""

@@ -6,6 +6,7 @@ The memory is a view of the log: it is built by reading it and changes only afte
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Final
 
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
@@ -89,16 +90,12 @@ class TransactionShard(CoordinatorShard):
 
         ``point``: the injection point at which a rule may hold the append up, or have it fail.
         """
-
-        def go_on() -> None:
+        if point is None or self._injection.points is None:
             self._write(state_batch(txn, value_version, now_ms), then)
-
-        if point is None or not self.is_intercepted:
-            go_on()
             return
         self.intercept_append(
             point,
-            go_on,
+            lambda: self._write(state_batch(txn, value_version, now_ms), then),
             lambda error: then(self.client_error(error)),
             transactional_id=txn.transactional_id,
         )
@@ -111,14 +108,15 @@ class TransactionShard(CoordinatorShard):
         result = self.append(records)
         if result.error is not ErrorCode.none:
             then(self.client_error(result.error))
-            return
+        elif self.partition.high_watermark > result.last_offset and not self.is_closed:
+            then(ErrorCode.none)  # committed at once: this node is the only replica
+        else:
+            self.partition.on_committed(result.last_offset + 1, partial(self._committed, then))
 
-        def committed(error: ErrorCode) -> None:
-            if error is ErrorCode.none and not self.is_current:
-                error = ErrorCode.not_coordinator
-            then(self.client_error(error))
-
-        self.partition.on_committed(result.last_offset + 1, committed)
+    def _committed(self, then: Callable[[ErrorCode], object], error: ErrorCode) -> None:
+        if error is ErrorCode.none and not self.is_current:
+            error = ErrorCode.not_coordinator
+        then(self.client_error(error))
 
     def memory(self) -> dict[str, Transaction]:
         """The committed state of every id, to be compared."""

@@ -77,8 +77,7 @@ class Verifier:
         producer's previous transaction is being completed.
         """
         if adds:
-            deadline_ms = self._clock.now_ms(Domain.REQUESTS) + wait_ms
-            self._add(transactional_id, checks, deadline_ms, then)
+            self._add(transactional_id, checks, wait_ms, None, then)
             return
         asked = self._to_ask(transactional_id, checks, adds=False)
         if not asked:
@@ -119,23 +118,35 @@ class Verifier:
         return check.guard is not None
 
     def _add(
-        self, transactional_id: str, checks: Sequence[Check], deadline_ms: int, then: Callable[[], object]
+        self,
+        transactional_id: str,
+        checks: Sequence[Check],
+        wait_ms: int,
+        deadline_ms: int | None,
+        then: Callable[[], object],
     ) -> None:
         """One try. The next one begins from the start, guards included (``ReplicaManager.handleProduceAppend``): the marker
-        that was waited for has dropped those that it ended.
+        that was waited for has dropped those that it ended. The first one has no deadline yet.
         """
         asked = self._to_ask(transactional_id, checks, adds=True)
         if not asked:
             then()
             return
+        began_ms = self._clock.now_ms(Domain.REQUESTS) if self._remote is not None else None
 
         def added(errors: Errors) -> None:
-            backoff_ms = self._config.add_partitions_to_txn_retry_backoff_ms
-            may_wait = self._clock.now_ms(Domain.REQUESTS) + backoff_ms <= deadline_ms
-            if ErrorCode.concurrent_transactions in errors.values() and may_wait:
-                again = partial(self._add, transactional_id, checks, deadline_ms, then)
-                self._clock.call_later_ms(backoff_ms, again, Domain.REQUESTS)
-                return
+            if ErrorCode.concurrent_transactions in errors.values():
+                backoff_ms = self._config.add_partitions_to_txn_retry_backoff_ms
+                now_ms = self._clock.now_ms(Domain.REQUESTS)
+                until_ms = (
+                    (now_ms if began_ms is None else began_ms) + wait_ms
+                    if deadline_ms is None
+                    else deadline_ms
+                )
+                if now_ms + backoff_ms <= until_ms:
+                    again = partial(self._add, transactional_id, checks, wait_ms, until_ms, then)
+                    self._clock.call_later_ms(backoff_ms, again, Domain.REQUESTS)
+                    return
             _fill_in(asked, errors)
             then()
 

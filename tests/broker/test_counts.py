@@ -12,9 +12,10 @@ from benchmarks.counts import count
 
 # (calls of Python functions, calls of built-in functions, system calls on files, writes to the socket)
 BOUNDS = {
-    "produce-small": (65, 75, 1, 1),
-    "produce-idempotent": (67, 79, 1, 1),
-    "commit": (548, 430, 5, 1),
+    "produce-small": (61, 75, 1, 1),
+    "produce-idempotent": (63, 79, 1, 1),
+    "commit": (347, 320, 5, 1),
+    "transaction": (703, 640, 10, 1),
     "produce-large": (104, 132, 1, 1),
     "fetch-large": (104, 115, 0, 1),
 }

@@ -15,39 +15,35 @@ class DelayedOperations:
     it is unwatched; it checks by itself whether it waits for this change.
     """
 
-    __slots__ = ("_commits", "_watchers")
+    __slots__ = ("commits", "watchers")
 
     def __init__(self) -> None:
-        self._commits = OffsetPurgatory()
-        self._watchers: dict[Callable[[], None], None] = {}
+        self.commits = OffsetPurgatory()
+        self.watchers: dict[Callable[[], None], None] = {}
 
     def add_commit(self, end_offset: int, callback: Callback) -> None:
         """Call back once all below ``end_offset`` is committed."""
-        self._commits.add(end_offset, callback)
+        self.commits.add(end_offset, callback)
 
     def committed(self, high_watermark: int, verdict: ErrorCode = ErrorCode.none) -> None:
         """All below the high watermark is committed."""
-        if self._commits.pending:
-            self._commits.release(high_watermark, verdict)
-        if self._watchers:
+        if self.commits.pending:
+            self.commits.release(high_watermark, verdict)
+        if self.watchers:
             self.notify()
 
     def dismiss(self, error: ErrorCode) -> None:
         """Nothing more is committed here: requests that wait for it fail with ``error``."""
-        self._commits.dismiss(error)
+        self.commits.dismiss(error)
 
     def watch(self, callback: Callable[[], None]) -> None:
         """Call back, until unwatched, whenever the high watermark, the log start or the leader changes."""
-        self._watchers[callback] = None
+        self.watchers[callback] = None
 
     def unwatch(self, callback: Callable[[], None]) -> None:
-        self._watchers.pop(callback, None)
-
-    @property
-    def watcher_count(self) -> int:
-        return len(self._watchers)
+        self.watchers.pop(callback, None)
 
     def notify(self) -> None:
         """Something has changed: call the watchers."""
-        for callback in tuple(self._watchers):
+        for callback in tuple(self.watchers):
             callback()

@@ -187,7 +187,11 @@ class Partition(ReadablePartition):
 
         ``verified`` says that the caller has checked the producer's guard in this turn.
         """
-        if required_acks == -1 and not self.has_enough_replicas():
+        if (
+            required_acks == -1
+            and len(self.isr) < self.log.config.min_insync_replicas
+            and not self.has_enough_replicas()
+        ):
             return AppendResult(ErrorCode.not_enough_replicas)
         batch = RecordBatch.parse(records)
         if batch.producer_id >= 0 and not verified:
@@ -268,7 +272,7 @@ class Partition(ReadablePartition):
         self, producer_id: int, producer_epoch: int, marker: EndTxnMarker, transaction_version: int
     ) -> AppendResult:
         """End a producer's transaction here (WriteTxnMarkers); fenced by producer epoch and coordinator epoch."""
-        if not self.has_enough_replicas():
+        if len(self.isr) < self.log.config.min_insync_replicas and not self.has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas)
         if self.offline is not None:
             return AppendResult(ErrorCode.kafka_storage_error)
@@ -395,11 +399,15 @@ class Partition(ReadablePartition):
 
     def advance_high_watermark(self) -> None:
         """Commit what every in-sync replica has: here, all of the log, once ``flush.messages`` is satisfied."""
-        end_offset = self.unconfirmed.committable_end_offset()
+        log, unconfirmed = self.log, self.unconfirmed
+        end_offset = log.log_end_offset
+        if unconfirmed.held or end_offset - log.flushed_offset >= log.config.flush_messages:
+            end_offset = unconfirmed.committable_end_offset()
         if self.leading is None:
             if end_offset > self.high_watermark:
                 self.high_watermark = end_offset
-                self.delayed.committed(end_offset)
+                if self.delayed.commits.pending or self.delayed.watchers:
+                    self.delayed.committed(end_offset)
             return
         end_offset = self.leading.committable(end_offset)
         if end_offset > self.high_watermark:

@@ -57,7 +57,7 @@ class UnconfirmedWrites:
     ``flush.messages`` asks for an fsync, no offset behind the last fsync counts as confirmed either.
     """
 
-    __slots__ = ("_first_offsets", "_flush", "_injection", "_log", "_node_id", "_place", "_purgatory")
+    __slots__ = ("_flush", "_injection", "_log", "_node_id", "_place", "_purgatory", "held")
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class UnconfirmedWrites:
         self._flush = flush
         self._injection = injection
         self._node_id = node_id
-        self._first_offsets: dict[HeldWrite, int] = {}
+        self.held: dict[HeldWrite, int] = {}
+        """The writes that a rule holds, and their first offsets."""
         self._purgatory = OffsetPurgatory()
 
     # -- a write ------------------------------------------------------------------------------------------------
@@ -91,22 +92,22 @@ class UnconfirmedWrites:
         """A write was done and is held; ``decided`` is called at its end, unless the write was truncated meanwhile."""
 
         def end() -> None:
-            if self._first_offsets.pop(held, None) is not None:
+            if self.held.pop(held, None) is not None:
                 decided(held)
 
-        self._first_offsets[held] = base_offset
+        self.held[held] = base_offset
         held.when_decided(end)
 
     def cut(self, offset: int) -> None:
         """The log was truncated to here."""
-        self._first_offsets = {held: base for held, base in self._first_offsets.items() if base < offset}
+        self.held = {held: base for held, base in self.held.items() if base < offset}
 
     # -- how far the disk is ------------------------------------------------------------------------------------
 
     @property
     def written_end_offset(self) -> int:
         """Up to where the log has been written, as far as the disk has said so."""
-        return next(iter(self._first_offsets.values())) if self._first_offsets else self._log.log_end_offset
+        return next(iter(self.held.values())) if self.held else self._log.log_end_offset
 
     @property
     def confirmed_end_offset(self) -> int:
@@ -130,13 +131,10 @@ class UnconfirmedWrites:
 
     def committable_end_offset(self) -> int:
         """Up to where this replica lets the high watermark come; begins an fsync, where that waits for one."""
-        log = self._log
-        end_offset = log.log_end_offset
-        if not self._first_offsets and end_offset - log.flushed_offset < log.config.flush_messages:
-            return end_offset
+        end_offset = self._log.log_end_offset
         if self.flush_if_due():  # the partition asks again when the bytes are on the disk
             end_offset = self._log.flushed_offset  # more may have come meanwhile: it waits for the next round
-        if self._first_offsets:
+        if self.held:
             end_offset = min(end_offset, self.written_end_offset)
         return end_offset
 

@@ -141,7 +141,7 @@ class World:
 
     @property
     def watchers(self) -> int:
-        return sum(partition.delayed.watcher_count for partition in self.partitions.values())
+        return sum(len(partition.delayed.watchers) for partition in self.partitions.values())
 
 
 class Context(RequestContext):

@@ -160,6 +160,10 @@ class FakeReplicas:
     def __init__(self, partitions: dict[int, MemoryPartition]) -> None:
         self.partitions = partitions
 
+    def opened_leader(self, topic: str, index: int) -> Partition | None:
+        partition = self.leader(topic, index)
+        return partition if isinstance(partition, Partition) else None
+
     def leader(self, topic: str, index: int) -> Partition | ErrorCode:
         assert topic == CONSUMER_OFFSETS
         partition = self.partitions.get(index)
