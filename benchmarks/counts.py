@@ -4,12 +4,14 @@
 functions (``len`` and the like), the system calls on files, the writes to the socket, and the bytes that are in use at the
 most while the request is handled. Requests are handed to a connection of a broker in this process, as in
 `benchmarks.inside`; `tests/broker/test_counts.py` holds the figures.
+``ODRADEK_PURE=1`` shows those without the compiled core.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
 import tracemalloc
@@ -122,7 +124,11 @@ def count(kind: str) -> Counts:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.counts", description=__doc__.splitlines()[0])
     parser.add_argument("kind", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; default: all")
+    parser.add_argument("--json", action="store_true", help="one object, by kind")
     options = parser.parse_args(arguments)
+    if options.json:
+        print(json.dumps({kind: count(kind)._asdict() for kind in options.kind or KINDS}))
+        return 0
     print("| request | calls | built-in calls | calls on files | writes to the socket | peak bytes |")
     print("| --- | --- | --- | --- | --- | --- |")
     for kind in options.kind or KINDS:

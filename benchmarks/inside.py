@@ -124,13 +124,7 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
         return [transaction_frames(TOPIC, TRANSACTIONAL_ID, producer_id, epoch) for epoch in range(number)]
     if kind == "transaction":
         producer_id = await producer_id_of(TRANSACTIONAL_ID, inside)
-        await inside.ask(find_coordinator_frame(GROUP, key_type=0))
-        while (
-            parse(FIND_COORDINATOR, await inside.ask(find_coordinator_frame(GROUP, key_type=0)))
-            .coordinators[0]
-            .error_code
-        ):
-            await asyncio.sleep(0.05)
+        await group_coordinator_of(GROUP, inside)
         return [
             whole_transaction_frames(TOPIC, GROUP, TRANSACTIONAL_ID, producer_id, epoch)
             for epoch in range(number)
@@ -154,6 +148,16 @@ async def producer_id_of(transactional_id: str, inside: Inside) -> int:
             return int(answer.producer_id)
         await asyncio.sleep(0.05)
     raise WrongAnswer(f"InitProducerId: error {answer.error_code}")
+
+
+async def group_coordinator_of(group: str, inside: Inside) -> None:
+    """FindCoordinator creates ``__consumer_offsets``."""
+    for _ in range(100):
+        answer = parse(FIND_COORDINATOR, await inside.ask(find_coordinator_frame(group, key_type=0)))
+        if not answer.coordinators[0].error_code:
+            return
+        await asyncio.sleep(0.05)
+    raise WrongAnswer(f"FindCoordinator: error {answer.coordinators[0].error_code}")
 
 
 async def measure(kind: str, profile: bool, traced: bool) -> None:
