@@ -1,0 +1,100 @@
+"""The comparison with other brokers: its pages say what its history has, and its figures are counted as it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import pages
+from benchmarks.peers.cells import Row, Sample
+from benchmarks.peers.measures import MEASURES, ROWS
+from benchmarks.peers.plot import PICTURE
+from benchmarks.peers.report import history, is_disturbed, keep, newest, short_table
+from benchmarks.peers.rounds import Result
+from benchmarks.targets import ROOT
+
+MORE = Row("rate", "a rate", "1/s")
+LESS = Row("time", "a time", "s", higher_is_better=False)
+
+
+def taken(row: Row, *rounds: dict[str, tuple[float, float]]) -> dict[str, object]:
+    """The report of a row from values and other cores of each round."""
+    result = Result(row)
+    for each in rounds:
+        result.rounds.append({name: Sample(value, others) for name, (value, others) in each.items()})
+    return result.report()
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_a_page_has_the_table_of_the_newest_whole_report(page: str) -> None:
+    found = pages.shown()
+    assert found is not None
+    text = (ROOT / page).read_text("utf-8")
+    assert pages.written(page, text, found) == text
+
+
+def test_another_figure_changes_the_pages() -> None:
+    found = pages.shown()
+    assert found is not None
+    changed = json.loads(json.dumps(found))
+    changed["rows"]["requests-64"]["figures"]["odradek"]["median"] += 1000
+    for page in pages.PAGES:
+        text = (ROOT / page).read_text("utf-8")
+        assert pages.written(page, text, changed) != text
+
+
+def test_the_plot_shows_every_commit_of_the_history() -> None:
+    drawn = PICTURE.read_text("utf-8")
+    assert [each["commit"] for each in history() if each["commit"][:7] not in drawn] == []
+    assert [row.title for row in ROWS.values() if row.title not in drawn] == []
+
+
+def test_no_trial_is_kept() -> None:
+    assert [each["commit"] for each in history() if each["quick"]] == []
+
+
+def test_every_row_has_a_name_of_its_own() -> None:
+    names = [row.name for measure in MEASURES for row in measure.rows]
+    assert sorted(names) == sorted(ROWS)
+    assert set(pages.SHORT) <= set(names)
+
+
+def test_a_ratio_above_one_is_better() -> None:
+    calm = {"odradek": (20.0, 0.0), "kafka": (10.0, 0.0)}
+    assert taken(MORE, calm)["ratios"] == {"odradek": 2.0}
+    assert taken(LESS, calm)["ratios"] == {"odradek": 0.5}
+
+
+def test_without_apache_kafka_there_is_no_ratio() -> None:
+    assert taken(MORE, {"odradek": (20.0, 0.0)})["ratios"] == {}
+
+
+def test_a_disturbed_round_is_left_out_where_two_are_calm() -> None:
+    rounds = [{"odradek": (value, others)} for value, others in ((10.0, 0.0), (90.0, 0.9), (12.0, 0.1))]
+    found = taken(MORE, *rounds)
+    assert found["figures"]["odradek"]["median"] == 11  # type: ignore[index]
+    assert (found["rounds"], found["disturbed"], is_disturbed(found)) == (3, 1, False)
+
+
+def test_all_rounds_count_where_fewer_than_two_are_calm() -> None:
+    rounds = [{"odradek": (value, others)} for value, others in ((10.0, 0.0), (90.0, 0.9), (50.0, 0.9))]
+    found = taken(MORE, *rounds)
+    assert found["figures"]["odradek"]["median"] == 50  # type: ignore[index]
+    assert is_disturbed(found)
+
+
+def test_rows_of_a_commit_are_added_to_those_kept_before(tmp_path: Path) -> None:
+    def report(name: str, value: float) -> dict[str, object]:
+        row = Row(name, name, "1/s")
+        figures = taken(row, {"odradek": (value, 0.0), "kafka": (1.0, 0.0)})
+        return {"commit": "c" * 40, "committed_at": "2026-01-01T00:00:00+00:00", "rows": {name: figures}}
+
+    for name, value in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
+        keep(report(name, value), tmp_path)
+    (found,) = history(tmp_path)
+    assert found["rows"]["a"]["ratios"] == {"odradek": 3}
+    assert newest(["a", "b"], [found]) == found
+    assert newest(["a", "c"], [found]) is None
+    assert "| b | 2 1/s | 1 1/s | 2 * |" in short_table(found, ["b"])
