@@ -16,7 +16,7 @@ class Volumes:
 
     warm_s: float
     first_warm_s: float
-    """Before a measure's first round. A young JVM compiles what it runs for several seconds."""
+    """Before a measure's first round: so long a JVM with half a core compiles what it runs."""
     measured_s: float
     pushed_bytes: int
     """The most that one round of large Produces writes."""
@@ -33,7 +33,7 @@ class Volumes:
 
 FULL: Final = Volumes(
     warm_s=1,
-    first_warm_s=5,
+    first_warm_s=15,
     measured_s=3,
     pushed_bytes=500_000_000,
     read_bytes=1_000_000_000,

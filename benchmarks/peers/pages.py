@@ -39,12 +39,13 @@ def written(page: str, text: str, found: Mapping[str, Any]) -> str:
 
 def described(found: Mapping[str, Any]) -> str:
     told = found["machine"]
+    core = told.get("core", "pure Python")
     rounds = [row["rounds"] for row in found["rows"].values()]
     disturbed = sum(row["disturbed"] for row in found["rows"].values())
     return (
-        f"Commit {found['commit'][:10]}, measured on {found['measured_at'][:10]}: {told['cores']} cores ({told['cpu']}),"
-        f" {told['memory']}, {told['os']}, Python {told['python']}, confluent-kafka {told['confluent-kafka']}."
-        f" {sum(rounds)} rounds of {len(rounds)} rows, {disturbed} of them disturbed."
+        f"Commit {found['commit'][:10]} ({core}), measured on {found['measured_at'][:10]}: {told['cores']} cores"
+        f" ({told['cpu']}), {told['memory']}, {told['os']}, Python {told['python']}, confluent-kafka"
+        f" {told['confluent-kafka']}. {sum(rounds)} rounds of {len(rounds)} rows, {disturbed} of them disturbed."
     )
 
 
