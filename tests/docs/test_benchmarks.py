@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers import pages
-from benchmarks.peers.cells import Row, Sample
+from benchmarks.peers.cells import QUICK, Cell, Measure, Row, Sample
+from benchmarks.peers.load import LoadFailed
 from benchmarks.peers.measures import MEASURES, ROWS
 from benchmarks.peers.plot import PICTURE
 from benchmarks.peers.report import history, is_disturbed, keep, newest, short_table
-from benchmarks.peers.rounds import Result
+from benchmarks.peers.rounds import Plan, Result, run_group
 from benchmarks.targets import ROOT
 
 MORE = Row("rate", "a rate", "1/s")
@@ -83,6 +84,40 @@ def test_all_rounds_count_where_fewer_than_two_are_calm() -> None:
     found = taken(MORE, *rounds)
     assert found["figures"]["odradek"]["median"] == 50  # type: ignore[index]
     assert is_disturbed(found)
+
+
+def run(tmp_path: Path, others: list[float], *, failing: str = "") -> tuple[dict[str, object], list[str]]:
+    """Two rounds of a measure that starts nothing, one of them repeated at most; others use so many cores in each cell."""
+    order: list[str] = []
+
+    def take(cell: Cell) -> list[Sample]:
+        order.append(f"{cell.round} {cell.target.name}")
+        if cell.target.name == failing:
+            raise LoadFailed("it is down")
+        return [Sample(10.0, others.pop(0) if cell.round else 0.0)]
+
+    measure = Measure("group", (MORE,), ("odradek", "null"), take, starts_targets=True)
+    plan = Plan(QUICK, True, ["odradek", "kafka", "null"], 2, 1, tmp_path, lambda text: None)
+    (result,) = run_group(plan, "group", [measure])
+    return result.report(), order
+
+
+def test_brokers_take_turns_and_a_disturbed_round_is_repeated(tmp_path: Path) -> None:
+    found, order = run(tmp_path, [0.0, 0.9, 0.0, 0.0, 0.0, 0.0])
+    assert order == [f"{number} {name}" for number in range(4) for name in ("odradek", "null")]
+    assert (found["rounds"], found["disturbed"]) == (3, 1)
+
+
+def test_not_all_disturbed_rounds_are_repeated(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, [0.9] * 6)
+    assert (found["rounds"], found["disturbed"]) == (3, 3)
+
+
+def test_a_broker_that_fails_costs_the_others_nothing(tmp_path: Path) -> None:
+    found, order = run(tmp_path, [0.0, 0.0], failing="odradek")
+    assert found["failures"] == {"odradek": "it is down"}
+    assert list(found["figures"]) == ["null"]  # type: ignore[call-overload]
+    assert order == ["0 odradek", "0 null", "1 null", "2 null"]
 
 
 def test_rows_of_a_commit_are_added_to_those_kept_before(tmp_path: Path) -> None:
