@@ -63,6 +63,7 @@ async def _serve(settings: Settings) -> int:
         await cluster.stop()
         return process.fail(error)
     process.collect_rarely()
+    process.keep_freed_memory()
     cluster.say_started(None if control is None else control.url)
     if settings.ends_with_stdin:
         process.watch_stdin(told_to_stop)

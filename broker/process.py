@@ -14,6 +14,9 @@ from typing import Any, Final
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (50_000, 20, 100)
+KEPT_PIECE_BYTES: Final = 4 * 1024 * 1024
+KEPT_BYTES: Final = 16 * 1024 * 1024
+"""What the allocator may keep of large pieces that were freed: records that are read for one response and the next."""
 
 
 def prepare() -> None:
@@ -88,6 +91,14 @@ def collect_rarely() -> None:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
+
+
+def keep_freed_memory() -> None:
+    """Records of a response lie in large pieces: their pages are used again, where the core is compiled."""
+    from protocol.core import compiled
+
+    if compiled is not None:
+        compiled.keep_freed_memory(KEPT_PIECE_BYTES, KEPT_BYTES)
 
 
 def fail(reason: Exception) -> int:

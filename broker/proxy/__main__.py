@@ -60,6 +60,7 @@ async def _serve(settings: ProxySettings) -> int:
         await proxy.stop()
         return process.fail(error)
     process.collect_rarely()
+    process.keep_freed_memory()
     proxy.say_started(None if control is None else control.url)
     await stopping
     if control is not None:

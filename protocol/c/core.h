@@ -231,4 +231,6 @@ bool crc32c_in_hardware(void);
 int frame_set_up(PyObject *first_flexible);
 PyObject *core_parse_request_header(PyObject *module, PyObject *frame);
 
+PyObject *core_keep_freed_memory(PyObject *module, PyObject *args);
+
 #endif

@@ -51,6 +51,7 @@ static PyMethodDef functions[] = {
     {"set_up_messages", WITH_KEYWORDS(set_up_messages), "What protocol/decode.py and protocol/encode.py declare."},
     {"set_up_frames", WITH_KEYWORDS(set_up_frames), "What protocol/frame.py declares."},
     {"parse_request_header", core_parse_request_header, METH_O, "The header at the start of a frame."},
+    {"keep_freed_memory", core_keep_freed_memory, METH_VARARGS, "Let the allocator keep what was freed."},
     {NULL, NULL, 0, NULL},
 };
 
