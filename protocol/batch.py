@@ -14,6 +14,7 @@ from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 
 from protocol import compression as codecs
+from protocol.core import compiled, mirrored
 from protocol.named_tuple import NamedTuple
 from protocol.record import NO_SEQUENCE as NO_SEQUENCE  # these names belong to batches and are exported here
 from protocol.record import SEQUENCE_MASK, decode_only_record
@@ -109,6 +110,7 @@ class RecordBatch:
     record_count: int
 
     @classmethod
+    @mirrored("parse_batch")
     def parse(cls, buffer: Buffer, start: int = 0) -> Self:
         """The batch that begins at `start`. Its CRC and its records are not looked at."""
         batch = cls()
@@ -206,6 +208,7 @@ class RecordBatch:
         """The records as they are stored, compressed or not."""
         return memoryview(self.buffer)[self.start + HEADER_BYTES : self.start + self.size]
 
+    @mirrored("stored_at")
     def stored_at(self, base_offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
         """The batch as it stands in a log, in pieces; a small one is one piece, whose copy is cheaper than a second one."""
         buffer, start, size = self.buffer, self.start, self.size
@@ -214,6 +217,7 @@ class RecordBatch:
             return (head + buffer[start + PATCHED_BYTES : start + size],)
         return (head, memoryview(buffer)[start + PATCHED_BYTES : start + size])
 
+    @mirrored("has_valid_crc")
     def has_valid_crc(self) -> bool:
         # The native function takes nothing but `bytes`. Copied piece by piece they stay in the processor's cache, and
         # no fresh megabyte is asked of the allocator.
@@ -262,6 +266,12 @@ def _corrupt_header(buffer: Buffer, start: int) -> CorruptBatch:
     return CorruptBatch(Reason.SHORT, f"a batch of {size} bytes cannot fit into {available} bytes")
 
 
+if compiled is not None:
+    compiled.set_up_batches(
+        batch=RecordBatch, corrupt_header=_corrupt_header, one_piece_bytes=ONE_PIECE_BYTES
+    )
+
+
 def batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
     """The batches between `start` and `end`, up to one that is cut off by the end."""
     limit = len(buffer) if end is None else end
@@ -279,6 +289,7 @@ def batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[
         yield batch
 
 
+@mirrored("build_batch")
 def build_batch(
     records: Sequence[RecordLike],
     *,
@@ -344,6 +355,7 @@ _MARKER_VALUE = Struct(">hi")
 _MARKER_ABORT, _MARKER_COMMIT = 0, 1
 
 
+@mirrored("end_txn_marker")
 def end_txn_marker(
     producer_id: int,
     producer_epoch: int,
@@ -385,6 +397,7 @@ def parse_end_txn_marker(batch: RecordBatch) -> EndTxnMarker | None:
 # Changes to a batch that exists.
 
 
+@mirrored("patched_header")
 def patched_header(batch: Buffer, base_offset: int, leader_epoch: int, start: int = 0) -> bytes:
     """The first 16 bytes with offset and epoch set: `writev((patched_header(…), memoryview(batch)[16:]))`."""
     return _PATCH.pack(base_offset, _LENGTH.unpack_from(batch, start + 8)[0], leader_epoch)

@@ -1,10 +1,13 @@
 """The compiled core (protocol/c). What each function does stands with its twin in Python."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from protocol.batch import RecordBatch
 from protocol.frame import RequestHeader
 from protocol.messages import Chunk
+from protocol.record import CorruptBatch, Reason
+from protocol.record_walk import Walked
 
 SOURCES: str
 """The hash of the sources that it was built from (setup.py)."""
@@ -35,6 +38,30 @@ def set_up_frames(
     first_flexible: dict[int, int | None],
     tags_max: int,
 ) -> None: ...
+def set_up_batches(
+    batch: type[RecordBatch], corrupt_header: Callable[[Any, int], CorruptBatch], one_piece_bytes: int
+) -> None: ...
+def set_up_walk(
+    corrupt_batch: type[CorruptBatch],
+    records: Reason,
+    length: Reason,
+    count: Reason,
+    walked: type[Walked],
+    slice_records: int,
+) -> None: ...
+def set_up_twins(twins: dict[str, Callable[..., Any]]) -> None: ...
+def crc32c(data: bytes | bytearray | memoryview, crc: int = 0, in_hardware: bool = True, /) -> int: ...
+
+# Of each of these the signature stands with its twin.
+parse_batch: Callable[..., RecordBatch]
+has_valid_crc: Callable[[RecordBatch], bool]
+stored_at: Callable[..., tuple[Chunk, ...]]
+patched_header: Callable[..., bytes]
+encode_record: Callable[..., bytes]
+build_batch: Callable[..., bytes]
+end_txn_marker: Callable[..., bytes]
+walk: Callable[..., Iterator[None]]
+
 def parse_request_header(frame: bytes | memoryview, /) -> RequestHeader: ...
 def keep_freed_memory(piece_bytes: int, kept_bytes: int, /) -> bool:
     """Let the allocator keep up to so many freed bytes, of pieces up to that size; whether it does (glibc)."""

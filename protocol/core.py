@@ -19,7 +19,10 @@ except ImportError:
 CORE: Final = "pure Python" if compiled is None else "compiled core"
 
 TWINS: Final[dict[str, Callable[..., Any]]] = {}
-"""The Python of each function that has a twin, by the twin's name."""
+"""The Python of each function that has a twin, by the twin's name. The core leaves to it what is out of the ordinary."""
+
+if compiled is not None:
+    compiled.set_up_twins(TWINS)
 
 
 def mirrored(name: str) -> Callable[[F], F]:

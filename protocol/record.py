@@ -6,6 +6,7 @@ Lengths, times and offsets are zig-zag varints; times and offsets are relative t
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
+from protocol.core import mirrored
 from protocol.named_tuple import NamedTuple
 from protocol.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, read_zigzag, zigzag
 
@@ -179,6 +180,7 @@ def _read_headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, .
     return tuple(headers), position
 
 
+@mirrored("encode_record")
 def encode_record(
     offset_delta: int,
     timestamp_delta: int,

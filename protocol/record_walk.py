@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final
 
+from protocol.core import compiled, mirrored
 from protocol.named_tuple import NamedTuple
 from protocol.record import CorruptBatch, Reason
 from protocol.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, zigzag
@@ -17,6 +18,8 @@ RECORD_BYTES_MIN: Final = 7
 """Of one record: length, attributes, timestamp and offset delta, two null or empty fields, no headers."""
 RECORDS_PER_SLICE: Final = 500
 """Records and headers between two stops: half a millisecond."""
+WALKED_PER_SLICE: Final = RECORDS_PER_SLICE if compiled is None else 20_000
+"""The same of a walk, in which the compiled core is forty times as fast."""
 
 Buffer = bytes | memoryview
 Suspect = Callable[[int, int, bool], object]
@@ -30,12 +33,24 @@ class Walked(NamedTuple):
     """Whether the offset deltas are 0, 1, 2, …"""
 
 
+if compiled is not None:
+    compiled.set_up_walk(
+        corrupt_batch=CorruptBatch,
+        records=Reason.RECORDS,
+        length=Reason.LENGTH,
+        count=Reason.COUNT,
+        walked=Walked,
+        slice_records=WALKED_PER_SLICE,
+    )
+
+
 def check_count(count: int, plain_bytes: int) -> None:
     """No more records than have room in their bytes."""
     if count * RECORD_BYTES_MIN > plain_bytes:
         raise CorruptBatch(Reason.COUNT, f"{plain_bytes} bytes cannot hold {count} records")
 
 
+@mirrored("walk")
 def walk(
     body: Buffer,
     count: int,
@@ -44,7 +59,7 @@ def walk(
     latest_delta: int,
     wants_keys: bool,
     suspect: Suspect,
-    slice_records: int = RECORDS_PER_SLICE,
+    slice_records: int = WALKED_PER_SLICE,
 ) -> Generator[None, None, Walked]:
     """Over ``count`` uncompressed records that fill ``body`` exactly; anything else raises `CorruptBatch`.
 

@@ -22,11 +22,7 @@ extern struct Names {
     PyObject *uuid_of_bytes;
     PyObject *bytes_attribute; /* the word */
     PyTypeObject *request_header;
-    PyObject *corrupt_batch;
-    PyObject *reason_records, *reason_length, *reason_count;
-    PyObject *walked;
-    PyObject *batch_class;
-    PyObject *corrupt_header;
+    PyObject *twins; /* the Python of each function, by the function's name */
     Py_ssize_t string_bytes_max;
     Py_ssize_t elements_at_once;
     Py_ssize_t inline_bytes_max;
@@ -229,7 +225,22 @@ void crc32c_begin(void);
 bool crc32c_in_hardware(void);
 
 int frame_set_up(PyObject *first_flexible);
+int batch_set_up(PyObject *class, PyObject *corrupt, Py_ssize_t piece_bytes);
+int walk_set_up(PyObject *corrupt, PyObject *records, PyObject *length, PyObject *count, PyObject *walked, long long slice);
+int batch_ready(PyObject *module);
+int walk_ready(void);
+
 PyObject *core_parse_request_header(PyObject *module, PyObject *frame);
+PyObject *core_crc32c(PyObject *module, PyObject *args);
+PyObject *core_parse_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *core_walk(PyObject *module, PyObject *args, PyObject *keywords);
+
+/* For these the twin does what is out of the ordinary, and refuses in its own words. */
+PyObject *core_patched_header(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+PyObject *core_encode_record(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+PyObject *core_build_batch(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+PyObject *core_end_txn_marker(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+PyObject *leave_to_twin(const char *name, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 
 PyObject *core_keep_freed_memory(PyObject *module, PyObject *args);
 

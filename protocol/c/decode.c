@@ -267,8 +267,8 @@ static PyObject *read_struct(Reader *reader, const Struct *read)
 /* decode(buffer, offset) */
 PyObject *program_decode(Program *program, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "decode takes a buffer and an offset");
+    if (count != 2 || program->strict) {
+        PyErr_SetString(PyExc_TypeError, "decode takes a buffer and an offset, and is for messages");
         return NULL;
     }
     Py_ssize_t offset = PyNumber_AsSsize_t(args[1], PyExc_OverflowError);

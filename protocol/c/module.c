@@ -45,11 +45,70 @@ static PyObject *set_up_frames(PyObject *module, PyObject *args, PyObject *keywo
     Py_RETURN_NONE;
 }
 
+static PyObject *set_up_batches(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *parameters[] = {"batch", "corrupt_header", "one_piece_bytes", NULL};
+    PyObject *batch, *corrupt;
+    Py_ssize_t piece_bytes;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!On", parameters, &PyType_Type, &batch, &corrupt, &piece_bytes) ||
+        batch_set_up(batch, corrupt, piece_bytes) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_up_walk(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *parameters[] = {"corrupt_batch", "records", "length", "count", "walked", "slice_records", NULL};
+    PyObject *corrupt, *records, *length, *count, *walked;
+    long long slice;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOOOL", parameters, &corrupt, &records, &length, &count, &walked,
+                                     &slice) ||
+        walk_set_up(corrupt, records, length, count, walked, slice) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_up_twins(PyObject *module, PyObject *twins)
+{
+    if (!PyDict_Check(twins)) {
+        PyErr_SetString(PyExc_TypeError, "the twins are a dictionary");
+        return NULL;
+    }
+    keep(&names.twins, twins);
+    Py_RETURN_NONE;
+}
+
+PyObject *leave_to_twin(const char *name, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    PyErr_Clear();
+    PyObject *twin = names.twins == NULL ? NULL : PyDict_GetItemString(names.twins, name);
+    if (twin != NULL) {
+        Py_INCREF(twin);
+        PyObject *result = PyObject_Vectorcall(twin, args, (size_t)count, keywords);
+        Py_DECREF(twin);
+        return result;
+    }
+    PyErr_Format(PyExc_RuntimeError, "%s has no twin", name);
+    return NULL;
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
+#define FAST_WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
 #define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
 
 static PyMethodDef functions[] = {
     {"set_up_messages", WITH_KEYWORDS(set_up_messages), "What protocol/decode.py and protocol/encode.py declare."},
     {"set_up_frames", WITH_KEYWORDS(set_up_frames), "What protocol/frame.py declares."},
+    {"set_up_batches", WITH_KEYWORDS(set_up_batches), "What protocol/batch.py declares."},
+    {"set_up_walk", WITH_KEYWORDS(set_up_walk), "What protocol/record_walk.py declares."},
+    {"set_up_twins", set_up_twins, METH_O, "The Python of each function, by the function's name."},
+    {"crc32c", core_crc32c, METH_VARARGS, "crc32c(data, crc=0, in_hardware=True)"},
+    {"parse_batch", FAST(core_parse_batch), "parse_batch(class, buffer, start=0)"},
+    {"patched_header", FAST_WITH_KEYWORDS(core_patched_header), "The first 16 bytes with offset and epoch set."},
+    {"encode_record", FAST_WITH_KEYWORDS(core_encode_record), "One record as it stands in a batch."},
+    {"build_batch", FAST_WITH_KEYWORDS(core_build_batch), "A batch of records, offsets in a row."},
+    {"end_txn_marker", FAST_WITH_KEYWORDS(core_end_txn_marker), "The bytes that end a transaction in a partition."},
+    {"walk", WITH_KEYWORDS(core_walk), "Over the records of a batch, slice by slice."},
     {"parse_request_header", core_parse_request_header, METH_O, "The header at the start of a frame."},
     {"keep_freed_memory", core_keep_freed_memory, METH_VARARGS, "Let the allocator keep what was freed."},
     {NULL, NULL, 0, NULL},
@@ -70,6 +129,7 @@ PyMODINIT_FUNC PyInit_compiled(void)
         PyErr_SetString(PyExc_ImportError, "ODRADEK_PURE is 1");
         return NULL;
     }
+    crc32c_begin();
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
     if (PyModule_AddStringConstant(module, "SOURCES", SOURCES) < 0) {
@@ -77,7 +137,8 @@ PyMODINIT_FUNC PyInit_compiled(void)
         return NULL;
     }
     names.bytes_attribute = PyUnicode_InternFromString("bytes");
-    if (names.bytes_attribute == NULL || program_ready(module) < 0) {
+    if (names.bytes_attribute == NULL || program_ready(module) < 0 || batch_ready(module) < 0 ||
+        walk_ready() < 0) {
         Py_DECREF(module);
         return NULL;
     }
