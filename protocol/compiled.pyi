@@ -62,6 +62,7 @@ build_batch: Callable[..., bytes]
 end_txn_marker: Callable[..., bytes]
 walk: Callable[..., Iterator[None]]
 
+def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes: ...
 def parse_request_header(frame: bytes | memoryview, /) -> RequestHeader: ...
 def keep_freed_memory(piece_bytes: int, kept_bytes: int, /) -> bool:
     """Let the allocator keep up to so many freed bytes, of pieces up to that size; whether it does (glibc)."""

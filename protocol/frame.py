@@ -174,6 +174,7 @@ def request_header(api_key: int, api_version: int, correlation_id: int, client_i
     return _FIXED_PART.pack(api_key, api_version, correlation_id, length) + text + tags
 
 
+@mirrored("response_header")
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """The header in front of a response."""
     header = _CORRELATION_ID.pack(correlation_id)

@@ -291,6 +291,7 @@ PyObject *program_decode(Program *program, PyObject *const *args, Py_ssize_t cou
 #define NO_API (-1)
 #define NEVER_FLEXIBLE INT32_MAX
 #define APIS 256
+#define API_VERSIONS 18
 
 static int32_t first_flexible_version[APIS];
 
@@ -348,6 +349,21 @@ static PyObject *header_in(const uint8_t *data, Py_ssize_t size)
     PyObject *client_id =
         length < 0 ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8((const char *)data + 10, length, "replace");
     return make_header(data, client_id, reader.at);
+}
+
+/* response_header(api_key, api_version, correlation_id) */
+PyObject *core_response_header(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    int64_t key, version, correlation_id;
+    if (count != 3 || keywords != NULL || names.request_header == NULL || whole(args[0], 0, APIS - 1, &key) < 0 ||
+        whole(args[1], INT16_MIN, INT16_MAX, &version) < 0 || whole(args[2], INT32_MIN, INT32_MAX, &correlation_id) < 0 ||
+        first_flexible_version[key] == NO_API)
+        return leave_to_twin("response_header", args, count, keywords);
+    uint8_t header[5];
+    put32(header, (uint32_t)correlation_id);
+    header[4] = 0; /* an empty tag section */
+    bool is_flexible = key != API_VERSIONS && version >= first_flexible_version[key];
+    return PyBytes_FromStringAndSize((const char *)header, is_flexible ? 5 : 4);
 }
 
 PyObject *core_parse_request_header(PyObject *module, PyObject *frame)

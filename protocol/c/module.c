@@ -109,6 +109,7 @@ static PyMethodDef functions[] = {
     {"build_batch", FAST_WITH_KEYWORDS(core_build_batch), "A batch of records, offsets in a row."},
     {"end_txn_marker", FAST_WITH_KEYWORDS(core_end_txn_marker), "The bytes that end a transaction in a partition."},
     {"walk", WITH_KEYWORDS(core_walk), "Over the records of a batch, slice by slice."},
+    {"response_header", FAST_WITH_KEYWORDS(core_response_header), "The header in front of a response."},
     {"parse_request_header", core_parse_request_header, METH_O, "The header at the start of a frame."},
     {"keep_freed_memory", core_keep_freed_memory, METH_VARARGS, "Let the allocator keep what was freed."},
     {NULL, NULL, 0, NULL},

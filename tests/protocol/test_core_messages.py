@@ -9,7 +9,7 @@ import pytest
 from protocol.core import TWINS, compiled
 from protocol.decode import MalformedRequest, compile_decoder
 from protocol.encode import compile_encoder
-from protocol.frame import FIRST_FLEXIBLE, parse_request_header, request_header
+from protocol.frame import FIRST_FLEXIBLE, parse_request_header, request_header, response_header
 from protocol.messages import Message
 from protocol.program import decoder_of, encoder_of
 from protocol.source import ELEMENTS_AT_ONCE, LongMessage
@@ -190,6 +190,17 @@ def check_for_leaks(once, objects, rounds=400):
     for _ in range(rounds):
         once()
     assert all(after - at_first < rounds for at_first, after in zip(before, held(), strict=True))
+
+
+def test_the_header_of_a_response_is_written_alike():
+    python = TWINS["response_header"]
+    for key in (*FIRST_FLEXIBLE, -1, 93, 256, None, "0"):
+        for version in (-1, 0, 1, 2, 3, 8, 9, 13, 1 << 15):
+            for correlation_id in (0, -1, (1 << 31) - 1, 1 << 31, None):
+                assert outcome(response_header, key, version, correlation_id) == outcome(
+                    python, key, version, correlation_id
+                )
+    assert response_header(0, 9, correlation_id=7) == python(0, 9, 7)
 
 
 def test_the_header_of_a_request_is_read_and_refused_alike():
