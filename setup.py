@@ -20,8 +20,14 @@ from setuptools.command.build_py import build_py
 
 SERVER = ("broker", "protocol", "storage", "tools")
 CORE = Path("protocol/c")
-# The core counts in 128 bits: a compiler that cannot do this builds none.
-PROBE = "#include <Python.h>\n__int128 number;\n"
+# The core counts in 128 bits, and turns bytes around: a compiler or processor for which it is not made builds none.
+PROBE = """
+#include <Python.h>
+__int128 number;
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error
+#endif
+"""
 
 
 def found(*names: str) -> list[str]:
@@ -39,7 +45,7 @@ class FreshBuild(build_py):
 
 
 def compiles() -> bool:
-    """Whether the compiler that would compile the core compiles two lines."""
+    """Whether the compiler that would compile the core compiles a few lines."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.c")
         source.write_text(PROBE)

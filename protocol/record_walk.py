@@ -18,8 +18,8 @@ RECORD_BYTES_MIN: Final = 7
 """Of one record: length, attributes, timestamp and offset delta, two null or empty fields, no headers."""
 RECORDS_PER_SLICE: Final = 500
 """Records and headers between two stops: half a millisecond."""
-WALKED_PER_SLICE: Final = RECORDS_PER_SLICE if compiled is None else 20_000
-"""The same of a walk, in which the compiled core is forty times as fast."""
+WALKED_PER_SLICE: Final = RECORDS_PER_SLICE if compiled is None else 5_000
+"""The same of a walk, in which the compiled core is sixty times as fast: a tenth of a millisecond."""
 
 Buffer = bytes | memoryview
 Suspect = Callable[[int, int, bool], object]

@@ -41,8 +41,8 @@ from protocol.wire_types import (
     UINT16,
     UUID_TYPE,
     Array,
-    Push,
     WireType,
+    Write,
 )
 
 S = TypeVar("S", bound="Structure")
@@ -192,22 +192,15 @@ class VersionedRecord(Structure):
                 f"{cls.__name__} version {version} is not one of {cls.VERSIONS[0]}-{cls.VERSIONS[-1]}"
             )
         try:
-            return cls._plan(version).read(data, position)
+            return cls.plan(version).read(data, position)
         except MalformedRecord:
             raise
         except (ValueError, IndexError, StructError) as error:
             raise MalformedRecord(f"{cls.__name__} version {version}: {error}") from None
 
-    def _write(self, version: int, push: Push) -> None:
-        if version not in self.VERSIONS:
-            raise ValueError(f"{type(self).__name__} has no version {version}")
-        try:
-            self._plan(version).write(self, push)
-        except StructError as error:
-            raise ValueError(f"{self!r} cannot be written as version {version}: {error}") from None
-
     @classmethod
-    def _plan(cls, version: int) -> Plan:
+    def plan(cls, version: int) -> Plan:
+        """How Python reads and writes a version."""
         return plan(cls, version, cls._is_flexible(version))
 
     @classmethod
@@ -222,20 +215,29 @@ def _writer(record: type[VersionedRecord], version: int) -> RecordWriter:
     """Writes records of one class in one version, behind a number of two bytes unless that is None."""
     writer = _WRITERS.get((record, version))
     if writer is None:
-        writer = python_writer(version)
-        if version in record.VERSIONS:
-            writer = record_writer(record, version, record._is_flexible(version), writer)
-            _WRITERS[record, version] = writer
+        if version not in record.VERSIONS:
+            raise ValueError(f"{record.__name__} has no version {version}")
+        in_python = python_writer(record, version)
+        writer = record_writer(record, version, record._is_flexible(version), in_python)
+        _WRITERS[record, version] = writer
     return writer
 
 
-def python_writer(version: int) -> RecordWriter:
-    def write(record: VersionedRecord, prefix: int | None) -> bytes:
+def python_writer(record: type[VersionedRecord], version: int) -> RecordWriter:
+    write: Write | None = None
+
+    def encode(written: VersionedRecord, prefix: int | None) -> bytes:
+        nonlocal write
+        if write is None:  # which it stays where a compiled core writes all of them
+            write = record.plan(version).write
         parts = [] if prefix is None else [_INT16.pack(prefix)]
-        record._write(version, parts.append)
+        try:
+            write(written, parts.append)
+        except StructError as error:
+            raise ValueError(f"{written!r} cannot be written as version {version}: {error}") from None
         return b"".join(parts)
 
-    return write
+    return encode
 
 
 class Value(VersionedRecord):

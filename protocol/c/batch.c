@@ -80,8 +80,9 @@ static PyObject *fill(PyTypeObject *class, PyObject *buffer, Py_ssize_t start, c
 }
 
 /* RecordBatch.parse(buffer, start=0), behind its class. */
-PyObject *core_parse_batch(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *core_parse_batch(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
+    if (keywords != NULL) return leave_to_twin("parse_batch", args, count, keywords);
     if (batch_class == NULL || count < 2 || count > 3 || !PyType_Check(args[0]) ||
         !PyType_IsSubtype((PyTypeObject *)args[0], batch_class)) {
         PyErr_SetString(PyExc_TypeError, "parse_batch takes a class of batches, a buffer and a start");

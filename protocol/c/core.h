@@ -232,11 +232,11 @@ int walk_ready(void);
 
 PyObject *core_parse_request_header(PyObject *module, PyObject *frame);
 PyObject *core_crc32c(PyObject *module, PyObject *args);
-PyObject *core_parse_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *core_walk(PyObject *module, PyObject *args, PyObject *keywords);
 
 /* For these the twin does what is out of the ordinary, and refuses in its own words. */
 PyObject *core_response_header(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+PyObject *core_parse_batch(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 PyObject *core_patched_header(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 PyObject *core_encode_record(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 PyObject *core_build_batch(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);

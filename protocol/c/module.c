@@ -92,7 +92,6 @@ PyObject *leave_to_twin(const char *name, PyObject *const *args, Py_ssize_t coun
     return NULL;
 }
 
-#define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
 #define FAST_WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
 #define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
 
@@ -103,7 +102,7 @@ static PyMethodDef functions[] = {
     {"set_up_walk", WITH_KEYWORDS(set_up_walk), "What protocol/record_walk.py declares."},
     {"set_up_twins", set_up_twins, METH_O, "The Python of each function, by the function's name."},
     {"crc32c", core_crc32c, METH_VARARGS, "crc32c(data, crc=0, in_hardware=True)"},
-    {"parse_batch", FAST(core_parse_batch), "parse_batch(class, buffer, start=0)"},
+    {"parse_batch", FAST_WITH_KEYWORDS(core_parse_batch), "parse_batch(class, buffer, start=0)"},
     {"patched_header", FAST_WITH_KEYWORDS(core_patched_header), "The first 16 bytes with offset and epoch set."},
     {"encode_record", FAST_WITH_KEYWORDS(core_encode_record), "One record as it stands in a batch."},
     {"build_batch", FAST_WITH_KEYWORDS(core_build_batch), "A batch of records, offsets in a row."},

@@ -185,6 +185,7 @@ def test_a_class_derived_from_batches_is_parsed_as_itself():
 
     made = Derived.parse(build_batch([(1, b"key", b"value")]))
     assert type(made) is Derived
+    assert slots_of(Derived.parse(made.buffer, start=0)) == slots_of(made)
     assert made.has_valid_crc()
     assert patched_header(made.buffer, 5, 6) == made.stored_at(5, 6)[0][:16]
     only_header = Derived.parse_header(build_batch([(1, b"key", b"value" * 99)])[:61])
@@ -281,7 +282,7 @@ def written(record, version):
     core = schema._writer(type(record), version)
     assert core.__self__.__class__ is compiled.Program
     prefix = None if version % 2 else version
-    expected = outcome(python_writer(version), record, prefix)
+    expected = outcome(python_writer(type(record), version), record, prefix)
     assert outcome(core, record, prefix) == expected
     return expected
 

@@ -19,13 +19,13 @@ from protocol.compression import ZSTD, compress
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.record import encode_record
-from protocol.record_walk import RECORDS_PER_SLICE
+from protocol.record_walk import WALKED_PER_SLICE
 from storage.validation import Checked, Invalid
 from tests.support.clock import NOW_MS
 from tests.support.world import OTHER_NODE_ID, World
 
 OK = ErrorCode.none
-MANY = 20 * RECORDS_PER_SLICE
+MANY = 20 * WALKED_PER_SLICE
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_many_records_are_read_over_many_turns(world):
     while not answer.done():
         await asyncio.sleep(0)
         turns += 1
-    assert turns >= MANY // RECORDS_PER_SLICE
+    assert turns >= MANY // WALKED_PER_SLICE
     assert await outcome(answer) == [(OK, 0)]
     assert world.partition("compacted").log.log_end_offset == MANY
 
@@ -144,7 +144,7 @@ async def test_a_dead_node_appends_nothing(world):
     world.node.append_queues = AppendQueues(alive=lambda: alive)
     answer = ask(world, ("compacted", 0, large()))
     alive = False
-    for _ in range(3 * MANY // RECORDS_PER_SLICE):
+    for _ in range(3 * MANY // WALKED_PER_SLICE):
         await asyncio.sleep(0)
     assert not answer.done()
     assert world.partition("compacted").log.log_end_offset == 0
