@@ -51,7 +51,7 @@ class CoordinatorShard(ABC):
     @classmethod
     def client_error(cls, error: ErrorCode) -> ErrorCode:
         """What a failed append means to a client."""
-        return cls.client_errors.get(error, error)
+        return error if error is ErrorCode.none else cls.client_errors.get(error, error)
 
     # -- loading and unloading ----------------------------------------------------------------------------------
 

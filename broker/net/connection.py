@@ -54,7 +54,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answers",
         "_answers_bytes",
-        "_context",
+        "_contexts",
         "_frame",
         "_holds",
         "_kept",
@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame: PartialFrame | None = None
         self._pending: asyncio.Future[object] | None = None
         self._parked: CompletableEarly | None = None
-        self._context: RequestContext | None = None  # of the last request
+        self._contexts: dict[int, RequestContext] = {}  # by API and version, of the last requests
         self._answers: list[bytes | memoryview] = []
         self._answers_bytes = 0
         self._unsent = Unsent()
@@ -259,7 +259,8 @@ class Connection(asyncio.BufferedProtocol):
         assert shared.life.alive, "a node that died has reset all of its connections"
         try:
             header = parse_request_header(frame)
-            route = shared.routes[header.api_key << 16 | header.api_version]
+            identity = header.api_key << 16 | header.api_version
+            route = shared.routes[identity]
             if route is None:
                 self._refuse(header.api_key, header.api_version, header.correlation_id)
                 return
@@ -268,15 +269,9 @@ class Connection(asyncio.BufferedProtocol):
             self.close("malformed request", error=str(error), bytes=len(frame))
             return
         shared.requests += 1
-        context = self._context
-        if (
-            context is None
-            or context.api_key != header.api_key
-            or context.api_version != header.api_version
-            or context.client_id != header.client_id
-            or shared.calls.chain is not None
-        ):
-            context = self._begin_context(header)
+        context = self._contexts.get(identity)
+        if context is None or context.client_id != header.client_id or shared.calls.chain is not None:
+            context = self._begin_context(header, identity)
         if isinstance(request, GeneratorType):
             # The view in ``frame`` ends with this call, the bytes do not.
             self._in_slices(request, partial(self._decoded, header, route, memoryview(frame), context))
@@ -285,13 +280,15 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._decoded(header, route, frame, context, request)
 
-    def _begin_context(self, header: RequestHeader) -> RequestContext:
+    def _begin_context(self, header: RequestHeader, identity: int) -> RequestContext:
         """The circumstances of this request; and of those like it that follow, unless an interceptor may change them."""
         shared = self._shared
         key, version, client_id = header.api_key, header.api_version, header.client_id
-        context = self._context = RequestContext(
+        context = RequestContext(
             shared.node, self.listener, key, version, client_id, self.peer, self.connection_id, self.client
         )
+        if shared.calls.chain is None:
+            self._contexts[identity] = context
         return context
 
     def _decoded(

@@ -337,7 +337,10 @@ class TransactionCoordinator(MetadataListener):
             else:
                 done(transition.answer)
 
-        self.append(shard, transition.after, point, with_error_response(done, appended))
+        now_ms = transition.after.last_update_ms
+        shard.write(
+            transition.after, self._value_version, now_ms, with_error_response(done, appended), point
+        )
 
     def append(
         self,

@@ -264,4 +264,7 @@ def write_marker(
             groups.on_marker(partition.index, producer_id, epoch, marker.committed, result.base_offset)
         then(error, result.base_offset)
 
-    partition.on_committed(result.last_offset + 1, committed)
+    if partition.high_watermark > result.last_offset:
+        committed(ErrorCode.none)  # at once: this node is the only replica
+    else:
+        partition.on_committed(result.last_offset + 1, committed)

@@ -40,10 +40,6 @@ class Check:
     guard: VerificationGuard | None = None
     error: ErrorCode = ErrorCode.none
 
-    @property
-    def key(self) -> TopicPartition:
-        return self.partition.topic, self.partition.index
-
 
 class Verifier:
     """Asks the coordinator about partitions, on behalf of the partitions' leader."""
@@ -161,7 +157,7 @@ class Verifier:
         verifies: bool,
     ) -> None:
         """Ask the node that coordinates the id."""
-        keys = [check.key for check in checks]
+        keys = [check.partition.key for check in checks]
         producer_id, epoch = checks[0].producer_id, checks[0].epoch
         node_id = self._transactions.node_for(transactional_id)
         if self._remote is not None and self._peers is not None and node_id != self._peers.node_id:
@@ -184,4 +180,4 @@ class Verifier:
 
 def _fill_in(asked: Sequence[Check], errors: Errors) -> None:
     for check in asked:
-        check.error = errors[check.key]
+        check.error = errors[check.partition.key]

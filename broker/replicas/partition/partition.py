@@ -69,6 +69,7 @@ class Partition(ReadablePartition):
         """``high_watermark`` is what a checkpoint says, where the log's end alone does not tell what is committed."""
         self.topic = topic
         self.index = state.index
+        self.key = (topic, state.index)
         self.name = f"{topic}-{state.index}"
         self.is_internal = is_internal(topic)
         self.topic_id: uuid.UUID = log.topic_id
