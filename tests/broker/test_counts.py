@@ -19,13 +19,13 @@ from tests.support.deadlines import HANG_S
 
 # Calls of Python functions and of built-in ones, with the compiled core and without; calls on files.
 BOUNDS = {
-    "produce-small": ((49, 39), (61, 75), 1),
-    "produce-idempotent": ((51, 43), (63, 79), 1),
-    "commit": ((290, 218), (347, 320), 5),
-    "transaction": ((580, 428), (703, 640), 10),
-    "init": ((124, 91), (144, 116), 2.1),
-    "produce-large": ((89, 66), (102, 132), 1),
-    "fetch-large": ((87, 67), (102, 115), 0),
+    "produce-small": ((49, 40), (61, 75), 1),
+    "produce-idempotent": ((51, 44), (63, 79), 1),
+    "commit": ((281, 220), (336, 318), 5),
+    "transaction": ((560, 430), (683, 636), 10),
+    "init": ((124, 93), (142, 116), 2.1),
+    "produce-large": ((90, 69), (102, 132), 1),
+    "fetch-large": ((87, 68), (101, 115), 0),
 }
 CORES = [pytest.param(True, id="pure"), *([] if compiled is None else [pytest.param(False, id="compiled")])]
 LARGE_BYTES = 1 << 20
