@@ -338,9 +338,7 @@ class TransactionCoordinator(MetadataListener):
                 done(transition.answer)
 
         now_ms = transition.after.last_update_ms
-        shard.write(
-            transition.after, self._value_version, now_ms, with_error_response(done, appended), point
-        )
+        shard.write(transition.after, self._value_version, now_ms, with_error_response(done, appended), point)
 
     def append(
         self,
