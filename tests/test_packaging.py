@@ -88,7 +88,7 @@ class Image:
             target = Path(f"{self.root}{destination}")
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
-                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so")
                 shutil.copytree(source, target, dirs_exist_ok=True, ignore=ignored)
             else:
                 shutil.copy(source, target)

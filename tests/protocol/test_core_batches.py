@@ -22,6 +22,7 @@ from tests.protocol.test_records_damage import ALL_VERSIONS, records_of
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="there is no compiled core")
 
+LONG = bytes(5000)
 LONG_AGO, FAR_AHEAD = -(1 << 63), (1 << 63) - 1
 
 
@@ -322,6 +323,8 @@ def test_batches_and_records_hold_no_memory_but_their_own():
         for each in bad:
             outcome(RecordBatch.parse, each)
         build_batch([(1 << 40, b"key", value.encode(1))], producer_id=1 << 50)
+        build_batch([(1, b"key", LONG, (("name", LONG),))])
+        outcome(build_batch, [(1, None, LONG), (1, None, 7)])
         outcome(build_batch, [(1, None, 7)])
         end_txn_marker(1 << 40, 2, committed=True, coordinator_epoch=3, timestamp_ms=1 << 40)
         TransactionLogKey("txn").encode()

@@ -3,6 +3,7 @@
 import random
 import struct
 import sys
+import tracemalloc
 
 import pytest
 
@@ -190,6 +191,16 @@ def check_for_leaks(once, objects, rounds=400):
     for _ in range(rounds):
         once()
     assert all(after - at_first < rounds for at_first, after in zip(before, held(), strict=True))
+    # Large buffers are no such blocks.
+    tracemalloc.start()
+    try:
+        once()
+        bytes_before, _ = tracemalloc.get_traced_memory()
+        for _ in range(20):
+            once()
+        assert tracemalloc.get_traced_memory()[0] - bytes_before < 20 * 500
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_header_of_a_response_is_written_alike():

@@ -12,7 +12,7 @@ from tests.support.dockerfile import ROOT, Copy, Stage, stages
 from tests.support.engine.process import Process
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so")
 
 
 @dataclass(frozen=True)
