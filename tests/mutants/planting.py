@@ -31,6 +31,10 @@ def patched(mutant: Mutant) -> dict[str, str]:
     return texts
 
 
+# Without the compiled core: a defect is planted in Python.
+IGNORED = shutil.ignore_patterns("__pycache__", "build", "compiled.*.so")
+
+
 @contextmanager
 def planted(mutant: Mutant | None) -> Iterator[Path]:
     """The root of a copy with the mutant in it (None: without any), as long as the block runs."""
@@ -41,7 +45,7 @@ def planted(mutant: Mutant | None) -> Iterator[Path]:
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
-                shutil.copytree(source, root / name, ignore=shutil.ignore_patterns("__pycache__", "build"))
+                shutil.copytree(source, root / name, ignore=IGNORED)
             else:
                 shutil.copy(source, root / name)
         for file, text in texts.items():
