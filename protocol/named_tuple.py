@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
@@ -42,6 +42,10 @@ except ImportError:
         return property(itemgetter(index), doc=doc)
 
 
+CALLS_NOT_COMPILED: Final = 10
+"""Of many classes a start makes one or two tuples."""
+
+
 def _with_fields(class_name: str, namespace: dict[str, Any]) -> dict[str, Any]:
     names = tuple(_annotations(namespace))
     defaults = {name: namespace.pop(name) for name in names if name in namespace}
@@ -67,7 +71,16 @@ def _annotations(namespace: dict[str, Any]) -> Iterable[str]:
 
 
 def _constructor_at_first_use(names: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., Any]:
+    left = CALLS_NOT_COMPILED
+
     def first(cls: type[Any], *values: Any, **named: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left >= 0 and not named.keys() - names[len(values) :]:
+            given = {**defaults, **dict(zip(names, values, strict=False)), **named}
+            if len(given) == len(names) >= len(values):
+                return tuple.__new__(cls, map(given.__getitem__, names))
+        # What is wrong with a call, Python says of the compiled constructor.
         parameters = ", ".join(names)
         values_of = f"({parameters}{',' if names else ''})"
         text = f"lambda cls{', ' if names else ''}{parameters}: new_tuple(cls, {values_of})"

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 _FIELDS: Final = "__dataclass_fields__"
 _PARAMS: Final = "__dataclass_params__"
+CALLS_NOT_COMPILED: Final = 10
 
 
 @overload
@@ -40,19 +41,33 @@ def slotted(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = False, 
 class _Late:
     """What ``@dataclass`` would have put into the class: made when it is first asked for, by ``@dataclass`` itself."""
 
-    __slots__ = ("_annotations", "_defaults", "_made", "_options", "_owner", "names", "positional")
+    __slots__ = (
+        "_annotations",
+        "_defaults",
+        "_inherited",
+        "_made",
+        "_options",
+        "_own",
+        "_owner",
+        "names",
+        "positional",
+    )
 
     def __init__(
         self,
         annotations: dict[str, Any],
         defaults: dict[str, Any],
+        own: list[str],
         names: tuple[str, ...],
         positional: tuple[str, ...],
         options: dict[str, bool],
+        inherited: _Late | None,
     ) -> None:
         self._annotations = annotations
         self._defaults = defaults
+        self._own = own
         self._options = options
+        self._inherited = inherited
         self._made: Any = None
         self._owner: Any = None
         self.names = names
@@ -63,6 +78,13 @@ class _Late:
     def belongs_to(self, owner: type[Any]) -> None:
         self._owner = owner
 
+    def specs(self) -> list[_Spec]:
+        """Of all fields."""
+        found = {} if self._inherited is None else {each.name: each for each in self._inherited.specs()}
+        for name in self._own:
+            found[name] = _Spec(name, self._defaults.get(name, MISSING), self._options["kw_only"])
+        return list(found.values())
+
     def __get__(self, _instance: object, _owner: object = None) -> dict[str, Field[Any]]:
         if self._made is None:
             owner = self._owner
@@ -70,7 +92,7 @@ class _Late:
                 **self._defaults,
                 "__annotations__": self._annotations,
                 "__module__": owner.__module__,
-                "__doc__": "",
+                "__doc__": owner.__doc__,  # without one `@dataclass` makes one of the signature
             }
             made: Any = dataclasses.dataclass(**self._options)(type(owner.__name__, (), own))
             found: dict[str, Field[Any]] = {}
@@ -79,6 +101,23 @@ class _Late:
             self._made = {**found, **getattr(made, _FIELDS)}
         fields: dict[str, Field[Any]] = self._made
         return fields
+
+
+class _Spec:
+    """What a method has to know of a field. ``dataclasses.fields`` says the same, and takes ten times as long at first."""
+
+    __slots__ = ("default", "default_factory", "init", "kw_only", "name", "repr")
+
+    def __init__(self, name: str, default: Any, kw_only: bool) -> None:
+        self.name = name
+        self.default: Any = default
+        self.default_factory: Any = MISSING
+        self.init = self.repr = True
+        self.kw_only = kw_only
+        if isinstance(default, Field):
+            self.default, self.default_factory = default.default, default.default_factory
+            self.init, self.repr = default.init, default.repr
+            self.kw_only = kw_only if default.kw_only is MISSING else default.kw_only
 
 
 class _Params:
@@ -105,7 +144,7 @@ def slotted_class(cls: type[Any], frozen: bool, kw_only: bool, eq: bool = True) 
             dict.fromkeys([*positional, *(name for name in own if _is_given(defaults.get(name)))])
         )
     options = {"init": False, "repr": False, "eq": False, "kw_only": kw_only, "frozen": False}
-    late = _Late(annotations, defaults, names, positional, options)
+    late = _Late(annotations, defaults, own, names, positional, options, inherited)
     taken = {slot for base in cls.__mro__[1:-1] for slot in _slots_of(base)}
     namespace["__slots__"] = tuple(name for name in names if name not in taken)
     namespace.setdefault("__match_args__", positional)
@@ -171,7 +210,8 @@ def _add_methods(namespace: dict[str, Any], frozen: bool, eq: bool) -> None:
     """Those that the class does not have."""
     for name, write in METHODS.items():
         if name not in namespace and (eq or name != "__eq__"):
-            namespace[name] = _compile_late(name, write, frozen)
+            make = _construct_late if name == "__init__" else _compile_late
+            namespace[name] = make(name, write, frozen)
     if frozen and eq:
         namespace["__hash__"] = _compile_late("__hash__", _write_hash, frozen)
 
@@ -187,6 +227,53 @@ def _compile_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]:
     return first
 
 
+def _construct_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]:
+    """A constructor that is compiled once it has been called a few times: of many classes a start makes one or two."""
+    left = CALLS_NOT_COMPILED
+    specs: list[_Spec] = []
+    set_field = object.__setattr__ if frozen else setattr
+
+    def first(self: Any, *values: Any, **named: Any) -> None:
+        nonlocal left, specs
+        cls = next(base for base in type(self).__mro__ if vars(base).get(name) is first)
+        specs = specs or _specs(cls)
+        left -= 1
+        found = _bound(specs, values, named) if left >= 0 else None
+        if found is None:
+            # What is wrong with a call, Python says of the compiled constructor.
+            method = compiled(cls, name, write, frozen)
+            setattr(cls, name, method)
+            method(self, *values, **named)
+            return
+        for field, value in found.items():
+            set_field(self, field, value)
+        if hasattr(cls, "__post_init__"):
+            self.__post_init__()
+
+    return first
+
+
+def _bound(specs: list[_Spec], values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
+    """A value for each field; None if there is one too many, or too few."""
+    found: dict[str, Any] = {}
+    places, taken = iter(values), 0
+    for spec in specs:
+        name, value = spec.name, MISSING
+        if spec.init:
+            if not spec.kw_only:
+                value = next(places, MISSING)
+            if value is MISSING and name in named:
+                taken += 1
+                value = named[name]
+        if value is MISSING:
+            value = spec.default if spec.default_factory is MISSING else spec.default_factory()
+        if value is not MISSING:
+            found[name] = value
+        elif spec.init:
+            return None
+    return found if taken == len(named) and next(places, MISSING) is MISSING else None
+
+
 def compiled(cls: type[Any], name: str, write: Write, frozen: bool) -> Callable[..., Any]:
     namespace: dict[str, Any] = {"cls": cls, "set_field": object.__setattr__}
     exec("\n".join(write(cls, frozen, namespace)), namespace)
@@ -196,7 +283,7 @@ def compiled(cls: type[Any], name: str, write: Write, frozen: bool) -> Callable[
 
 
 def _write_init(cls: type[Any], frozen: bool, namespace: dict[str, Any]) -> Iterator[str]:
-    fields = dataclasses.fields(cls)
+    fields = _specs(cls)
     positional = [_parameter(field, namespace) for field in fields if field.init and not field.kw_only]
     named = [_parameter(field, namespace) for field in fields if field.init and field.kw_only]
     yield f"def __init__({', '.join(['self', *positional, *(['*', *named] if named else [])])}):"
@@ -215,7 +302,7 @@ def _write_init(cls: type[Any], frozen: bool, namespace: dict[str, Any]) -> Iter
     yield " self.__post_init__()" if hasattr(cls, "__post_init__") else " pass"
 
 
-def _parameter(field: Field[Any], namespace: dict[str, Any]) -> str:
+def _parameter(field: _Spec, namespace: dict[str, Any]) -> str:
     if field.default_factory is not MISSING:
         namespace["MISSING"] = MISSING
         return f"{field.name}=MISSING"
@@ -226,7 +313,7 @@ def _parameter(field: Field[Any], namespace: dict[str, Any]) -> str:
 
 
 def _write_repr(cls: type[Any], frozen: bool, namespace: dict[str, Any]) -> Iterator[str]:
-    shown = [field.name for field in dataclasses.fields(cls) if field.repr]
+    shown = [field.name for field in _specs(cls) if field.repr]
     values = ", ".join(f"{name}={{self.{name}!r}}" for name in shown)
     yield "def __repr__(self):"
     yield f" return self.__class__.__qualname__ + f'({values})'"
@@ -244,7 +331,23 @@ def _write_hash(cls: type[Any], frozen: bool, namespace: dict[str, Any]) -> Iter
 
 
 def _values(cls: type[Any], owner: str) -> str:
-    return f"({''.join(f'{owner}.{field.name}, ' for field in dataclasses.fields(cls))})"
+    return f"({''.join(f'{owner}.{field.name}, ' for field in _specs(cls))})"
+
+
+def field_names(cls: type[Any]) -> tuple[str, ...]:
+    """Of a class made by ``slotted``."""
+    late: _Late = vars(cls)[_FIELDS]
+    return late.names
+
+
+def init_names(cls: type[Any]) -> tuple[str, ...]:
+    """Of a class made by ``slotted``: the fields that its constructor takes."""
+    return tuple(each.name for each in _specs(cls) if each.init)
+
+
+def _specs(cls: type[Any]) -> list[_Spec]:
+    late: _Late = vars(cls)[_FIELDS]
+    return late.specs()
 
 
 METHODS: dict[str, Write] = {"__init__": _write_init, "__repr__": _write_repr, "__eq__": _write_eq}

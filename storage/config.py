@@ -1,11 +1,11 @@
 """The settings of one topic: a typed view over the table in `storage.topic_configs`."""
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field
 from functools import cache
 from typing import Any, Self
 
-from protocol.slotted import slotted
+from protocol.slotted import init_names, slotted
 from storage.config_def import ConfigError, ConfigType
 from storage.topic_configs import (
     ALL_TOPIC_CONFIGS,
@@ -121,7 +121,7 @@ class LogConfig:
 
 @cache
 def _attributes() -> tuple[str, ...]:
-    return tuple(each.name for each in fields(LogConfig) if each.init)
+    return init_names(LogConfig)
 
 
 def _values_of(defaults: LogConfig | Mapping[str, str] | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-from protocol.named_tuple import NamedTuple
+from protocol.named_tuple import CALLS_NOT_COMPILED, NamedTuple
 
 T = TypeVar("T")
 
@@ -73,6 +73,41 @@ def test_construction_by_place_and_by_name() -> None:
             Ours(*values)
     with pytest.raises(TypeError):
         Ours(1, d=2)  # type: ignore[call-arg]
+
+
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    ((1,), {}),
+    ((1, "y", (2,)), {}),
+    ((1, "y", (2,), 4), {}),
+    ((), {"a": 1, "c": (1,)}),
+    ((1,), {"a": 1}),
+    ((1,), {"unknown": 1}),
+    ((), {"b": "y"}),
+]
+
+
+@pytest.mark.parametrize("calls_before", [0, CALLS_NOT_COMPILED])
+@pytest.mark.parametrize(("values", "named"), CALLS)
+def test_a_constructor_takes_what_its_counterpart_takes(
+    values: tuple[Any, ...], named: dict[str, Any], calls_before: int
+) -> None:
+    """The first calls are taken without a compiled constructor."""
+
+    class Fresh(NamedTuple):
+        a: int
+        b: str = "x"
+        c: tuple[int, ...] = ()
+
+    for _ in range(calls_before):
+        assert Fresh(1) == (1, "x", ())
+    try:
+        expected: Any = Theirs(*values, **named)
+    except TypeError:
+        with pytest.raises(TypeError):
+            Fresh(*values, **named)
+    else:
+        assert Fresh(*values, **named) == expected
 
 
 def test_what_stands_in_the_class_is_that_of_its_counterpart() -> None:

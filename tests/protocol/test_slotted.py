@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError, dataclass, field
 
 import pytest
 
-from protocol.slotted import slotted
+from protocol.slotted import CALLS_NOT_COMPILED, slotted
 
 
 class Base:
@@ -101,6 +101,49 @@ def test_construction_by_place_and_by_name():
             Plain(*wrong)
     with pytest.raises(TypeError):
         Frozen(1)
+
+
+def made(cls, values, named):
+    """The text of what was made; or that it was not."""
+    try:
+        return repr(cls(*values, **named)).rpartition(".")[2]
+    except TypeError:
+        return "TypeError"
+
+
+CALLS = [
+    ((), {}),
+    ((1,), {}),
+    ((1, 2), {}),
+    ((1, 2, [3]), {}),
+    ((1, 2, 3, 4), {}),
+    ((1, 2, 3, 4, 5), {}),
+    ((), {"a": 1}),
+    ((1,), {"a": 1}),
+    ((1,), {"c": [], "b": 2}),
+    ((1,), {"e": 5}),
+    ((1,), {"d": 5, "e": 6}),
+    ((1,), {"unknown": 1}),
+]
+
+
+@pytest.mark.parametrize("calls_before", [0, CALLS_NOT_COMPILED])
+@pytest.mark.parametrize("options", [{}, {"frozen": True}, {"kw_only": True}])
+def test_a_constructor_takes_what_that_of_the_dataclass_takes(options, calls_before):
+    """The first calls are taken without a compiled constructor."""
+    for values, named in CALLS:
+        body = {
+            "__annotations__": {"a": int, "b": int, "c": list, "d": int, "e": int},
+            "b": 0,
+            "c": field(default_factory=list),
+            "d": field(default=3, init=False),
+            "e": field(default=4, kw_only=True),
+        }
+        theirs = dataclass(slots=True, **options)(type("Some", (), dict(body)))
+        ours = slotted(**options)(type("Some", (), dict(body)))
+        for _ in range(calls_before):
+            ours(a=1)
+        assert made(ours, values, named) == made(theirs, values, named)
 
 
 def test_fields_are_real_and_there_is_no_dictionary():
