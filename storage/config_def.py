@@ -6,7 +6,6 @@ The texts of the errors are Kafka's (`ConfigDef.java`, `ConfigException.java`): 
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -99,6 +98,8 @@ def _java_double(value: float) -> str:
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
+    from decimal import Decimal  # only for the few numbers of this kind
+
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     first, *rest = map(str, digits)
     scientific = f"{first}.{''.join(rest) or '0'}E{int(exponent) + len(rest)}"

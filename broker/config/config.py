@@ -8,7 +8,7 @@ those that the broker itself reads are attributes as well.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, fields
+from dataclasses import field
 from functools import cache
 from itertools import dropwhile
 from pathlib import Path
@@ -21,6 +21,7 @@ from broker.config.definitions import (
     OWN_CONFIGS,
     base_name,
     broker_configs,
+    defaults,
     kafka_configs,
 )
 from broker.config.effects import WITHOUT_EFFECT
@@ -48,7 +49,7 @@ from broker.config.sources import (
     strongest,
     unknown,
 )
-from protocol.slotted import slotted
+from protocol.slotted import field_names, slotted
 from storage.config import TOPIC_CONFIGS, ConfigError, LogConfig
 from storage.config_def import Value, to_text
 
@@ -340,14 +341,14 @@ _COMPUTED = frozenset(
 def attributes() -> Mapping[str, str]:
     """Attributes of BrokerConfig that are one setting's value each, with the names of these settings."""
     own = {name.removeprefix("odradek.").replace(".", "_"): name for name in OWN_CONFIGS}
-    names = [each.name for each in fields(BrokerConfig) if each.name not in _COMPUTED]
+    names = [each for each in field_names(BrokerConfig) if each not in _COMPUTED]
     return {name: own.get(name) or name.replace("_", ".") for name in names}
 
 
 def _values(settings: Mapping[str, Setting], nodes: int) -> tuple[dict[str, Value], dict[str, str]]:
     """Every known setting's value, and the text of those that are not at Kafka's default."""
     keys = broker_configs()
-    values: dict[str, Value] = {name: key.default for name, key in keys.items()}
+    values = defaults()
     given = {name: _parse(setting) for name, setting in settings.items() if base_name(name) in keys}
     values |= given
     static = {name: setting.raw for name, setting in settings.items() if name in keys}

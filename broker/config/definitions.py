@@ -1,14 +1,16 @@
 """The settings of a broker: Kafka 4.3.1's own (names, types, defaults and checks, read from Kafka's jar into
-`kafka_properties.json`) and ours, which begin with `odradek.`.
+`kafka_table`) and ours, which begin with `odradek.`.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from broker.config.effects import EFFECTIVE
+from broker.config.kafka_table import ROWS, Check, Row
 from broker.resources.unsent import QUEUED_MAX_RESPONSE_BYTES
 from protocol.slotted import slotted
 from storage.config_def import (
@@ -21,7 +23,6 @@ from storage.config_def import (
     RangeOr,
     Validator,
     Value,
-    parse_type,
 )
 
 OWN_PREFIX = "odradek."
@@ -211,11 +212,42 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
 }
 
 
-@cache
+class _KafkaConfigs(Mapping[str, BrokerConfigKey]):
+    """A key is made when it is first asked for: a start needs few of them."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, BrokerConfigKey] = {}
+
+    def __getitem__(self, name: str) -> BrokerConfigKey:
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = _kafka_key(name, ROWS[name])
+        return made
+
+    def __contains__(self, name: object) -> bool:
+        return name in ROWS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ROWS)
+
+    def __len__(self) -> int:
+        return len(ROWS)
+
+
+_KAFKA_CONFIGS: Final = _KafkaConfigs()
+
+
 def kafka_configs() -> Mapping[str, BrokerConfigKey]:
     """Kafka's table, by name. None in `default` is Kafka's null."""
-    rows = json.loads(Path(__file__).with_name("kafka_properties.json").read_text("utf-8"))
-    return {row["name"]: _kafka_key(row, row["name"] in EFFECTIVE) for row in rows}
+    return _KAFKA_CONFIGS
+
+
+def defaults() -> dict[str, Value]:
+    """Of every setting of a broker, Kafka's first."""
+    return {
+        **{name: row[1] for name, row in ROWS.items()},
+        **{key.name: key.default for key in OWN_CONFIGS.values()},
+    }
 
 
 @cache
@@ -261,40 +293,39 @@ RUN_TIME_CONFIGS: Final[Mapping[str, BrokerConfigKey]] = {
 @cache
 def alterable_configs() -> Mapping[str, BrokerConfigKey]:
     """What a request for changes may name: Kafka's table and the settings that exist at run time only."""
-    return {**kafka_configs(), **RUN_TIME_CONFIGS}
+    return ChainMap(RUN_TIME_CONFIGS, kafka_configs())  # type: ignore[arg-type]
 
 
 @cache
 def broker_configs() -> Mapping[str, BrokerConfigKey]:
-    return {**kafka_configs(), **OWN_CONFIGS}
+    return ChainMap(OWN_CONFIGS, kafka_configs())  # type: ignore[arg-type]
 
 
-def _kafka_key(row: Mapping[str, Any], effective: bool) -> BrokerConfigKey:
-    config_type = ConfigType(row["type"])
-    default = row.get("default")
+def _kafka_key(name: str, row: Row) -> BrokerConfigKey:
+    config_type, default, check, update_mode, is_internal, is_required = row
     return BrokerConfigKey(
-        row["name"],
-        config_type,
-        None if default is None else parse_type(row["name"], default, config_type),
-        _validator(row.get("valid")),
-        effective,
-        row.get("internal", False),
-        row.get("update", "read-only"),
-        row.get("required", False),
+        name,
+        ConfigType(config_type),
+        default,
+        _validator(check),
+        name in EFFECTIVE,
+        is_internal,
+        update_mode,
+        is_required,
     )
 
 
-def _validator(valid: Mapping[str, Any] | None) -> Validator | None:
-    match valid:
-        case {"range": [minimum, maximum]}:
+def _validator(check: Check) -> Validator | None:
+    match check:
+        case ("range", minimum, maximum):
             return Range(minimum, maximum)
-        case {"range_or": [minimum, maximum, other]}:
+        case ("range_or", minimum, maximum, other):
             return RangeOr(minimum, maximum, other)
-        case {"list": choices, "may_be_empty": may_be_empty}:
-            return ListOf(tuple(choices), may_be_empty)
-        case {"one_of": choices, **rest}:
-            return OneOf(tuple(choices), bool(rest.get("ignore_case")))
-        case {"non_empty": True}:
+        case ("list", choices, may_be_empty):
+            return ListOf(choices, may_be_empty)
+        case ("one_of", choices, ignore_case):
+            return OneOf(choices, ignore_case)
+        case ("non_empty",):
             return _non_empty
     return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from broker.config.config import BrokerConfig, attributes, log_defaults_of, syno
 from broker.config.definitions import BrokerConfigKey, alterable_configs, kafka_configs
 from broker.config.endpoints import DEFAULT_CONTROLLER_NAME
 from protocol.named_tuple import NamedTuple
+from protocol.slotted import field_names
 from storage.config_def import ConfigError
 
 PER_BROKER: Final = "per-broker"
@@ -126,8 +127,8 @@ def with_dynamic(static: BrokerConfig, layers: Layers) -> BrokerConfig:
 
 def follow(config: BrokerConfig, other: BrokerConfig) -> None:
     """Let a node's settings become others, for all that hold the object; frozen it is for them (``updateCurrentConfig``)."""
-    for field in fields(BrokerConfig):
-        object.__setattr__(config, field.name, getattr(other, field.name))
+    for name in field_names(BrokerConfig):
+        object.__setattr__(config, name, getattr(other, name))
 
 
 def _resolved(layers: Layers) -> dict[str, str | None]:

@@ -5,8 +5,8 @@ As Kafka's ``ClientQuotaControlManager`` and ``ClientQuotasImage``, whose texts 
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Final
 
 from broker.metadata.results import ApiError
@@ -156,7 +156,7 @@ def _check_address(name: str | None) -> None:
     """Kafka takes names of hosts too, and asks the resolver; here an address is one."""
     try:
         if name is not None:
-            ip_address(name)
+            ipaddress.ip_address(name)
     except ValueError:
         raise _invalid(f"{name} is not a valid IP or resolvable host.") from None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Final
 
 ENTRY_BYTES: Final = 160
@@ -62,4 +62,4 @@ class OffsetMap:
 
 
 def _digest(key: bytes) -> bytes:
-    return blake2b(key, digest_size=PLAIN_KEY_BYTES_MAX + 1).digest()
+    return hashlib.blake2b(key, digest_size=PLAIN_KEY_BYTES_MAX + 1).digest()

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader
 
 from broker.faults.error_answers import error_answer
@@ -146,7 +147,7 @@ def codes(value: Any, path: str = "") -> Iterator[tuple[str, int]]:
     for each in fields(value):
         content = getattr(value, each.name)
         name = f"{path}.{each.name}".lstrip(".")
-        if isinstance(content, ErrorCode):
+        if isinstance(content, KioErrorCode):
             yield name, content
         elif isinstance(content, tuple):
             for item in content:
@@ -169,10 +170,10 @@ def test_an_error_stands_where_kafka_puts_it(name: str, key: int, version: int) 
     kio, size = entity_reader(load_response_schema(key, version))(data, 0)
     assert size == len(data)
     found = list(codes(kio))
-    said = {path for path, code in found if code is CODE}
+    said = {path for path, code in found if code == CODE}
     assert said == where(name, version)
     # Where it stands it stands in each entry; nothing else says that all is well.
-    assert [path for path, code in found if code is not CODE and path in said] == []
+    assert [path for path, code in found if code != CODE and path in said] == []
     assert client_codec(key, version).decode(data) is not None
 
 

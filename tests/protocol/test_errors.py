@@ -1,0 +1,14 @@
+"""The enum of error codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol import errors
+from protocol.generators.errors import text
+
+
+def test_it_is_what_kio_says() -> None:
+    """Else run ``python -m protocol.generators.errors > protocol/errors.py``."""
+    assert Path(errors.__file__).read_text() == text()
+    assert errors.ErrorCode(16) is errors.ErrorCode.not_coordinator
