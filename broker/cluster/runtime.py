@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID
 
 from broker.client_metrics.exporting import exporter_of
@@ -23,14 +24,15 @@ from broker.client_metrics.manager import ClientMetricsManager
 from broker.clock import Clock
 from broker.clock.of_node import NodeClock
 from broker.cluster.failed_replicas import FailedReplicaListener
+from broker.cluster.late_coordinators import LateCoordinator
 from broker.config.dynamic import follow
-from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.metadata import ClusterMetadata, Endpoint
 from broker.metadata.configs import Settings
+from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.metadata.values import NO_LEADER
 from broker.net.calls import CallInterceptors
 from broker.net.connections import ConnectionQuotas, Connections
@@ -48,7 +50,6 @@ from broker.replicas.maintenance.retention import Retention
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.replication.lost_records import note_lost
 from broker.requests.api import discover
-from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.verification import Verifier
 from storage.directory import LogDirectory
 from storage.files import StorageError
@@ -56,7 +57,9 @@ from storage.power_loss import forget_unsynced, note_synced, synced_lengths
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.groups.coordinator import GroupCoordinator
     from broker.replicas.partition import Partition
+    from broker.transactions.coordinator import TransactionCoordinator
 
 SESSION_ID_MAX: Final = 2**31 - 1
 PAUSED: Final = "paused"
@@ -103,7 +106,7 @@ class NodeRuntime:
 
         So is ``skew_ms``: it is the clock of a machine, which outlives the process.
         """
-        self.config = replace(config)
+        self.config = copy(config)
         """As it holds now: what is set at run time changes it, for all who have it."""
         self._static = config
         self.node_id = config.node_id
@@ -220,10 +223,7 @@ class NodeRuntime:
             replicas.add_listener(FailedReplicaListener(partial(self._on_failed_replica, config.node_id)))
         injection = self._injection
         peers = Peers(config.node_id, config, clock, metadata, injection)
-        groups = GroupCoordinator(config, clock, metadata, replicas, random=random, injection=injection)
-        transactions = TransactionCoordinator(
-            config, clock, metadata, replicas, groups, injection=injection, peers=peers
-        )
+        groups, transactions = self._coordinators(metadata, replicas, peers)
         client_metrics = ClientMetricsManager(
             metadata.image,
             clock,
@@ -254,6 +254,29 @@ class NodeRuntime:
             life=self.life,
             peers=peers,
         )
+
+    def _coordinators(
+        self, metadata: ClusterMetadata, replicas: ReplicaManager, peers: Peers
+    ) -> tuple[GroupCoordinator, TransactionCoordinator]:
+        config, clock, injection = self.config, self._clock, self._injection
+
+        def make_groups() -> GroupCoordinator:
+            from broker.groups.coordinator import GroupCoordinator
+
+            return GroupCoordinator(
+                config, clock, metadata, replicas, random=self._random, injection=injection
+            )
+
+        def make_transactions() -> TransactionCoordinator:
+            from broker.transactions.coordinator import TransactionCoordinator
+
+            return TransactionCoordinator(
+                config, clock, metadata, replicas, groups, injection=injection, peers=peers
+            )
+
+        groups = cast("GroupCoordinator", LateCoordinator(CONSUMER_OFFSETS, metadata, make_groups))
+        transactions = LateCoordinator(TRANSACTION_STATE, metadata, make_transactions)
+        return groups, cast("TransactionCoordinator", transactions)
 
     def _on_configured(self) -> None:
         """Settings were changed at run time: most are read when they are needed, and these are not."""

@@ -94,6 +94,10 @@ class GroupCoordinator(MetadataListener):
         for state in topic.partitions if topic is not None else ():
             if state.leader == self._replicas.node_id:
                 self._runtime.find(state.index)
+        self.start_timers()
+
+    def start_timers(self) -> None:
+        """The whole start of a coordinator whose topic does not exist yet."""
         interval_ms = self._config.offsets_retention_check_interval_ms
         self._expiry = Periodic(
             self._clock, interval_ms, self._begin_expiry, Domain.GROUPS, self._next_expiry_ms

@@ -1,15 +1,16 @@
 """The registry of APIs: what is served is what is registered, and what is registered is what is announced.
 
-An API is one module in ``broker/apis``. It names its key and versions once, in ``@api(...)``; there is no list to edit.
+An API is one module in ``broker/apis``. It names its key and versions once, in ``@api(...)``; there is no list to edit. Its
+module is imported for its first request: `broker.requests.served` says beforehand what it registers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
-import pkgutil
+import os
 from collections.abc import Awaitable, Callable, Generator
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from protocol.slotted import slotted
@@ -55,18 +56,43 @@ Handler = Callable[[Any, "RequestContext"], "object | Awaitable[object]"]
 H = TypeVar("H", bound="Callable[..., object]")
 
 
-@slotted(frozen=True)
 class Api:
     """One served API."""
 
-    key: int
-    name: str
-    versions: range
-    """Served versions."""
-    announced: range
-    """Versions in ApiVersions; wider than ``versions`` only where Kafka announces more than it serves."""
-    handler: Handler
-    allow_before_authentication: bool = False
+    __slots__ = ("_handler", "allow_before_authentication", "announced", "key", "name", "versions")
+
+    def __init__(
+        self,
+        key: int,
+        name: str,
+        versions: range,
+        announced: range,
+        handler: Handler | None = None,
+        allow_before_authentication: bool = False,
+    ) -> None:
+        """Without a handler it is that of the module ``name``, imported when it is needed."""
+        self.key = key
+        self.name = name
+        self.versions = versions
+        """Served versions."""
+        self.announced = announced
+        """Versions in ApiVersions; wider than ``versions`` only where Kafka announces more than it serves."""
+        self.allow_before_authentication = allow_before_authentication
+        self._handler = handler
+
+    @property
+    def handler(self) -> Handler:
+        if self._handler is None:
+            _import(self.name)
+            assert self._handler is not None, f"broker.apis.{self.name} does not serve API {self.key}"
+        return self._handler
+
+    def register(self, handler: Handler) -> None:
+        if self._handler is not None:
+            raise RuntimeError(
+                f"API {self.key} is served twice: {self._handler.__module__} and {handler.__module__}"
+            )
+        self._handler = handler
 
 
 APIS: dict[int, Api] = {}
@@ -78,10 +104,12 @@ def api(
     """Register the decorated function as the handler of an API. Two modules for one key are a mistake of ours."""
 
     def register(handler: H) -> H:
-        if key in APIS:
-            raise RuntimeError(f"API {key} is served twice: {APIS[key].name} and {handler.__module__}")
         name = handler.__module__.rpartition(".")[2]
-        APIS[key] = Api(key, name, versions, announced or versions, handler, allow_before_authentication)
+        # What the module itself says counts: `served` may be older than it in a checkout.
+        known = APIS.setdefault(key, Api(key, name, versions, announced or versions))
+        known.register(handler)
+        known.name, known.versions, known.announced = name, versions, announced or versions
+        known.allow_before_authentication = allow_before_authentication
         return handler
 
     return register
@@ -89,8 +117,29 @@ def api(
 
 @cache
 def discover() -> dict[int, Api]:
-    """Import every module of ``broker.apis`` and return the registry, by key."""
-    package = importlib.import_module("broker.apis")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"broker.apis.{module.name}")
+    """The registry, by key. Modules of which `served` does not know are imported."""
+    from broker.requests.served import SERVED
+
+    for key, (name, versions, announced, allow_before_authentication) in SERVED.items():
+        if key not in APIS:
+            APIS[key] = Api(key, name, versions, announced, None, allow_before_authentication)
+    for name in _modules() - {api.name for api in APIS.values()}:
+        _import(name)
     return APIS
+
+
+def registered() -> dict[int, Api]:
+    """The registry after an import of every module of ``broker.apis``."""
+    for name in _modules():
+        _import(name)
+    return APIS
+
+
+def _modules() -> set[str]:
+    package = import_module("broker.apis")
+    files = (name for folder in package.__path__ for name in os.listdir(folder))
+    return {name.removesuffix(".py") for name in files if name.endswith(".py") and not name.startswith("_")}
+
+
+def _import(name: str) -> None:
+    import_module(f"broker.apis.{name}")

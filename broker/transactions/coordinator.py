@@ -392,6 +392,10 @@ class TransactionCoordinator(MetadataListener):
             # Only now: a power cut may have taken a part of what was not synced, and every log has been opened.
             known = [entry.txn for shard in self._runtime.open() for entry in shard.entries.values()]
             report_lost_decisions(known, self._replicas)
+        self.start_timers()
+
+    def start_timers(self) -> None:
+        """The whole start of a coordinator whose topic does not exist yet."""
         self.cleanup.start()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
-from broker.requests.api import APIS, discover
+from broker.requests.api import APIS, Api, Handler, discover
 from protocol.codec import request_codec
 from tests.fuzz.frames import Failure, fuzz, raw_name
 from tests.fuzz.requests import Requests, World
@@ -21,6 +20,10 @@ from tests.support import raw
 
 SEEDS = int(os.environ.get("ODRADEK_FUZZ_SEEDS", "20"))
 HEADER_BYTES = 14  # key, version, correlation id, a client id of null; with tags one more
+
+
+def with_handler(api: Api, handler: Handler) -> Api:
+    return Api(api.key, api.name, api.versions, api.announced, handler)
 
 
 @pytest.mark.parametrize("key", sorted(discover()))
@@ -45,7 +48,7 @@ def test_a_handler_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
         raise RuntimeError("a defect")
 
     for key, api in discover().items():
-        monkeypatch.setitem(APIS, key, replace(api, handler=broken) if raw_name(key) == "heartbeat" else api)
+        monkeypatch.setitem(APIS, key, with_handler(api, broken) if raw_name(key) == "heartbeat" else api)
     with pytest.raises(Failure, match=r"frame \d+ \(heartbeat v\d\).*a defect"):
         fuzz(seed=1, frames=300)
 
@@ -55,7 +58,7 @@ def test_a_produce_that_is_never_answered_is_found(monkeypatch: pytest.MonkeyPat
         await asyncio.get_running_loop().create_future()
 
     for key, api in discover().items():
-        monkeypatch.setitem(APIS, key, replace(api, handler=silent) if raw_name(key) == "produce" else api)
+        monkeypatch.setitem(APIS, key, with_handler(api, silent) if raw_name(key) == "produce" else api)
     with pytest.raises(Failure, match=r"frame \d+ \(produce v\d+\): neither answered nor closed"):
         fuzz(seed=1, frames=300)
 

@@ -24,10 +24,6 @@ from broker.replicas.maintenance.cleaner_throttler import Abandoned, CleanerThro
 from broker.replicas.maintenance.removal import remove_retired, say_not_removed
 from broker.replicas.partition.listeners import PartitionListener
 from storage.compaction.choice import LogToClean, compactable, first_dirty_offset
-from storage.compaction.filtering import LastRecord, Rules
-from storage.compaction.grouping import Source
-from storage.compaction.offset_map import capacity
-from storage.compaction.rewriting import Cleaned, Order, Pass
 from storage.directory import CLEANER_OFFSETS, LogDirectory, PartitionKey
 from storage.files import StorageError, remove, sync_directory
 from storage.segment import DELETED, Segment
@@ -35,6 +31,8 @@ from storage.segment import DELETED, Segment
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.replicas.partition import Partition
+    from storage.compaction.grouping import Source
+    from storage.compaction.rewriting import Cleaned, Order, Pass
 
 log_events = get_logger()
 
@@ -231,6 +229,9 @@ class LogCleaner(PartitionListener["Partition"]):
 
     async def _pass(self, partition: Partition, part: LogToClean, now_ms: int) -> Pass | None:
         """None if the segments were taken out of the log meanwhile."""
+        # Most brokers never compact a log, and a start need not wait for it.
+        from storage.compaction.rewriting import Pass
+
         segments = await self._sources(partition, part)
         work = Pass(self._order(partition, part, tuple(segments), now_ms), self._throttler)
         try:
@@ -254,6 +255,8 @@ class LogCleaner(PartitionListener["Partition"]):
     @staticmethod
     async def _sources(partition: Partition, part: LogToClean) -> dict[Source, Segment]:
         """The segments to compact, as a thread may know them. There may be very many: the loop has its turns between."""
+        from storage.compaction.grouping import Source
+
         segments = partition.log.segments[: partition.log.segment_index(part.upper_bound)]
         found = {}
         for at in range(0, len(segments), SEGMENTS_PER_TURN):
@@ -264,6 +267,10 @@ class LogCleaner(PartitionListener["Partition"]):
     def _order(
         self, partition: Partition, part: LogToClean, sources: tuple[Source, ...], now_ms: int
     ) -> Order:
+        from storage.compaction.filtering import LastRecord, Rules
+        from storage.compaction.offset_map import capacity
+        from storage.compaction.rewriting import Order
+
         log = partition.log
         entries = log.producers.entries.values()
         return Order(

@@ -369,7 +369,8 @@ def test_the_range_assignor_gives_a_member_the_same_ranges_of_topics_that_are_al
 
 def test_a_broker_without_consumer_groups_does_not_load_the_assignors():
     program = (
-        "import sys, broker.cluster; from broker.requests.api import discover; discover()\n"
+        "import sys, broker.cluster, broker.groups.coordinator\n"
+        "from broker.requests.api import registered; registered()\n"
         "assert 'broker.groups.consumer.heartbeat' in sys.modules\n"
         "loaded = [name for name in sys.modules if 'broker.groups.consumer.assign' in name or name == 're2']\n"
         "assert loaded == ['broker.groups.consumer.assignments'], loaded"
