@@ -10,10 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
-
-import structlog
-from structlog.typing import EventDict, WrappedLogger
+from typing import Any, Final
 
 BURST_LINES: Final = 20
 LINES_PER_S: Final = 1.0
@@ -45,7 +42,7 @@ class _Bucket:
 
 
 class RateLimit:
-    """A processor of structlog."""
+    """Of a process."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -55,22 +52,22 @@ class RateLimit:
         """Called when lines begin to be left out, and again after each ``take``."""
         self._is_told = False
 
-    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        """Let the line pass, with the count of those before it that did not; else ``structlog.DropEvent``."""
+    def __call__(self, event: dict[str, Any]) -> bool:
+        """Whether the line passes; it is given the count of those before it that did not."""
         if "connection" not in event and event.get("event") not in CAUSED_BY_CLIENTS:
-            return event
+            return True
         with self._lock:
             bucket = self._bucket(_kind(event))
             if bucket.tokens >= 1:
                 bucket.tokens -= 1
                 if bucket.suppressed:
                     event["suppressed"], bucket.suppressed = bucket.suppressed, 0
-                return event
+                return True
             bucket.suppressed += 1
             is_first, self._is_told = not self._is_told, True
         if is_first:
             self.on_first_suppressed()
-        raise structlog.DropEvent
+        return False
 
     def take(self) -> list[tuple[str, dict[str, object]]]:
         """What has been left out and not said yet: a line for each kind."""
@@ -93,7 +90,7 @@ class RateLimit:
         return bucket
 
 
-def _kind(event: EventDict) -> Kind:
+def _kind(event: dict[str, Any]) -> Kind:
     what = str(event.get("event"))
     return what, str(event.get(KIND_FIELDS.get(what, ""), ""))
 
