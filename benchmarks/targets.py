@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from odradek._server import command
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
@@ -102,7 +103,7 @@ class Target(ABC):
 
 
 class Odradek(Target):
-    """This project's broker, as it is started from the checkout."""
+    """This project's broker of this checkout, as `odradek serve` starts it."""
 
     name = "odradek"
 
@@ -114,7 +115,7 @@ class Odradek(Target):
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
         options = [option for name, value in settings.items() for option in ("--set", f"{name}={value}")]
         address = ["--host", HOST, "--port", str(port)]
-        return [sys.executable, "-m", "broker", *address, "--data-dir", str(data), *options]
+        return command("serve", *address, "--data-dir", str(data), *options)
 
 
 TARGETS: Final[dict[str, type[Target]]] = {target.name: target for target in (Odradek,)}

@@ -5,11 +5,11 @@ What is not needed to refuse a bad command line is imported late.
 
 from __future__ import annotations
 
-import asyncio
+import gc
 import sys
 from typing import TYPE_CHECKING
 
-from broker import process
+from broker import late_modules
 
 if TYPE_CHECKING:
     from broker.cluster import Cluster
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> int:
     """Run a broker; the exit code of the process."""
+    gc.disable()  # until `process.collect_rarely`: imports allocate much and free nothing
+    late_modules.install()
+    from broker import process
+
     process.prepare()
     from broker.options import parse
 
@@ -28,6 +32,9 @@ def main(arguments: list[str]) -> int:
 
 def run(settings: Settings) -> int:
     """Serve with these settings until told to stop."""
+    import asyncio
+
+    from broker import process
     from broker.injection import crash
     from broker.logging import configure, get_logger
 
@@ -39,11 +46,14 @@ def run(settings: Settings) -> int:
     except crash.UnknownCrashPoint as error:
         return process.fail(error)
     process.allow_open_files()
-    with asyncio.Runner(loop_factory=process.loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=process.loop_factory(late_modules.import_without_tls)) as runner:
         return runner.run(_serve(settings))
 
 
 async def _serve(settings: Settings) -> int:
+    import asyncio
+
+    from broker import process
     from broker.cluster import Cluster, StartError
 
     asyncio.get_running_loop().set_exception_handler(process.log_loop_exception)

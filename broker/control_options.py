@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Final
-
-import click
+from typing import TYPE_CHECKING, Final
 
 from broker.config import DEFAULT_HOST
 from broker.config.settings import ControlPort
 
+if TYPE_CHECKING:
+    import click
+
 FAULTS_VARIABLE: Final = "ODRADEK_FAULTS"
 CONTROL_PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
 PORT_MAX: Final = 65535
+
+
+def usage_error(message: str) -> click.UsageError:
+    """To be raised for an option that cannot be. A start that nothing is wrong with does not import click."""
+    import click
+
+    return click.UsageError(message)
+
+
+def bad_setting(message: str) -> click.ClickException:
+    """To be raised for a setting that cannot be; a bad option ends the process with the same exit code."""
+    import click
+
+    class BadSetting(click.ClickException):
+        exit_code = 2
+
+    return BadSetting(message)
 
 
 def rules_in(text: str) -> tuple[str, ...]:
@@ -26,7 +44,7 @@ def port_of(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and int(text[:6]) <= PORT_MAX):
-        raise click.UsageError(f"{CONTROL_PORT_VARIABLE}: {text!r} is not a port (0 to {PORT_MAX}).")
+        raise usage_error(f"{CONTROL_PORT_VARIABLE}: {text!r} is not a port (0 to {PORT_MAX}).")
     return int(text)
 
 
@@ -39,5 +57,5 @@ def control_port(host: str | None, port: int, token: str, allowed_hosts: Collect
     try:
         Access.of(control.host, token, allowed_hosts)
     except ControlConfigError as error:
-        raise click.UsageError(f"{error}.") from None
+        raise usage_error(f"{error}.") from None
     return control

@@ -1,25 +1,34 @@
-"""The command line of the broker: `python -m broker` and `odradek serve` both end here."""
+"""The command line of the broker: `python -m broker` and `odradek serve` both end here.
+
+A command line that is right in the plainest form is taken without click, whose import takes 10 ms. All others, also all that
+are wrong, are click's.
+"""
+
+from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import click
-
-from broker.client_metrics.exporting import MissingPackage, check_exporter
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, node_configs
+from broker.config.definitions import EXPORTER_NONE
 from broker.config.settings import ControlPort, Settings, TopicSpec
 from broker.control_options import (
     CONTROL_PORT_VARIABLE,
     FAULTS_VARIABLE,
+    bad_setting,
     control_port,
     port_of,
     rules_in,
+    usage_error,
 )
 from storage.config import LogConfig
+
+if TYPE_CHECKING:
+    import click
 
 # Finalized features that a start may choose, with the lowest and highest level this broker can give them.
 CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 2)}
@@ -29,23 +38,93 @@ CREATE_TOPICS_VARIABLE: Final = "KAFKA_CREATE_TOPICS"
 CONTROL_HOST_VARIABLE: Final = "ODRADEK_CONTROL_HOST"
 
 
-class BadSetting(click.ClickException):
-    """A setting that cannot be; a bad option ends the process with the same exit code."""
-
-    exit_code = 2
+LOG_FORMATS: Final = ("auto", "human", "json")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+PORT_MAX: Final = 65_535
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
     """The settings that a command line asks for. Raises click.ClickException for one that cannot be."""
+    options = plain_options(argv)
+    if options is not None:
+        try:
+            return _settings(options, os.environ if environ is None else environ)
+        except Exception:
+            # What is wrong is found again below, by click, which shows it with the usage.
+            options = None
     found: list[Settings] = []
     command(found.append, environ).main(list(argv), prog_name="odradek serve", standalone_mode=False)
     if not found:  # --help and --version print and ask for nothing
+        import click
+
         raise click.exceptions.Exit(0)
     return found[0]
 
 
+def plain_options(argv: Sequence[str]) -> dict[str, object] | None:
+    """What click would hand to the command; None where that is for click to say."""
+    options: dict[str, object] = {**_PLAIN_DEFAULTS}
+    words = iter(argv)
+    for word in words:
+        option, equals, value = word.partition("=")
+        if option == "--ends-with-stdin" and not equals:
+            options["ends_with_stdin"] = True
+            continue
+        name = _PLAIN_NAMES.get(option)
+        if not equals:
+            value = next(words, "")
+        if name is None or not value or value.startswith("-"):
+            return None
+        if name in ("assignments", "topics", "features"):
+            options[name] = (*_texts(options[name]), value)
+            continue
+        converted = _plain_value(name, value)
+        if converted is None:
+            return None
+        options[name] = converted
+    return options
+
+
+def _plain_value(name: str, text: str) -> object:
+    """None is for click."""
+    if name in ("port", "control_port", "nodes"):
+        if not (text.isascii() and text.isdecimal()) or len(text) > 5:
+            return None
+        number = int(text)
+        return number if (number >= 1 if name == "nodes" else number <= PORT_MAX) else None
+    if name == "data_dir":
+        there = not os.path.lexists(text) or (os.path.isdir(text) and os.access(text, os.R_OK))
+        return Path(text) if there else None
+    if name in ("log_format", "log_level"):
+        return text if text in (LOG_FORMATS if name == "log_format" else LOG_LEVELS) else None
+    return text
+
+
+_PLAIN_NAMES: Final = {
+    "--host": "host",
+    "--port": "port",
+    "--data-dir": "data_dir",
+    "--set": "assignments",
+    "--topic": "topics",
+    "--feature": "features",
+    "--nodes": "nodes",
+    "--control-port": "control_port",
+    "--control-host": "control_host",
+    "--log-format": "log_format",
+    "--log-level": "log_level",
+}
+_PLAIN_DEFAULTS: Final[Mapping[str, object]] = {
+    **dict.fromkeys(_PLAIN_NAMES.values()),
+    **dict.fromkeys(("assignments", "topics", "features"), ()),
+    "config": None,
+    "nodes": 1,
+    "ends_with_stdin": False,
+}
+
+
 def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None = None) -> click.Command:
     """The click command that parses the options and hands what they mean to `run`."""
+    import click
 
     def callback(**options: object) -> None:
         run(_settings(options, os.environ if environ is None else environ))
@@ -65,11 +144,13 @@ def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None =
 
 
 def _options() -> list[click.Parameter]:
+    import click
+
     return [
         click.Option(["--host"], help=f"Address to listen on.  [default: {DEFAULT_HOST}]"),
         click.Option(
             ["--port"],
-            type=click.IntRange(0, 65535),
+            type=click.IntRange(0, PORT_MAX),
             help=f"Port to listen on; 0 picks a free one and prints it.  [default: {DEFAULT_PORT}]",
         ),
         click.Option(
@@ -109,7 +190,7 @@ def _options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--control-port"],
-            type=click.IntRange(0, 65535),
+            type=click.IntRange(0, PORT_MAX),
             help="Open a control port for faults, clock and trace; 0 picks a free one and prints it. "
             "The variable ODRADEK_CONTROL_PORT sets it too.",
         ),
@@ -123,14 +204,22 @@ def _options() -> list[click.Parameter]:
             is_flag=True,
             help="Stop when standard input ends: the broker never outlives the program that started it.",
         ),
+        *_log_options(),
+    ]
+
+
+def _log_options() -> list[click.Parameter]:
+    import click
+
+    return [
         click.Option(
             ["--log-format"],
-            type=click.Choice(["auto", "human", "json"]),
+            type=click.Choice(LOG_FORMATS),
             help="Format of the broker's own log.  [default: auto]",
         ),
         click.Option(
             ["--log-level"],
-            type=click.Choice(["debug", "info", "warning", "error"]),
+            type=click.Choice(LOG_LEVELS),
             help="Lowest level that the broker logs.  [default: info]",
         ),
     ]
@@ -141,12 +230,12 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         nodes, warnings = node_configs(
             _path(options["config"]), environ, _overrides(options), int(str(options["nodes"]))
         )
-        check_exporter(nodes[0])
+        _check_exporter(nodes[0])
         topics = [parse_topic(text, nodes[0]) for text in _texts(options["topics"])]
         _check_different(topics, "--topic {} is given more than once.")
         topics += _without(topics, _topics_of_variables(environ, nodes))
-    except (ConfigError, MissingPackage) as error:
-        raise BadSetting(str(error)) from None
+    except ConfigError as error:
+        raise bad_setting(str(error)) from None
     features = dict(parse_feature(text) for text in _texts(options["features"]))
     return Settings(
         nodes,
@@ -157,6 +246,17 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         _faults(environ.get(FAULTS_VARIABLE, "")),
         bool(options["ends_with_stdin"]),
     )
+
+
+def _check_exporter(config: BrokerConfig) -> None:
+    if config.client_telemetry_exporter == EXPORTER_NONE:
+        return
+    from broker.client_metrics.exporting import MissingPackage, check_exporter
+
+    try:
+        check_exporter(config)
+    except MissingPackage as error:
+        raise bad_setting(str(error)) from None
 
 
 def _topics_of_variables(environ: Mapping[str, str], nodes: Sequence[BrokerConfig]) -> list[TopicSpec]:
@@ -185,9 +285,9 @@ def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSp
         name, partitions, replicas, policy = (parts + [""] * 3)[:4]
         if len(parts) > 4 or not (replicas or "1").isdecimal():
             expected = "NAME:PARTITIONS:REPLICAS[:CLEANUP.POLICY]"
-            raise click.UsageError(f"{CREATE_TOPICS_VARIABLE} {entry}: expected {expected}.")
+            raise usage_error(f"{CREATE_TOPICS_VARIABLE} {entry}: expected {expected}.")
         if int(replicas or 1) > len(nodes):
-            raise click.UsageError(
+            raise usage_error(
                 f"{CREATE_TOPICS_VARIABLE} {entry}: {replicas} replicas need {replicas} nodes, and there "
                 f"{'is' if len(nodes) == 1 else 'are'} {len(nodes)}; --nodes {replicas} starts them."
             )
@@ -213,7 +313,7 @@ def _faults(text: str) -> tuple[str, ...]:
             try:
                 parse_rule(rule)
             except FaultError as error:
-                raise click.UsageError(f"{FAULTS_VARIABLE} {rule}: {error}.") from None
+                raise usage_error(f"{FAULTS_VARIABLE} {rule}: {error}.") from None
     return rules
 
 
@@ -228,7 +328,7 @@ def _control(
         host = environ.get(CONTROL_HOST_VARIABLE) or None
     if port is None:
         if host is not None:
-            raise click.UsageError(
+            raise usage_error(
                 f"{host_is_from}: there is no control port without --control-port or {CONTROL_PORT_VARIABLE}."
             )
         return None
@@ -246,7 +346,7 @@ def _overrides(options: Mapping[str, object]) -> dict[str, str]:
     for assignment in _texts(options["assignments"]):
         name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
-            raise click.UsageError(f"--set {assignment}: expected KEY=VALUE.")
+            raise usage_error(f"--set {assignment}: expected KEY=VALUE.")
         overrides[name.strip()] = value
     host, port = options["host"], options["port"]
     if host is not None or port is not None:
@@ -259,7 +359,7 @@ def _overrides(options: Mapping[str, object]) -> dict[str, str]:
         overrides["listeners"] = str(endpoint)
     if "," in str(options["data_dir"]):
         reason = "Kafka's log.dirs separates directories by commas; give one without a comma."
-        raise click.UsageError(f"--data-dir {options['data_dir']}: {reason}")
+        raise usage_error(f"--data-dir {options['data_dir']}: {reason}")
     for option, *names in (
         ("data_dir", "log.dirs", "log.dir"),
         ("log_format", "odradek.log.format"),
@@ -274,7 +374,7 @@ def _overrides(options: Mapping[str, object]) -> dict[str, str]:
 def _check_not_set_twice(overrides: Mapping[str, str], by: str, *names: str) -> None:
     for name in names:
         if name in overrides:
-            raise click.UsageError(f"--set {name}: {by} it, too. Give one of them.")
+            raise usage_error(f"--set {name}: {by} it, too. Give one of them.")
 
 
 def parse_topic(text: str, config: BrokerConfig, where: str = "--topic") -> TopicSpec:
@@ -286,9 +386,9 @@ def parse_topic(text: str, config: BrokerConfig, where: str = "--topic") -> Topi
     count, _, configs_text = rest.partition(":")
     count = count if colon else str(config.num_partitions)
     if invalid_topic_name(name) is not None:
-        raise click.UsageError(f"{where} {text}: {name!r} is not a name that Kafka allows for a topic.")
+        raise usage_error(f"{where} {text}: {name!r} is not a name that Kafka allows for a topic.")
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 100_000):
-        raise click.UsageError(f"{where} {text}: expected NAME[:PARTITIONS[:key=value,...]].")
+        raise usage_error(f"{where} {text}: expected NAME[:PARTITIONS[:key=value,...]].")
     configs: dict[str, str] = {}
     key = ""
     for part in filter(None, configs_text.split(",")):
@@ -298,7 +398,7 @@ def parse_topic(text: str, config: BrokerConfig, where: str = "--topic") -> Topi
         elif key:
             configs[key] += f",{part}"
         else:
-            raise click.UsageError(f"{where} {text}: expected key=value, not {part!r}.")
+            raise usage_error(f"{where} {text}: expected key=value, not {part!r}.")
     try:
         LogConfig.from_properties(configs, config.log_defaults)
     except ConfigError as error:
@@ -310,19 +410,17 @@ def _check_different(topics: Sequence[TopicSpec], message: str) -> None:
     names = [topic.name for topic in topics]
     for name in names:
         if names.count(name) > 1:
-            raise click.UsageError(message.format(name))
+            raise usage_error(message.format(name))
 
 
 def parse_feature(text: str) -> tuple[str, int]:
     """`transaction.version=1`, checked against what this broker can do."""
     name, _, level_text = text.partition("=")
     if name not in CHOOSABLE_FEATURES:
-        raise click.UsageError(
-            f"--feature {text}: the features to choose are {', '.join(CHOOSABLE_FEATURES)}."
-        )
+        raise usage_error(f"--feature {text}: the features to choose are {', '.join(CHOOSABLE_FEATURES)}.")
     lowest, highest = CHOOSABLE_FEATURES[name]
     if not (level_text.isascii() and level_text.isdigit() and lowest <= int(level_text[:5]) <= highest):
-        raise click.UsageError(f"--feature {text}: {name} goes from {lowest} to {highest}.")
+        raise usage_error(f"--feature {text}: {name} goes from {lowest} to {highest}.")
     return name, int(level_text)
 
 

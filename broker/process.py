@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -20,7 +21,7 @@ KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
 def prepare() -> None:
-    """Before imports: a signal ends the process, and the collector waits until ``collect_rarely``."""
+    """Before most imports: a signal ends the process, and the collector waits until ``collect_rarely``."""
     # The first process of a container has no signal handlers but its own; those of the loop come with the loop.
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: sys.exit(0))
@@ -31,13 +32,17 @@ def prepare() -> None:
 
 def exit_code(work: Callable[[], int]) -> int:
     """That of the process, of work that begins with a command line: `click` without its own way of ending the process."""
-    import click
-
     try:
         return work()
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.ClickException as error:
+    except Exception as error:
+        if "click" not in sys.modules:  # so it is none of its exceptions
+            raise
+        import click
+
+        if isinstance(error, click.exceptions.Exit):
+            return error.exit_code
+        if not isinstance(error, click.ClickException):
+            raise
         error.show()
         return error.exit_code
 
@@ -109,13 +114,12 @@ def fail(reason: Exception) -> int:
     return 1
 
 
-def loop_factory() -> Any:
+def loop_factory(load: Callable[[str], Any] = import_module) -> Any:
     """uvloop's, where it is installed."""
     try:
-        import uvloop
+        return load("uvloop").new_event_loop
     except ImportError:
         return asyncio.new_event_loop
-    return uvloop.new_event_loop
 
 
 def allow_open_files() -> None:

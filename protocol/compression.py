@@ -329,6 +329,6 @@ _DECOMPRESSORS: dict[int, Callable[[bytes | memoryview, int], bytes]] = {
 _FILLERS: dict[int, Callable[[bytes | memoryview, mmap.mmap], int]] = {
     GZIP: _gunzip_into,
     SNAPPY: _unsnap_into,
-    LZ4: cramjam.lz4.decompress_into,
-    ZSTD: cramjam.zstd.decompress_into,
+    LZ4: lambda data, output: cramjam.lz4.decompress_into(data, output),
+    ZSTD: lambda data, output: cramjam.zstd.decompress_into(data, output),
 }

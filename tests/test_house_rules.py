@@ -26,6 +26,7 @@ CLOCKS = {
     "broker/replicas/maintenance/cleaner_throttler.py": "rests in its thread, so that the loop has its turns",
     "broker/loop/lag.py": "measures the loop itself",
     "broker/cluster/cluster.py": "says how long the start took",
+    "broker/logging/configuration.py": "dates the lines of the log",
 }
 # The one place where tests look at the clock, and those that let a moment go by: each asks again after it, or lives in
 # virtual time, or it is the plan of what it does.

@@ -148,6 +148,11 @@ def _escaped(value: str) -> str:
     return javaproperties.escape(value).replace("\\:", ":").replace("\\=", "=")
 
 
-if __name__ == "__main__":
+def main_of_a_process(arguments: list[str]) -> int:
+    """The same in a process of its own, whose log goes to standard error."""
     configure("auto", "warning", sys.stderr)
-    sys.exit(main(sys.argv[1:]))
+    return main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main_of_a_process(sys.argv[1:]))

@@ -146,6 +146,11 @@ def _kept(folder: Path) -> Iterator[Path]:
         yield folder / EPOCHS
 
 
-if __name__ == "__main__":
+def main_of_a_process(arguments: list[str]) -> int:
+    """The same in a process of its own, whose log goes to standard error."""
     configure("auto", "warning", sys.stderr)
-    sys.exit(main(sys.argv[1:]))
+    return main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main_of_a_process(sys.argv[1:]))

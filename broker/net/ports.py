@@ -86,6 +86,10 @@ def _addresses(endpoint: Endpoint) -> list[tuple[int, str]]:
         if socket.has_dualstack_ipv6():
             return [(socket.AF_INET6, "::")]
         return [(socket.AF_INET, "0.0.0.0")]
+    with contextlib.suppress(OSError, ValueError):
+        # To be looked up, a name is encoded as one of the internet's: an address needs neither.
+        socket.inet_pton(socket.AF_INET, endpoint.host)
+        return [(socket.AF_INET, endpoint.host)]
     found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses = {(int(family), str(address[0])): None for family, _, _, _, address in found}
     # IPv4 first: it decides which port a port 0 becomes.

@@ -7,7 +7,6 @@ checkout they lie beside `odradek`. No other process has this folder on its path
 from __future__ import annotations
 
 import os
-import site
 import sys
 from collections.abc import Iterable
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
@@ -17,7 +16,7 @@ from typing import Final, Literal
 FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
 SITE_OPTION: Final = "--site="
 STDIN_OPTION: Final = "--ends-with-stdin="
-# Some of what the server imports. An installer may have put them into folders that an isolated interpreter leaves out.
+# Some of what the server imports. An installer may have put them into any folder that this process looks into.
 _IMPORTED: Final = ("kio", "structlog", "click", "aiohttp")
 
 Program = Literal["serve", "proxy", "export", "import", "tool"]
@@ -26,11 +25,12 @@ Program = Literal["serve", "proxy", "export", "import", "tool"]
 def command(program: Program, *arguments: str, options: Iterable[str] = ()) -> list[str]:
     """The command line that starts a program of the server, whichever packages the user has.
 
-    The interpreter is isolated (`-I`): it ignores PYTHONPATH, the user's site-packages and the working directory. It runs
-    the folder, so the server is always the one that belongs to this `odradek`. `site_folders` are handed to it.
+    The interpreter is isolated (`-I`): it ignores PYTHONPATH, the user's site-packages and the working directory. Nor does
+    it look for site-packages itself (`-S`), which can take as long as the rest of the interpreter's start: `site_folders`
+    are handed to it. It runs the folder, so the server is always the one that belongs to this `odradek`.
     """
     sites = (SITE_OPTION + folder for folder in site_folders())
-    return [sys.executable, "-I", FOLDER, *sites, *options, program, *arguments]
+    return [sys.executable, "-I", "-S", FOLDER, *sites, *options, program, *arguments]
 
 
 def ends_with_stdin(folder: str = "") -> str:
@@ -42,15 +42,9 @@ def ends_with_stdin(folder: str = "") -> str:
 
 
 def site_folders() -> list[str]:
-    """The folders in which this process finds dependencies, and an isolated interpreter would not.
-
-    They come from `pip install --user` and `pip install --target`.
-    """
-    isolated = {os.path.realpath(folder) for folder in site.getsitepackages()}
+    """The folders in which this process finds dependencies of the server, in their order."""
     folders = dict.fromkeys(os.path.abspath(folder) for folder in sys.path)
-    return [
-        folder for folder in folders if os.path.realpath(folder) not in isolated and _has_dependencies(folder)
-    ]
+    return [folder for folder in folders if _has_dependencies(folder)]
 
 
 def core() -> str:

@@ -1,4 +1,4 @@
-"""``python -I odradek/_server [OPTION ...] PROGRAM ...``: the broker, the proxy, or a program for files of a broker.
+"""``python -I -S odradek/_server [OPTION ...] PROGRAM ...``: the broker, the proxy, or a program for files of a broker.
 
 - ``--site=FOLDER``: a folder in which the parent process has found dependencies (`odradek._server.site_folders`).
 - ``--ends-with-stdin=[FOLDER]``: the process dies when its standard input ends, and a temporary folder with it
@@ -8,18 +8,22 @@
 from __future__ import annotations
 
 import os
-import runpy
-import site
 import sys
-import threading
-from typing import Final
+from _thread import start_new_thread
+from importlib import import_module
 
-PROGRAMS: Final = {
-    "serve": "broker",
-    "proxy": "broker.proxy",
-    "export": "broker.exchange.export",
-    "import": "broker.exchange.importing",
-    "tool": "tools",
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+PROGRAMS = {
+    "serve": ("broker.__main__", "main"),
+    "proxy": ("broker.proxy.__main__", "main"),
+    "export": ("broker.exchange.export", "main_of_a_process"),
+    "import": ("broker.exchange.importing", "main_of_a_process"),
+    "tool": ("tools.__main__", "main"),
 }
 
 
@@ -34,9 +38,9 @@ def take_options(arguments: list[str]) -> None:
     while arguments[1].startswith("--"):
         name, _, folder = arguments.pop(1).partition("=")
         if name == "--site":
-            site.addsitedir(folder)  # behind all others, with its .pth files
+            sys.path.append(folder)
         else:
-            threading.Thread(target=die_with_stdin, args=(folder,), name="parent", daemon=True).start()
+            start_new_thread(die_with_stdin, (folder,))
 
 
 def die_with_stdin(folder: str) -> None:
@@ -51,14 +55,60 @@ def die_with_stdin(folder: str) -> None:
     os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", _REMOVE, folder])
 
 
-_REMOVE: Final = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
+_REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
 
-if __name__ == "__main__":
+class LastResort:
+    """Finds a dependency that lies in none of the folders that were handed over: where the interpreter would have looked.
+
+    `-S` leaves that out (`odradek._server.command`). It matters where a dependency is installed editably, by a .pth file.
+    """
+
+    NAMES = frozenset(
+        (
+            "aiohttp",
+            "click",
+            "cramjam",
+            "google_crc32c",
+            "javaproperties",
+            "kio",
+            "msgspec",
+            "prometheus_client",
+            "re2",
+            "structlog",
+            "uvloop",
+            "xxhash",
+        )
+    )
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in cls.NAMES:
+            return None
+        sys.meta_path.remove(cls)
+        import importlib.util
+        import site
+
+        site.main()
+        return importlib.util.find_spec(name)
+
+
+def main() -> int | None:
+    """Run the program; the exit code of the process."""
     take_options(sys.argv)
     # In front of site-packages, where a user may have packages of the same names.
     sys.path.insert(0, packages())
-    if sys.argv[1] == "tool":
+    sys.meta_path.append(LastResort)
+    program = sys.argv.pop(1)
+    if program == "tool":
         # The commands print and ask for the control port as `odradek` does: it is found wherever this folder lies.
         sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    runpy.run_module(PROGRAMS[sys.argv.pop(1)], run_name="__main__", alter_sys=True)
+    module, function = PROGRAMS[program]
+    code: int | None = getattr(import_module(module), function)(sys.argv[1:])
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -140,8 +140,8 @@ def test_a_call_that_waits_at_the_control_port_does_not_delay_the_stop(start_bro
 def test_without_a_control_port_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys; from broker.cluster import Cluster; from broker.options import parse\n"
-        "import broker.__main__ as program\n"
-        "program.process.stop_signals = lambda: stopped()\n"
+        "import broker.__main__ as program; from broker import process\n"
+        "process.stop_signals = lambda: stopped()\n"
         "def stopped():\n    event = asyncio.Event(); event.set(); return event\n"
         f"program.main(['--port', '0', '--data-dir', {str(tmp_path)!r}])\n"
         "assert 'broker.cluster' in sys.modules\n"

@@ -5,10 +5,12 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from broker.config.settings import ControlPort, Settings
 from broker.config.sources import OF_THE_START
-from broker.options import CREATE_TOPICS_VARIABLE, command, parse
+from broker.options import CREATE_TOPICS_VARIABLE, _options, command, parse, plain_options
 from storage.config import ConfigError
 
 
@@ -34,6 +36,116 @@ def test_without_options_the_broker_listens_on_port_9092_of_this_machine_and_kee
 )
 def test_host_and_port_make_the_listener(argv: list[str], listener: str):
     assert str(parse(argv, {"KAFKA_LISTENERS": "PLAINTEXT://:5"}).config.listeners[0]) == listener
+
+
+def by_click(argv: list[str]) -> dict[str, object] | None:
+    """The options as click hands them over; None for a mistake."""
+    found: list[dict[str, object]] = []
+    with_all = click.Command("serve", callback=lambda **options: found.append(options), params=_options())
+    try:
+        with_all.main(argv, standalone_mode=False)
+    except click.ClickException:
+        return None
+    return found[0] if found else None
+
+
+WORDS = (
+    *(
+        "--host",
+        "--port",
+        "--data-dir",
+        "--config",
+        "--set",
+        "--topic",
+        "--feature",
+        "--nodes",
+        "--control-port",
+    ),
+    *(
+        "--control-host",
+        "--ends-with-stdin",
+        "--log-format",
+        "--log-level",
+        "--help",
+        "-h",
+        "--unknown",
+        "--",
+        "-",
+    ),
+    *(
+        "--port=1",
+        "--port=",
+        "--set=a=b",
+        "--topic=a:1",
+        "--nodes=2",
+        "--ends-with-stdin=1",
+        "--log-level=info",
+    ),
+    *(
+        "0",
+        "1",
+        "65535",
+        "65536",
+        "-1",
+        " 1",
+        "1_0",
+        "\u0661",
+        "007",
+        "a=b",
+        "a:4:k=v,w",
+        "",
+        "json",
+        "JSON",
+        "x y",
+    ),
+    *(".", __file__, "/nothing/here"),
+)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=6))
+@example([])
+@example(
+    ["--port", "9092", "--data-dir", ".", "--set", "a=b", "--set", "c=d", "--nodes", "3", "--ends-with-stdin"]
+)
+@example(["--log-format", "json", "--log-level=info", "--topic", "a", "--topic", "b:2", "--feature", "f=1"])
+def test_what_is_taken_without_click_is_what_click_would_have_taken(argv: list[str]):
+    options = plain_options(argv)
+    assert options is None or options == by_click(argv)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--data-dir",
+            ".",
+            "--log-format=json",
+            "--log-level",
+            "debug",
+        ],
+        [
+            "--set",
+            "a=b",
+            "--set",
+            "c=d",
+            "--topic",
+            "t:1",
+            "--feature",
+            "f=1",
+            "--nodes",
+            "3",
+            "--ends-with-stdin",
+        ],
+        ["--control-port", "0", "--control-host", "localhost"],
+    ],
+)
+def test_a_plain_command_line_is_taken_without_click(argv: list[str]):
+    assert plain_options(argv) == by_click(argv)
 
 
 def test_each_source_is_read(tmp_path: Path):
