@@ -212,7 +212,7 @@ class RecordBatch:
     def stored_at(self, base_offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
         """The batch as it stands in a log, in pieces; a small one is one piece, whose copy is cheaper than a second one."""
         buffer, start, size = self.buffer, self.start, self.size
-        head = _PATCH.pack(base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
+        head = patched_header(buffer, base_offset, leader_epoch, start)
         if size <= ONE_PIECE_BYTES:
             return (head + buffer[start + PATCHED_BYTES : start + size],)
         return (head, memoryview(buffer)[start + PATCHED_BYTES : start + size])

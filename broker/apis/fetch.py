@@ -101,11 +101,9 @@ def _open(request: FetchRequest, context: RequestContext) -> Opened | ErrorCode:
                 partition.last_fetched_epoch,
             )
             asked[wanted.key] = wanted
-    forgotten: list[Key] = [
-        (topic.topic_id or topic.topic, index)
-        for topic in request.forgotten_topics_data
-        for index in topic.partitions
-    ]
+    forgotten: list[Key] = []
+    for gone in request.forgotten_topics_data:
+        forgotten += [(gone.topic_id or gone.topic, index) for index in gone.partitions]
     return context.node.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
@@ -136,6 +134,11 @@ def _throttled(opened: Opened, throttle_ms: int) -> FetchResponse:
 def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
     """Neighbours of one topic share an entry; the order stays, so a topic may come twice."""
     responses: list[FetchableTopicResponse] = []
+    if len(answers) == 1:
+        wanted, answer = answers[0]
+        return [
+            FetchableTopicResponse(topic=wanted.topic or "", topic_id=wanted.topic_id, partitions=[answer])
+        ]
     for _, group in groupby(answers, key=lambda pair: pair[0].key[0]):
         pairs = list(group)
         wanted = pairs[0][0]
@@ -151,7 +154,12 @@ def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
 
 def _leaders(context: RequestContext, answers: Answers) -> Sequence[NodeEndpoint]:
     """Where to find the leaders that errors of this answer name (KIP-951)."""
-    leaders = {answer.current_leader.leader_id for _, answer in answers}
+    leaders: set[int] = set()
+    for _, answer in answers:
+        if answer.error_code:  # only an error names one
+            leaders.add(answer.current_leader.leader_id)
+    if not leaders:
+        return ()
     addresses = (address_of(context, node_id) for node_id in sorted(leaders - {NO_NODE}))
     return [
         NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)

@@ -98,9 +98,10 @@ class FetchReading:
                 return ErrorCode.unknown_topic_id
         if not self._context.authorize("READ", "TOPIC", wanted.topic):
             return ErrorCode.topic_authorization_failed
-        topic = self._node.metadata.topic(wanted.topic)
-        if topic is None or topic.partition(wanted.index) is None:
-            return ErrorCode.unknown_topic_or_partition
+        if self._node.replicas.opened_leader(wanted.topic, wanted.index) is None:
+            topic = self._node.metadata.topic(wanted.topic)
+            if topic is None or topic.partition(wanted.index) is None:
+                return ErrorCode.unknown_topic_or_partition
         return ErrorCode.none
 
     def read(self) -> ReadOutcome:
@@ -178,7 +179,10 @@ class FetchReading:
 
     def _replica(self, wanted: CachedPartition) -> Partition | ErrorCode:
         """The partition if this node may serve the reader, and the topic id is the reader's."""
-        partition = self._node.replicas.hosted(wanted.topic or "", wanted.index)
+        topic, index = wanted.topic or "", wanted.index
+        partition: Partition | ErrorCode | None = self._node.replicas.opened_leader(topic, index)
+        if partition is None:
+            partition = self._node.replicas.hosted(topic, index)
         if isinstance(partition, ErrorCode):
             return partition
         if wanted.topic_id is not None and partition.topic_id != wanted.topic_id:

@@ -19,13 +19,13 @@ from tests.support.deadlines import HANG_S
 
 # Calls of Python functions and of built-in ones, with the compiled core and without; calls on files.
 BOUNDS = {
-    "produce-small": ((49, 40), (61, 75), 1),
-    "produce-idempotent": ((51, 44), (63, 79), 1),
-    "commit": ((281, 220), (336, 318), 5),
-    "transaction": ((560, 430), (683, 636), 10),
+    "produce-small": ((49, 40), (62, 76), 1),
+    "produce-idempotent": ((51, 44), (64, 80), 1),
+    "commit": ((281, 220), (341, 322), 5),
+    "transaction": ((560, 430), (690, 646), 10),
     "init": ((124, 93), (142, 116), 2.1),
-    "produce-large": ((90, 69), (102, 132), 1),
-    "fetch-large": ((87, 68), (101, 115), 0),
+    "produce-large": ((91, 70), (102, 133), 1),
+    "fetch-large": ((77, 66), (91, 113), 0),
 }
 CORES = [pytest.param(True, id="pure"), *([] if compiled is None else [pytest.param(False, id="compiled")])]
 LARGE_BYTES = 1 << 20

@@ -57,7 +57,9 @@ class World:
                 topic_by_id=self._topic_by_id,
                 brokers=self.brokers,
             ),
-            replicas=SimpleNamespace(leader=self._leader, hosted=self._leader),
+            replicas=SimpleNamespace(
+                leader=self._leader, hosted=self._leader, opened_leader=self._opened_leader
+            ),
             fetch_sessions=FetchSessionCache(1000, lambda: next(ids)),
             quotas=SimpleNamespace(are_set=False),
             slices=Slices(),
@@ -65,6 +67,10 @@ class World:
 
     def _topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def _opened_leader(self, topic: str, index: int) -> Partition | None:
+        partition = self._leader(topic, index)
+        return partition if isinstance(partition, Partition) and partition.offline is None else None
 
     def _leader(self, topic: str, index: int, client_epoch: int = -1) -> Partition | ErrorCode:
         if (error := self.errors.get((topic, index))) is not None:
