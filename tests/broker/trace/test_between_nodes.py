@@ -112,8 +112,7 @@ class Wire:
             made(connection, Tap(transport, self.streams))  # type: ignore[arg-type]
 
         def buffer_updated(connection: Connection, count: int) -> None:
-            frame, filled = connection._frame, connection._frame_filled
-            landed = connection._shared.landing[:count] if frame is None else frame[filled : filled + count]
+            landed = connection.get_buffer(count)[:count]  # where the kernel has put it
             self.streams[(connection.host, connection.port), connection.address] += bytes(landed)
             updated(connection, count)
 
