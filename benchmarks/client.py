@@ -70,7 +70,7 @@ class Client:
         self.socket.sendall(data)
 
     def receive(self) -> memoryview:
-        """The next answer, in a buffer that the one after it will use again."""
+        """The next answer, in a buffer that the one after it will use again. No second one may be on its way: see `in_flight`."""
         view, received = self._view, 0
         while received < SIZE.size:
             received += self._more(view[received:])
@@ -245,6 +245,15 @@ def in_turn(client: Client, frames: Sequence[bytes]) -> list[bytes]:
         send(each)
         answers.append(bytes(receive()))
     return answers
+
+
+def in_flight(client: Client, frames: Sequence[bytes], count: int | None = None) -> list[bytes]:
+    """The answers to frames that are sent all at once; ``count`` of them where a frame holds several requests."""
+    client.send(b"".join(frames))
+    with client.socket.makefile("rb") as stream:
+        return [
+            stream.read(*SIZE.unpack(stream.read(SIZE.size))) for _ in range(len(frames) if count is None else count)
+        ]
 
 
 def now_ms() -> int:

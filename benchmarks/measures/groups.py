@@ -12,13 +12,13 @@ from uuid import UUID
 
 from benchmarks.client import (
     CREATE_TOPICS,
-    SIZE,
     Api,
     Client,
     WrongAnswer,
     create_topic_frame,
     find_group_coordinator,
     frame,
+    in_flight,
     parse,
 )
 from benchmarks.figures import Figure, Run
@@ -81,12 +81,6 @@ class Groups(ABC):
         self.client.close()
 
 
-def _in_flight(client: Client, frames: Sequence[bytes]) -> list[bytes]:
-    client.send(b"".join(frames))
-    with client.socket.makefile("rb") as stream:
-        return [stream.read(*SIZE.unpack(stream.read(SIZE.size))) for _ in frames]
-
-
 class Member:
     """Of a consumer group."""
 
@@ -137,7 +131,7 @@ class ConsumerGroups(Groups):
             Member(f"{group}-{number}", group) for number in range(len(members), len(members) + count)
         ]
         while True:
-            answers = _in_flight(self.client, [member.frame() for member in members])
+            answers = in_flight(self.client, [member.frame() for member in members])
             for member, answer in zip(members, answers, strict=True):
                 member.heard(answer)
             if _are_shared(members) and not any(member.is_behind for member in members):
@@ -185,7 +179,7 @@ class ClassicGroups(Groups):
             connection.send(frame(JOIN_GROUP, self._join_request(group, "")))
         self._wait_for(group, before + count)
         if before > 1:
-            _in_flight(self.client, self._beats_of(group))  # they hear that the group rebalances
+            in_flight(self.client, self._beats_of(group))  # they hear that the group rebalances
         for connection, member_id in zip(self._connections, ids, strict=False):
             connection.send(frame(JOIN_GROUP, self._join_request(group, member_id)))
         answers = [parse(JOIN_GROUP, bytes(each.receive())) for each in self._connections[: before + count]]
@@ -273,7 +267,7 @@ def _heartbeats(run: Run, protocol: type[Groups]) -> Iterator[Figure]:
 
             def work(groups: Groups = groups, beats: Sequence[bytes] = beats) -> None:
                 for first in range(0, len(beats), PIPELINE):
-                    groups.check(_in_flight(groups.client, beats[first : first + PIPELINE])[-1])
+                    groups.check(in_flight(groups.client, beats[first : first + PIPELINE])[-1])
 
             costs[count] = cost_of(target.pid, run.scaled(5, 3), requests, work, work)
             groups.close()

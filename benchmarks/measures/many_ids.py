@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from benchmarks.client import (
     INIT_PRODUCER_ID,
-    SIZE,
     Api,
     Client,
     WrongAnswer,
     create_topic,
     find_group_coordinator,
     frame,
+    in_flight,
     init_producer_id_frame,
     parse,
     produce_frame,
@@ -96,18 +96,11 @@ def _fill(client: Client, ids: int, groups: int) -> None:
 def _transact(
     client: Client, producers: Sequence[tuple[str, int]], request: Callable[[str, int], bytes]
 ) -> None:
-    _in_flight(client, [request(name, producer_id) for name, producer_id in producers])
+    in_flight(client, [request(name, producer_id) for name, producer_id in producers])
 
 
 def _ask_all(client: Client, api: Api, frames: Iterable[bytes]) -> list[Any]:
-    return [parse(api, answer) for answer in _in_flight(client, list(frames))]
-
-
-def _in_flight(client: Client, frames: Sequence[bytes]) -> list[bytes]:
-    """The answers to requests that are sent all at once."""
-    client.send(b"".join(frames))
-    with client.socket.makefile("rb") as stream:
-        return [stream.read(*SIZE.unpack(stream.read(SIZE.size))) for _ in frames]
+    return [parse(api, answer) for answer in in_flight(client, list(frames))]
 
 
 def _add_partitions(name: str, producer_id: int) -> bytes:
