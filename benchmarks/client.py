@@ -70,7 +70,7 @@ class Client:
         self.socket.sendall(data)
 
     def receive(self) -> memoryview:
-        """The next answer, in a buffer that the one after it will use again. No second one may be on its way: see `in_flight`."""
+        """The next answer, in a buffer that the one after it will use again; for several at once there is `in_flight`."""
         view, received = self._view, 0
         while received < SIZE.size:
             received += self._more(view[received:])
@@ -252,7 +252,8 @@ def in_flight(client: Client, frames: Sequence[bytes], count: int | None = None)
     client.send(b"".join(frames))
     with client.socket.makefile("rb") as stream:
         return [
-            stream.read(*SIZE.unpack(stream.read(SIZE.size))) for _ in range(len(frames) if count is None else count)
+            stream.read(*SIZE.unpack(stream.read(SIZE.size)))
+            for _ in range(len(frames) if count is None else count)
         ]
 
 

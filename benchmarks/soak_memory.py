@@ -192,7 +192,9 @@ class Load:
         other.close()
 
     def _commit(self, **member: Any) -> None:
-        partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in (0, 1)]
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in (0, 1)
+        ]
         topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
         answer = self.client.ask(OFFSET_COMMIT, OffsetCommitRequest(topics=topics, **member))
         if any(partition.error_code for partition in answer.topics[0].partitions):
@@ -244,7 +246,9 @@ def sampled(target: Running, data: Path, began: float, steps: int) -> Sample:
     )
 
 
-def soak(target: Running, data: Path, minutes: float, steps_per_s: float, only: Sequence[str]) -> list[Sample]:
+def soak(
+    target: Running, data: Path, minutes: float, steps_per_s: float, only: Sequence[str]
+) -> list[Sample]:
     load = Load(target)
     parts = [part for name, part in PARTS.items() if name in only]
     began, samples, steps = time.monotonic(), list[Sample](), 0
@@ -283,11 +287,15 @@ def verdict(samples: Sequence[Sample]) -> tuple[str, bool]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak_memory", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.soak_memory", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--steps-per-second", type=float, default=10.0, help="each step has all parts")
     parser.add_argument("--only", action="append", choices=PARTS, help="this part of the load (repeatable)")
-    parser.add_argument("--directory", type=Path, help="where data is written (some 200 MiB; default: temporary)")
+    parser.add_argument(
+        "--directory", type=Path, help="where data is written (some 200 MiB; default: temporary)"
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="odradek-soak-", dir=options.directory) as scratch:
         directory = Path(scratch)

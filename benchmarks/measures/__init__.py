@@ -25,6 +25,8 @@ NAMES: Final = (
     "many_partitions",
     "many_partitions_live",
     "many_ids",
+    "scale",
+    "flood",
     "viewers",
     "proxied",
     "pauses",

@@ -57,10 +57,11 @@ class Groups(ABC):
 
     name: str
 
-    def __init__(self, target: Running) -> None:
+    def __init__(self, target: Running, topic: str = TOPIC) -> None:
         self._target = target
+        self.topic = topic
         self.client = Client(target.connect())
-        self.client.send(create_topic_frame(TOPIC, PARTITIONS))
+        self.client.send(create_topic_frame(topic, PARTITIONS))
         answer = parse(CREATE_TOPICS, bytes(self.client.receive()))
         if answer.topics[0].error_code:
             raise WrongAnswer(f"CreateTopics: error {answer.topics[0].error_code}")
@@ -84,8 +85,8 @@ class Groups(ABC):
 class Member:
     """Of a consumer group."""
 
-    def __init__(self, member_id: str, group: str) -> None:
-        self.id, self.group = member_id, group
+    def __init__(self, member_id: str, group: str, topic: str) -> None:
+        self.id, self.group, self.topic = member_id, group, topic
         self.epoch = 0
         self.owned: dict[UUID, list[int]] = {}
         self.is_behind = True
@@ -95,7 +96,7 @@ class Member:
         if self.epoch == 0:
             fields = {
                 "rebalance_timeout_ms": 60_000,
-                "subscribed_topic_names": [TOPIC],
+                "subscribed_topic_names": [self.topic],
                 "topic_partitions": [],
             }
         elif self.is_behind:
@@ -121,14 +122,15 @@ class ConsumerGroups(Groups):
 
     name = "consumer"
 
-    def __init__(self, target: Running) -> None:
-        super().__init__(target)
+    def __init__(self, target: Running, topic: str = TOPIC) -> None:
+        super().__init__(target, topic)
         self._members: dict[str, list[Member]] = {}
 
     def join(self, group: str, count: int) -> None:
         members = self._members.setdefault(group, [])
         members += [
-            Member(f"{group}-{number}", group) for number in range(len(members), len(members) + count)
+            Member(f"{group}-{number}", group, self.topic)
+            for number in range(len(members), len(members) + count)
         ]
         while True:
             answers = in_flight(self.client, [member.frame() for member in members])
@@ -159,8 +161,8 @@ class ClassicGroups(Groups):
 
     name = "classic"
 
-    def __init__(self, target: Running) -> None:
-        super().__init__(target)
+    def __init__(self, target: Running, topic: str = TOPIC) -> None:
+        super().__init__(target, topic)
         self._ids: dict[str, list[str]] = {}
         self._generations: dict[str, int] = {}
         self._connections: list[Client] = []
@@ -189,7 +191,7 @@ class ClassicGroups(Groups):
         self._sync(group, answers[0].generation_id, answers[0].leader, before + count)
 
     def _join_request(self, group: str, member_id: str) -> JoinGroupRequest:
-        offered = JoinGroupRequestProtocol(name="range", metadata=Subscription(topics=[TOPIC]).encode(1))
+        offered = JoinGroupRequestProtocol(name="range", metadata=Subscription(topics=[self.topic]).encode(1))
         return JoinGroupRequest(
             group_id=group,
             session_timeout_ms=600_000,

@@ -54,7 +54,7 @@ def measure(run: Run) -> Iterator[Figure]:
         client = Client(target.connect())
         create_topic(client, TOPIC, PARTITIONS)
         find_group_coordinator(client, "first")
-        yield _timed(f"make {text}", target, lambda: _fill(client, ids, groups), others)
+        yield _timed(f"make {text}", target, lambda: fill(client, ids, groups), others)
         yield Figure("resident memory with them", resident_mib(target.pid), "MiB", other_cpu=others)
         client.close()
         yield _timed(f"clean stop with {text}", target, lambda: _stop(target), others, limit=2)
@@ -78,7 +78,7 @@ def measure(run: Run) -> Iterator[Figure]:
 # -- what is done -----------------------------------------------------------------------------------------------
 
 
-def _fill(client: Client, ids: int, groups: int) -> None:
+def fill(client: Client, ids: int, groups: int) -> None:
     """One committed transaction of each id, one committed offset in each of the partitions for each group."""
     for first in range(0, ids, PIPELINE):
         names = [f"id-{number}" for number in range(first, min(first + PIPELINE, ids))]

@@ -53,21 +53,21 @@ def measure(run: Run) -> Iterator[Figure]:
     with run.target.running(run.scratch / "pauses", SETTINGS) as target:
         client = Client(target.connect())
         create_topic(client, PROBE)
-        rest = _probe(target, run.scaled(10, 5))
+        rest = probe(target, run.scaled(10, 5))
         yield _figure("nothing else", rest, rest)
         size = run.scaled(1000, 200)
         _fill_expiring(client, size)
-        yield _figure(f"{size} segments of 1 MiB expire and are removed", _probe(target, 20), rest)
+        yield _figure(f"{size} segments of 1 MiB expire and are removed", probe(target, 20), rest)
         size = run.scaled(256, 64)
         _fill_keyed(client, size)
-        yield _figure(f"a log of {size} MiB is compacted", _probe(target, run.scaled(30, 15)), rest)
+        yield _figure(f"a log of {size} MiB is compacted", probe(target, run.scaled(30, 15)), rest)
         count = run.scaled(2_000, 200)
         _touch(client, count)
-        yield _figure(f"{count:,} partitions are synced in the background", _probe(target, 12), rest)
+        yield _figure(f"{count:,} partitions are synced in the background", probe(target, 12), rest)
         client.close()
 
 
-def _probe(target: Running, seconds: float) -> Waits:
+def probe(target: Running, seconds: float) -> Waits:
     """One small Produce each millisecond."""
     client = Client(target.connect())
     frame = produce_frame(PROBE, small_batch())

@@ -1,0 +1,126 @@
+"""How long a small Produce waits while another connection floods the broker with batches of 1 MiB.
+
+The flood is a process of its own, so that it takes no turn from the probe's interpreter. The same flood to one plain server,
+and the same probe of another, say what the machine makes a client wait in which three processes want its cores.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import quantiles
+from subprocess import PIPE, Popen
+from typing import Final
+
+from benchmarks.client import (
+    SIZE,
+    Client,
+    check_produced,
+    create_topic,
+    large_batch,
+    produce_frame,
+)
+from benchmarks.figures import Figure, Run
+from benchmarks.measures.pauses import PROBE, Waits, probe
+from benchmarks.plain import Plain
+from benchmarks.targets import HOST, ROOT, Running
+
+FLOOD: Final = "flood"
+IN_FLIGHT: Final = 4
+P99_LIMIT_MS: Final = 5.0
+MIB: Final = 1 << 20
+SETTINGS: Final = {
+    # A flood of a gigabyte per second must not fill the disk.
+    "log.segment.bytes": str(64 * MIB),
+    "log.retention.bytes": str(64 * MIB),
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    "log.segment.delete.delay.ms": "0",
+}
+
+
+class Sink(Plain):
+    """Writes nowhere: the flood would fill the disk."""
+
+    def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
+        return [*super().command(port, data, settings)[:-1], os.devnull]
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    seconds = run.scaled(20, 5)
+    with Sink().running(run.scratch / "flood-sink") as sink:
+        sink.connect().close()  # else the other finds the same port free
+        with Sink().running(run.scratch / "flood-other") as other, _flood(sink, seconds, is_checked=False):
+            plain = probe(other, seconds)
+    with run.target.running(run.scratch / "flood", SETTINGS) as target:
+        client = Client(target.connect())
+        create_topic(client, PROBE)
+        create_topic(client, FLOOD)
+        client.close()
+        rest = probe(target, seconds)
+        with _flood(target, seconds, is_checked=True) as mib_per_s:
+            waits = probe(target, seconds)
+    note = f"{len(waits.all_ms):,} round trips, {waits}; flood of {mib_per_s[0]:,.0f} MiB/s"
+    baseline = f"at rest {_p99(rest):.1f} ms, plain servers {_p99(plain):.1f} ms"
+    yield Figure(
+        f"p99 of a small Produce beside a flood of 1 MiB, {IN_FLIGHT} in flight",
+        _p99(waits),
+        "ms",
+        limit=P99_LIMIT_MS,
+        baseline=baseline,
+        note=note,
+        other_cpu=rest.other_cpu,
+    )
+    yield Figure(
+        "longest wait of it",
+        max(waits.all_ms),
+        "ms",
+        baseline=f"at rest {max(rest.all_ms):.1f} ms, plain servers {max(plain.all_ms):.1f} ms",
+        other_cpu=rest.other_cpu,
+    )
+
+
+def _p99(waits: Waits) -> float:
+    return quantiles(waits.all_ms, n=100)[98]
+
+
+@contextmanager
+def _flood(target: Running, seconds: float, is_checked: bool) -> Iterator[list[float]]:
+    """While the block runs; then how many MiB per second were answered."""
+    mib_per_s: list[float] = []
+    options = [str(target.port), str(seconds + 1), "checked" if is_checked else "plain"]
+    command = [sys.executable, "-m", "benchmarks.measures.flood", *options]
+    with Popen(command, stdout=PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # the flood has begun
+        yield mib_per_s
+        mib_per_s.append(float(process.stdout.readline()))
+
+
+def main(port: int, seconds: float, is_checked: bool) -> None:
+    """The flood: a batch for each that is answered, and some on their way.
+
+    It prints a line when it has begun, and its MiB per second.
+    """
+    frame = produce_frame(FLOOD, large_batch())
+    answered = 0
+    with socket.create_connection((HOST, port)) as connection, connection.makefile("rb") as stream:
+        connection.sendall(frame * (IN_FLIGHT - 1))
+        print("begun", flush=True)
+        began = time.perf_counter()
+        while (passed_s := time.perf_counter() - began) < seconds:
+            connection.sendall(frame)
+            answer = stream.read(*SIZE.unpack(stream.read(SIZE.size)))
+            if is_checked:
+                check_produced([answer])
+            answered += 1
+    print(answered / passed_s, flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == "checked")

@@ -1,0 +1,216 @@
+"""What stands in a broker and is not asked for must cost those nothing who work: small Produces and transactions, beside
+10,000 partitions, 100,000 transactional ids, 5,000 idle connections and 1,000 groups.
+
+Seven brokers run side by side: two small ones (the second says what the machine does to the comparison), one for each of
+the four, and one with all of it. Each round goes through all of them, and a figure is the median of its ratios to the first
+in the same round.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from benchmarks.client import (
+    Client,
+    check_committed,
+    check_produced,
+    create_topic,
+    find_group_coordinator,
+    in_flight,
+    init_producer_id,
+    produce_frame,
+    small_batch,
+    whole_transaction_frames,
+)
+from benchmarks.figures import WARM_UP_S, Figure, Run
+from benchmarks.measures.groups import SETTINGS as GROUP_SETTINGS
+from benchmarks.measures.groups import ClassicGroups, ConsumerGroups
+from benchmarks.measures.many_ids import fill as fill_ids
+from benchmarks.process import precise_cpu_seconds, resident_mib, used_by
+from benchmarks.targets import Running
+
+TOPIC: Final = "scale"
+TRANSACTIONAL_ID: Final = "scale"
+PARTITIONS: Final = 2
+IN_FLIGHT: Final = 8
+TRANSACTION_REQUESTS: Final = 3
+MEMBERS: Final = 5
+FLAT: Final = 1.05
+REST_S: Final = 10.0
+SETTINGS: Final = GROUP_SETTINGS | {
+    # Members and connections only stand there: none may be thought dead.
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.session.timeout.ms": "7200000",
+    "group.consumer.max.session.timeout.ms": "7200000",
+    "connections.max.idle.ms": "7200000",
+}
+
+
+@dataclass
+class Kept:
+    """A broker with something in it, and its rounds."""
+
+    name: str
+    target: Running
+    client: Client
+    producer_id: int
+    idle: list[Client] = field(default_factory=list)
+    epoch: int = 0
+    produce_s: list[float] = field(default_factory=list)
+    transaction_s: list[float] = field(default_factory=list)
+    other_cpu: list[float] = field(default_factory=list)
+
+    def produce(self, requests: int) -> None:
+        """Eight in flight on one connection."""
+        eight = [produce_frame(TOPIC, small_batch())] * IN_FLIGHT
+        answers: list[bytes] = []
+        before = precise_cpu_seconds(self.target.pid)
+        with used_by(self.target.pid) as usage:
+            for _ in range(requests // IN_FLIGHT):
+                answers += in_flight(self.client, eight)
+        check_produced(answers)
+        self.produce_s.append((precise_cpu_seconds(self.target.pid) - before) / len(answers))
+        self.other_cpu.append(usage.other_cpu)
+
+    def transact(self, transactions: int) -> None:
+        """Ten records in two partitions, an offset, and the commit, eight times in flight."""
+        frames = [
+            whole_transaction_frames(TOPIC, "scale", TRANSACTIONAL_ID, self.producer_id, self.epoch + number)
+            for number in range(transactions)
+        ]
+        before = precise_cpu_seconds(self.target.pid)
+        for first in range(0, transactions, IN_FLIGHT):
+            eight = frames[first : first + IN_FLIGHT]
+            answers = in_flight(self.client, eight, TRANSACTION_REQUESTS * len(eight))
+        self.epoch += transactions
+        check_committed(answers[-1], self.epoch)
+        self.transaction_s.append((precise_cpu_seconds(self.target.pid) - before) / transactions)
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    _allow_connections()
+    with ExitStack() as stack:
+        kept = [_start(run, stack, name, fills) for name, fills in _shapes(run).items()]
+        for each in kept:
+            yield from _at_rest(each)
+        warm = time.monotonic() + WARM_UP_S * len(kept)
+        while time.monotonic() < warm:
+            _round(kept, 1_000, 40)
+        for each in kept:
+            each.produce_s.clear(), each.transaction_s.clear(), each.other_cpu.clear()
+        for _ in range(run.scaled(40, 10)):
+            _round(kept, 4_000, 400)
+        yield from _figures("small Produce, eight in flight", kept, lambda each: each.produce_s)
+        yield from _figures("transaction, eight in flight", kept, lambda each: each.transaction_s)
+
+
+Fill = Callable[[Run, Kept], None]
+
+
+def _shapes(run: Run) -> dict[str, Sequence[Fill]]:
+    partitions, ids, connections, groups = (
+        (f"{run.scaled(10_000, 500):,} partitions", _fill_partitions),
+        (f"{run.scaled(100_000, 2_000):,} transactional ids", _fill_ids),
+        (f"{run.scaled(5_000, 200):,} idle connections", _connect),
+        (f"{run.scaled(1_000, 50):,} groups of {MEMBERS} members", _fill_groups),
+    )
+    each = (partitions, ids, connections, groups)
+    return (
+        {"a small broker": ()}
+        | {"another small broker": ()}
+        | {name: (fill,) for name, fill in each}
+        | {"all of these": tuple(fill for _, fill in each)}
+    )
+
+
+def _start(run: Run, stack: ExitStack, name: str, fills: Sequence[Fill]) -> Kept:
+    directory = run.scratch / Path(name.replace(" ", "-").replace(",", ""))
+    target = stack.enter_context(run.target.running(directory, SETTINGS))
+    client = Client(target.connect())
+    create_topic(client, TOPIC, PARTITIONS)
+    find_group_coordinator(client, "scale")
+    kept = Kept(name, target, client, init_producer_id(client, TRANSACTIONAL_ID))
+    began = time.perf_counter()
+    for fill in fills:
+        fill(run, kept)
+    run.say(f"{name}: made in {time.perf_counter() - began:.0f} s")
+    return kept
+
+
+def _fill_partitions(run: Run, kept: Kept) -> None:
+    """Each has a record: its log is open, and it has been written since the start."""
+    for number in range(run.scaled(100, 5)):
+        create_topic(kept.client, f"many-{number}", 100)
+        check_produced(in_flight(kept.client, [produce_frame(f"many-{number}", small_batch(), range(100))]))
+
+
+def _fill_ids(run: Run, kept: Kept) -> None:
+    create_topic(kept.client, "many-ids", 4)
+    fill_ids(kept.client, run.scaled(100_000, 2_000), 0)
+
+
+def _connect(run: Run, kept: Kept) -> None:
+    """Each has asked once, as a client that then has nothing to do."""
+    for _ in range(run.scaled(5_000, 200)):
+        client = Client(kept.target.connect())
+        check_produced(in_flight(client, [produce_frame(TOPIC, small_batch())]))
+        kept.idle.append(client)
+
+
+def _fill_groups(run: Run, kept: Kept) -> None:
+    """Half of each protocol, with members that wait for their next heartbeat."""
+    half = run.scaled(1_000, 50) // 2
+    for number, protocol in enumerate((ClassicGroups, ConsumerGroups)):
+        groups = protocol(kept.target, f"shared-{number}")
+        for group in range(half):
+            groups.join(f"{protocol.name}-{group}", MEMBERS)
+        kept.idle.append(groups.client)
+
+
+def _allow_connections() -> None:
+    """The sockets of the idle are ours too."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _round(kept: Sequence[Kept], requests: int, transactions: int) -> None:
+    for each in kept:
+        each.produce(requests)
+    for each in kept:
+        each.transact(transactions)
+
+
+def _at_rest(kept: Kept) -> Iterator[Figure]:
+    with used_by(kept.target.pid) as usage:
+        time.sleep(REST_S)
+    yield Figure(
+        f"CPU at rest with {kept.name}",
+        usage.target_cpu_s / usage.wall_s * 100,
+        "% of a core",
+        note=f"{resident_mib(kept.target.pid):.0f} MiB resident; over {REST_S:.0f} s",
+        other_cpu=usage.other_cpu,
+    )
+
+
+def _figures(what: str, kept: Sequence[Kept], costs: Callable[[Kept], list[float]]) -> Iterator[Figure]:
+    small = costs(kept[0])
+    for each in kept[1:]:
+        ratios = sorted(cost / beside for cost, beside in zip(costs(each), small, strict=True))
+        quarter = len(ratios) // 4
+        yield Figure(
+            f"CPU per {what}: {each.name}",
+            median(ratios),
+            "of a small broker's",
+            limit=FLAT,
+            baseline=f"a small broker {median(small) * 1e6:.1f} us",
+            note=f"{median(costs(each)) * 1e6:.1f} us; half of {len(ratios)} rounds "
+            f"{ratios[quarter]:.2f} to {ratios[-1 - quarter]:.2f}",
+            other_cpu=median(each.other_cpu),
+        )
