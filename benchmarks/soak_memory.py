@@ -120,7 +120,7 @@ class Load:
         self._offset += 1
 
     def transaction(self) -> None:
-        """Records in two partitions and an offset; now and then of a transactional id that nobody had before."""
+        """Records in two partitions and an offset; now and then of a new transactional id."""
         name, producer_id, epoch = self._transaction
         if epoch == EPOCHS:
             name, epoch = f"id-{next(self._numbers)}", 0
@@ -252,7 +252,7 @@ def soak(
     load = Load(target)
     parts = [part for name, part in PARTS.items() if name in only]
     began, samples, steps = time.monotonic(), list[Sample](), 0
-    next_sample_s = 0.0
+    next_sample_s = due_s = 0.0
     while (passed_s := time.monotonic() - began) < minutes * 60:
         if passed_s >= next_sample_s:
             samples.append(sampled(target, data, began, steps))
@@ -261,8 +261,9 @@ def soak(
         for part in parts:
             part(load)
         steps += 1
-        # A steady load: what one minute has been given, the next one is.
-        time.sleep(max(0.0, steps / steps_per_s - (time.monotonic() - began)))
+        # No step is made up for: what lives for a minute would be more after a time without the processor.
+        due_s = max(due_s + 1 / steps_per_s, time.monotonic() - began)
+        time.sleep(max(0.0, due_s - (time.monotonic() - began)))
     samples.append(sampled(target, data, began, steps))
     print(samples[-1])
     return samples
