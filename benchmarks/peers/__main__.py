@@ -82,7 +82,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--targets", type=names, default=list(TARGETS), help="which, by comma")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--repeats", type=int, default=2, help="how many disturbed rounds are repeated at most"
+        "--repeats", type=int, default=1, help="how many disturbed rounds are repeated at most"
     )
     parser.add_argument(
         "--quick", action="store_true", help="tiny volumes, one round: only shows that it runs"
