@@ -146,3 +146,6 @@ class ErrorCode(IntEnum):
     streams_invalid_topology_epoch = 131
     streams_topology_fenced = 132
     share_session_limit_reached = 133
+
+    # That of the number: an enum's own hash is a function in Python.
+    __hash__ = int.__hash__

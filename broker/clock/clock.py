@@ -24,6 +24,9 @@ class Domain(Enum):
     REQUESTS = "requests"
     REPLICATION = "replication"
 
+    # Each append asks for the time of a domain: an enum's own hash is a function in Python.
+    __hash__ = object.__hash__
+
 
 MONOTONIC: Final = frozenset({Domain.CONNECTIONS, Domain.REQUESTS, Domain.REPLICATION})
 """The domains whose times are compared with each other only: Kafka reads them from a clock that is never set."""

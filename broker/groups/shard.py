@@ -365,6 +365,9 @@ class GroupShard(CoordinatorShard):
         A client is not kept waiting for longer than ``offsets.commit.timeout.ms``; what it is then told as an error may
         come true all the same. ``late`` is called then, and ``then`` when it is known.
         """
+        if self.partition.high_watermark >= end_offset:
+            then(ErrorCode.none)
+            return
         commit = _Commit(then)
         self.partition.on_committed(end_offset, commit.finish)
         if commit.done:

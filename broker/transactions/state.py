@@ -40,6 +40,8 @@ class TransactionState(IntEnum):
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
 
+    __hash__ = int.__hash__
+
     @property
     def wire_name(self) -> str:
         """As the inspecting APIs spell it: ``PrepareCommit``."""

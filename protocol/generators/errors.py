@@ -24,10 +24,15 @@ class ErrorCode(IntEnum):
 
 '''
 
+TAIL = """
+    # That of the number: an enum's own hash is a function in Python.
+    __hash__ = int.__hash__
+"""
+
 
 def text() -> str:
     """The module `protocol.errors` as it should be."""
-    return HEAD + "".join(f"    {each.name} = {int(each)}\n" for each in sorted(ErrorCode))
+    return HEAD + "".join(f"    {each.name} = {int(each)}\n" for each in sorted(ErrorCode)) + TAIL
 
 
 if __name__ == "__main__":
