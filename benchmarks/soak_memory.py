@@ -82,6 +82,7 @@ SETTINGS: Final = {
     "offsets.retention.minutes": "1",
     "offsets.retention.check.interval.ms": "5000",
     "producer.id.expiration.ms": "60000",
+    "producer.id.expiration.check.interval.ms": "5000",
     "transactional.id.expiration.ms": "60000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "5000",
     "group.initial.rebalance.delay.ms": "0",
