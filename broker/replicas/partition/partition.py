@@ -256,6 +256,9 @@ class Partition(ReadablePartition):
         if self.leading is not None:
             self.leading.appended()
         self.advance_high_watermark()
+        if marker is not None:
+            # A reader forgets them too, but __consumer_offsets may never have one.
+            log.producers.forget_replicated(self.high_watermark)
         last_offset = base_offset + batch.last_offset_delta
         return _new_tuple(
             AppendResult,

@@ -707,3 +707,13 @@ def test_a_kill_at_the_fsync_of_a_segment_that_is_rolled_ends_the_append(bench, 
         outcome = [bench.partition.append_replicated(copied)]
     assert set(outcome) == {ErrorCode.not_leader_or_follower}
     assert (log.size, log.log_end_offset) == (size, end_offset)
+
+
+def test_a_transaction_is_forgotten_once_its_marker_is_committed_also_where_no_reader_asks(bench):
+    """As in __consumer_offsets: each transaction with offsets ends there, and consumers do not fetch it."""
+    producers = bench.partition.log.producers
+    for sequence in range(3):
+        bench.send(sequence)
+        assert bench.mark().error is OK
+        # Asked as if nothing were committed: what is remembered, committed or not.
+        assert producers.first_unstable_offset(0) is None
