@@ -443,6 +443,15 @@ class Crew:
         self._members[name] = self._program.start("group-loop", *arguments)
         return self._members[name]
 
+    def start_first(self, name: str) -> None:
+        """The group has an offset for each partition before a second member comes.
+
+        librdkafka 2.16 resets a position once more, half a second later, where it loses the partition while the answer to
+        ListOffsets is on its way (`rd_kafka_toppar_handle_Offset`: "outdated offset response"), and so reads twice.
+        """
+        self.start(name)
+        eventually(lambda: self.feed() or all(offset > 0 for offset in self._offsets()), "all is read from")
+
     def kill(self, name: str) -> None:
         if self._members[name].is_alive:
             self._members[name].kill()
@@ -464,9 +473,14 @@ class Crew:
             self._producer.send("in", [f"{partition}-{self._fed}"], partition=partition)
         self._fed += 1
 
+    def _offsets(self) -> Iterator[int]:
+        """What the group has committed, by partition."""
+        for partition in range(PARTITIONS):
+            yield committed_offset(self.broker.bootstrap, "workers", "in", partition)
+
     def lose_members(self, steps: Sequence[str] = SOME_STEPS) -> None:
         """Each is killed at a step of its own, and comes back with the same transactional id."""
-        self.start("a")
+        self.start_first("a")
         for step in steps:
             doomed = self.start("b", step)
             eventually(lambda: self.feed() or doomed.heard("here"), step)  # noqa: B023
@@ -477,6 +491,8 @@ class Crew:
 
     def outlive(self, deaths: Sequence[str]) -> None:
         """The broker dies at each of these crash points, and comes back."""
+        self.start_first("a")
+        self.kill("a")
         for _ in range(15 * len(deaths)):
             self.feed_now()
         self.start("a")
@@ -494,10 +510,7 @@ class Crew:
 
         def is_done() -> bool:
             self.mend()
-            return all(
-                committed_offset(self.broker.bootstrap, "workers", "in", partition) == self._fed
-                for partition in range(PARTITIONS)
-            )
+            return all(offset == self._fed for offset in self._offsets())
 
         eventually(is_done, "all is done")
         assert kind_of(self.broker, "workers") == self._protocol.upper()
