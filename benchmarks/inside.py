@@ -78,6 +78,7 @@ class Inside:
 
     def __init__(self, cluster: Cluster) -> None:
         self._connection = Connection(cluster.first.connections, cluster.first.listeners[0])
+        self._answers = cluster.first.connections.answers
         self._transport = Transport()
         self._connection.connection_made(self._transport)  # type: ignore[arg-type]
 
@@ -89,6 +90,8 @@ class Inside:
             buffer[:length] = data[position : position + length]
             position += length
             connection.buffer_updated(length)
+        if self._answers.writers:
+            self._answers.end_turn()
 
     async def ask(self, data: bytes) -> bytes:
         self._transport.answered.clear()

@@ -263,12 +263,11 @@ class Segment:
             self._index_tail_is_full = False
             self.save_indexes()
         position = (self._log or self.log).append(chunks, length)
-        if (
-            position
-            and max_timestamp_ms <= self._max_timestamp_ms
-            and self._bytes_since_index_entry <= index_interval_bytes
-        ):
-            self._bytes_since_index_entry += length  # `note_batch` would do no more
+        if position and self._bytes_since_index_entry <= index_interval_bytes:
+            # `note_batch` would do no more.
+            self._bytes_since_index_entry += length
+            if max_timestamp_ms > self._max_timestamp_ms:
+                self._max_timestamp_ms, self._max_timestamp_offset = max_timestamp_ms, last_offset
         else:
             self.note_batch(position, length, last_offset, max_timestamp_ms, index_interval_bytes)
         return position

@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._frame = None
                 with whole:
                     self._serve(whole)
-                self._write_answers()
+                self.write_answers()
                 shared.frame_buffers.give_back(frame.buffer)
         elif self._holds:
             self._kept += shared.landing[:nbytes]
@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._holds & CLOSED:
             self._transport.abort()
             return
-        self._write_answers()
+        self.write_answers()
         self._holds |= CLOSED
         self._kept, self._frame = b"", None
         self._transport.close()
@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._parked is not None:
                 self._give_way(self._parked)
         if self._answers:
-            self._write_answers()
+            self._shared.answers.write(self)
         if self._kept or not self._reading or self._holds & WRITE_BUFFER_FULL:
             self._start_or_stop_reading()
 
@@ -462,7 +462,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answers += chunks
         self._answers_bytes += size
         if self._answers_bytes >= ANSWERS_COLLECTED_BYTES:
-            self._write_answers()
+            self.write_answers()
 
     def _failed(self, route: Route, error: BaseException) -> list[Any] | None:
         """The answer to a request that ended in an exception; None if there is none and the connection ends instead."""
@@ -483,7 +483,7 @@ class Connection(asyncio.BufferedProtocol):
         call.note(CallEvent.ANSWERED if sent else CallEvent.KEPT_BACK)
         return sent
 
-    def _write_answers(self) -> None:
+    def write_answers(self) -> None:
         if not self._answers or self._transport is None:
             return
         answers, size = self._answers, self._answers_bytes

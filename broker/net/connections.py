@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic
 from broker.logging import get_logger
+from broker.net.answers import Answers
 from broker.net.calls import CallInterceptors
 from broker.net.frame_buffers import FrameBuffers
 from broker.net.routes import Routes
@@ -95,6 +96,7 @@ class Connections:
         # Receiving and looking at what was received is one step without an await, so one buffer serves all.
         self.landing = memoryview(bytearray(LANDING_BYTES))
         self.frame_buffers = FrameBuffers()
+        self.answers = Answers(loop)
         self.tick = 0
         self.requests = 0
         self.accepted = 0

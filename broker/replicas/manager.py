@@ -105,8 +105,13 @@ class ReplicaManager(MetadataListener):
         ``client_epoch`` is the leader epoch that the client knows, -1 for none. A client with a wrong one is told so by a
         follower too (``Partition.localLogWithEpochOrThrow``).
         """
-        opened = self.opened_leader(topic, index)
-        if opened is not None and client_epoch in (-1, opened.leader_epoch):
+        opened = self._partitions.get((topic, index))
+        if (
+            opened is not None
+            and opened.leader_id == self.node_id
+            and opened.offline is None
+            and client_epoch in (-1, opened.leader_epoch)
+        ):
             return opened
         partition = self.hosted(topic, index, client_epoch)
         if isinstance(partition, Partition) and partition.leader_id != self.node_id:

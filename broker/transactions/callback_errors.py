@@ -25,7 +25,12 @@ def with_error_response(done: Done, callback: Callable[Arguments, object]) -> Ca
         try:
             callback(*arguments, **more)
         except Exception:
-            log_events.exception("a request to the transaction coordinator failed")
-            done(Answer(ErrorCode.unknown_server_error))
+            answer_exception(done)
 
     return guarded
+
+
+def answer_exception(done: Done) -> None:
+    """The answer to a request whose callback has raised what is being handled."""
+    log_events.exception("a request to the transaction coordinator failed")
+    done(Answer(ErrorCode.unknown_server_error))

@@ -20,7 +20,7 @@ from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import TRANSACTION_STATE
 from broker.transactions import state as rules
 from broker.transactions.after_crash import report_lost_decisions
-from broker.transactions.callback_errors import Done, with_error_response
+from broker.transactions.callback_errors import Done, answer_exception
 from broker.transactions.cleanup import Abort, Cleanup
 from broker.transactions.effects import COMPLETE, as_kafka, markers_first
 from broker.transactions.ending import End, Ending
@@ -328,17 +328,20 @@ class TransactionCoordinator(MetadataListener):
 
         def appended(error: ErrorCode) -> None:
             entry.pending = None
-            if error is not ErrorCode.none:
-                done(Answer(error))
-                return
-            shard.install(entry, transition.after)
-            if then is not None:
-                then()
-            else:
-                done(transition.answer)
+            try:
+                if error is not ErrorCode.none:
+                    done(Answer(error))
+                    return
+                shard.install(entry, transition.after)
+                if then is not None:
+                    then()
+                else:
+                    done(transition.answer)
+            except Exception:
+                answer_exception(done)
 
         now_ms = transition.after.last_update_ms
-        shard.write(transition.after, self._value_version, now_ms, with_error_response(done, appended), point)
+        shard.write(transition.after, self._value_version, now_ms, appended, point)
 
     def append(
         self,

@@ -23,8 +23,12 @@ _TIMES: Final = Struct(">qq")
 _INT64_TAG: Final = Struct(">BBq")
 _INT16_TAG: Final = Struct(">BBh")
 _LENGTH: Final = Struct(">h")
+_LATER_TRANSACTION: Final = Struct(">qqBBBqBBh")
+"""The end of what nearly every state is: both times, and the tagged fields `previous` and `client version`."""
 _COUNT: Final = Struct(">i")
 _INDEX: Final = Struct(">i")
+IDS_REMEMBERED: Final = 512
+"""A transaction writes its id five times."""
 PARTITIONS_REMEMBERED: Final = 512
 """The states of one transaction, and often of the next one, have the same partitions."""
 
@@ -34,6 +38,7 @@ def state_batch(txn: Transaction, value_version: int, now_ms: int) -> bytes:
     return build_batch([(now_ms, key_bytes(txn.transactional_id), value_bytes(txn, value_version))])
 
 
+@lru_cache(IDS_REMEMBERED)
 def key_bytes(transactional_id: str) -> bytes:
     """`TransactionLogKey`: type 0 and the id."""
     name = transactional_id.encode()
@@ -42,18 +47,25 @@ def key_bytes(transactional_id: str) -> bytes:
 
 def value_bytes(txn: Transaction, version: int) -> bytes:
     """`to_value` and its encoding in one."""
-    start = _START.pack(version, txn.producer_id, txn.epoch, txn.timeout_ms, txn.state)
-    times = _TIMES.pack(txn.last_update_ms, txn.start_ms)
-    partitions = None if txn.state is TransactionState.EMPTY else txn.partitions
+    # One step for all fields of the tuple: each name would be a call.
+    _, producer_id, previous, next_id, epoch, _, timeout_ms, state, written, start_ms, updated_ms, client = (
+        txn
+    )
+    start = _START.pack(version, producer_id, epoch, timeout_ms, state)
+    partitions = None if state is TransactionState.EMPTY else written
     if version == 0:
-        return start + _plain(partitions) + times
+        return start + _plain(partitions) + _TIMES.pack(updated_ms, start_ms)
+    if client and previous != NO_PRODUCER_ID and next_id == NO_PRODUCER_ID:
+        end = _LATER_TRANSACTION.pack(updated_ms, start_ms, 2, 0, 8, previous, 2, 2, client)
+        return start + _flexible(partitions) + end
+    times = _TIMES.pack(updated_ms, start_ms)
     tags = []
-    if txn.previous_producer_id != NO_PRODUCER_ID:
-        tags.append(_INT64_TAG.pack(0, 8, txn.previous_producer_id))
-    if txn.next_producer_id != NO_PRODUCER_ID:
-        tags.append(_INT64_TAG.pack(1, 8, txn.next_producer_id))
-    if txn.client_version:
-        tags.append(_INT16_TAG.pack(2, 2, txn.client_version))
+    if previous != NO_PRODUCER_ID:
+        tags.append(_INT64_TAG.pack(0, 8, previous))
+    if next_id != NO_PRODUCER_ID:
+        tags.append(_INT64_TAG.pack(1, 8, next_id))
+    if client:
+        tags.append(_INT16_TAG.pack(2, 2, client))
     return b"".join((start, _flexible(partitions), times, bytes((len(tags),)), *tags))
 
 

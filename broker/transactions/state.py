@@ -13,7 +13,6 @@ from typing import Any
 
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
-from protocol.slotted import slotted
 
 TopicPartition = tuple[str, int]
 
@@ -116,8 +115,7 @@ class Transaction(NamedTuple):
         return self.epoch >= LAST_USABLE_EPOCH
 
 
-@slotted(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """Said at once; nothing changes."""
 
     error: ErrorCode
@@ -125,16 +123,14 @@ class Answer:
     epoch: int = NO_EPOCH
 
 
-@slotted(frozen=True)
-class Transition:
+class Transition(NamedTuple):
     """``after`` must be in the log before ``answer`` is given."""
 
     after: Transaction
     answer: Answer
 
 
-@slotted(frozen=True)
-class AbortFirst:
+class AbortFirst(NamedTuple):
     """An open transaction is in the way: abort it as the coordinator, then give ``answer``."""
 
     answer: Answer

@@ -88,14 +88,15 @@ class Verifier:
 
     def _to_ask(self, transactional_id: str, checks: Sequence[Check], *, adds: bool) -> list[Check]:
         """The checks that the coordinator has to answer."""
-        asked = [check for check in checks if self._is_asked(check, adds=adds)]
+        now_ms = self._clock.now_ms(Domain.PRODUCERS)
+        asked = [check for check in checks if self._is_asked(check, now_ms, adds=adds)]
         if transactional_id:
             return asked
         for check in asked:
             check.error = ErrorCode.invalid_request
         return []
 
-    def _is_asked(self, check: Check, *, adds: bool) -> bool:
+    def _is_asked(self, check: Check, now_ms: int, *, adds: bool) -> bool:
         if not adds and not self._config.transaction_partition_verification_enable:
             return False
         check.guard, check.error = None, ErrorCode.none
@@ -109,7 +110,7 @@ class Verifier:
             check.epoch,
             check.sequence,
             supports_epoch_bump=adds,
-            now_ms=self._clock.now_ms(Domain.PRODUCERS),
+            now_ms=now_ms,
         )
         return check.guard is not None
 

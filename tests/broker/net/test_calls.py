@@ -86,6 +86,7 @@ async def test_the_first_sees_what_a_later_one_stops() -> None:
     assert behind.seen == []
     rule.held.pop().proceed()
     assert watcher.seen[2:] == [(1, "ANSWERED")]
+    await turns()
     assert peer.answered() == [1]
 
 

@@ -160,6 +160,7 @@ class Peer:
             rest = rest[size:]
             # Others receive into the same buffer next.
             self.landing[:] = b"\xee" * len(self.landing)
+        self.connection._shared.answers.end_turn()
         self.unsent = bytes(rest)
 
     def lose(self) -> None:

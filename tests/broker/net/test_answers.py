@@ -1,0 +1,93 @@
+"""When answers are written: at once to a client that is alone, at the end of a turn of the loop where there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from broker.net.answers import AT_ONCE, TOGETHER, Answers
+
+
+class Loop:
+    """Keeps what is to be called in its next turn."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], object]] = []
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self.soon.append(callback)
+
+    def turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+
+
+class Writer:
+    def __init__(self, name: int, written: list[int]) -> None:
+        self.name, self.written = name, written
+
+    def write_answers(self) -> None:
+        self.written.append(self.name)
+
+
+class Turns:
+    """Serves connections in turns of a loop."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.answers = Answers(cast(Any, self.loop))
+        self.written: list[int] = []
+
+    def serve(self, *names: int) -> list[int]:
+        """What was written before the turn's end."""
+        for name in names:
+            self.answers.write(Writer(name, self.written))
+        return list(self.written)
+
+    def end(self) -> list[int]:
+        """What was written until the turn's end; the next turn begins with nothing written."""
+        self.loop.turn()
+        written, self.written[:] = list(self.written), []
+        return written
+
+
+@pytest.fixture
+def turns() -> Turns:
+    return Turns()
+
+
+def test_many_are_written_to_at_the_end_of_the_turn(turns: Turns):
+    for _ in range(3):
+        assert turns.serve(1, 2, 3) == []
+        assert turns.end() == [1, 2, 3]
+    assert turns.loop.soon == []
+
+
+def test_a_client_that_is_alone_does_not_wait(turns: Turns):
+    assert turns.serve(1) == []
+    assert turns.end() == [1]
+    for _ in range(AT_ONCE):
+        assert turns.serve(1) == [1]
+        assert turns.loop.soon == []
+        assert turns.end() == [1]
+
+
+def test_a_client_that_is_alone_no_more_is_noticed(turns: Turns):
+    turns.serve(1)
+    turns.end()
+    for _ in range(AT_ONCE // 2):
+        assert turns.serve(1, 2) == [1, 2]
+        turns.end()
+    assert turns.serve(1, 2) == []
+    assert turns.end() == [1, 2]
+    assert turns.serve(1, 2) == []
+
+
+def test_so_many_do_not_wait_for_the_others_of_a_long_turn(turns: Turns):
+    names = range(TOGETHER)
+    assert turns.serve(*names, 100) == [*names]
+    assert turns.end() == [*names, 100]
+    assert turns.serve(1) == [], "the turn before served many"
