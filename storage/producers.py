@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from enum import Enum
+from typing import Final
 
 from protocol.batch import NO_SEQUENCE, TRANSACTIONAL, EndTxnMarker, RecordBatch, parse_end_txn_marker
 from protocol.errors import ErrorCode
@@ -36,6 +37,10 @@ class AppendOrigin(Enum):
     CLIENT = "client"
     COORDINATOR = "coordinator"
     REPLICATION = "replication"
+
+
+CLIENT: Final = AppendOrigin.CLIENT
+COORDINATOR: Final = AppendOrigin.COORDINATOR
 
 
 class BatchMetadata(NamedTuple):
@@ -152,7 +157,7 @@ class ProducerStateManager:
                 )
         if entry is not None and batch.producer_epoch < entry.epoch:
             return _stale_epoch(batch, entry)
-        if origin is AppendOrigin.CLIENT and not self._in_sequence(batch, entry):
+        if origin is CLIENT and not self._in_sequence(batch, entry):
             return AppendRefused(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {batch.producer_id} epoch {batch.producer_epoch}: sequence {batch.base_sequence} "

@@ -10,7 +10,7 @@ from broker.metadata.client_quotas import Alteration, Operation, QuotaEntity, en
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -40,7 +40,7 @@ async def alter_client_quotas(
     return AlterClientQuotasResponse(
         entries=[
             ResponseEntryData(
-                error_code=ErrorCode.none if refusal is None else refusal.error,
+                error_code=NONE if refusal is None else refusal.error,
                 error_message=None if refusal is None else refusal.message,
                 entity=[ResponseEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
             )

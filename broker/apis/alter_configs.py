@@ -13,7 +13,7 @@ from broker.metadata.altering import Operation, Resource, replaced
 from broker.metadata.values import BROKER_RESOURCE
 from broker.requests.api import api
 from broker.requests.config_changes import KINDS, Decision, Entry, Wanted, alter, check_broker
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -49,7 +49,7 @@ async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
-                error_code=ErrorCode.none if refusal is None else refusal.error,
+                error_code=NONE if refusal is None else refusal.error,
                 error_message=None if refusal is None else refusal.message,
                 resource_type=each.resource.kind,
                 resource_name=each.resource.name,

@@ -10,7 +10,7 @@ from typing import Final
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -60,4 +60,4 @@ def _move(path: str, name: str, index: int, context: RequestContext) -> ErrorCod
         return ErrorCode.replica_not_available
     if replicas.is_offline(name, index):
         return ErrorCode.kafka_storage_error
-    return ErrorCode.none
+    return NONE

@@ -7,7 +7,7 @@ from broker.metadata.scram_credentials import Deletion, Results, Upsertion
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.metadata_views import CLUSTER_NAME
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -35,7 +35,7 @@ async def alter_user_scram_credentials(
         results=[
             AlterUserScramCredentialsResult(
                 user=user,
-                error_code=ErrorCode.none if refusal is None else refusal.error,
+                error_code=NONE if refusal is None else refusal.error,
                 error_message=None if refusal is None else refusal.message,
             )
             for user, refusal in results.items()

@@ -13,7 +13,7 @@ from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
 from broker.requests.api import api
 from broker.requests.delayed import Delayed
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -40,7 +40,7 @@ class _Deletion:
     @property
     def pending(self) -> bool:
         """Some live replica still begins before the wanted offset."""
-        return self.error is ErrorCode.none and self.low_watermark < self.before_offset
+        return self.error is NONE and self.low_watermark < self.before_offset
 
 
 @api(key=21, versions=range(3))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.metadata.topics import invalid_topic_name
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -34,7 +34,7 @@ def describe_producers(
 
 def _topic(asked: TopicRequest, context: RequestContext) -> TopicResponse:
     error, message = _refusal(asked.name, context)
-    if error is not ErrorCode.none:
+    if error is not NONE:
         partitions = [
             PartitionResponse(partition_index=index, error_code=error, error_message=message)
             for index in asked.partition_indexes
@@ -54,7 +54,7 @@ def _refusal(name: str, context: RequestContext) -> tuple[ErrorCode, str | None]
     elif context.node.metadata.topic(name) is None:
         error = ErrorCode.unknown_topic_or_partition
     else:
-        return ErrorCode.none, None
+        return NONE, None
     return error, _MESSAGES[error]
 
 

@@ -16,7 +16,7 @@ from broker.metadata import ApiError, Topic
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.requests.api import api
 from broker.requests.metadata_views import NOWHERE, Address, address_of
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.hashing import partition_for
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.named_tuple import NamedTuple
@@ -112,7 +112,7 @@ def _find(context: RequestContext, kind: _Kind | None, key: str) -> _Found:
     address = _leader(context, topic, key) if topic is not None else None
     if address is None:
         return ErrorCode.coordinator_not_available, NOWHERE
-    return ErrorCode.none, address
+    return NONE, address
 
 
 def _leader(context: RequestContext, topic: Topic, key: str) -> Address | None:
@@ -128,7 +128,7 @@ def _leader(context: RequestContext, topic: Topic, key: str) -> Address | None:
 
 # What `Errors.message()` says.
 _MESSAGES: Final = {
-    ErrorCode.none: "NONE",
+    NONE: "NONE",
     ErrorCode.coordinator_not_available: "The coordinator is not available.",
     ErrorCode.invalid_request: (
         "This most likely occurs because of a request being malformed by the client library or the message was "

@@ -11,7 +11,7 @@ from broker.client_metrics.instance import COMPRESSION_TYPES
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.client_metrics import client_parameters
-from protocol.errors import ErrorCode
+from protocol.errors import NONE
 from protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -28,7 +28,7 @@ def get_telemetry_subscriptions(
     error, instance_id, requested = manager.get(
         request.client_instance_id, context.connection_id, client_parameters(context)
     )
-    if error != ErrorCode.none:
+    if error != NONE:
         return GetTelemetrySubscriptionsResponse(error_code=error)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,

@@ -23,7 +23,7 @@ from broker.requests.config_changes import (
     check_broker,
 )
 from broker.requests.logger_changes import change_loggers
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -73,7 +73,7 @@ def _decide(image: Image, each: Wanted, context: RequestContext) -> ConfigChange
 
 def _answer(resource: Resource, refusal: ApiError | None) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
-        error_code=ErrorCode.none if refusal is None else refusal.error,
+        error_code=NONE if refusal is None else refusal.error,
         error_message=None if refusal is None else refusal.message,
         resource_type=resource.kind,
         resource_name=resource.name,

@@ -14,7 +14,7 @@ from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.transactions.error_compatibility import fenced_error_for
 from broker.transactions.state import Answer
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 4
@@ -45,7 +45,7 @@ def init_producer_id(
 
 
 def _phrase(outcome: Answer, api_version: int) -> InitProducerIdResponse:
-    if outcome.error is ErrorCode.none:
+    if outcome.error is NONE:
         return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.epoch)
     return _failure(fenced_error_for(outcome.error, api_version, FIRST_VERSION_WITH_PRODUCER_FENCED))
 

@@ -12,7 +12,7 @@ from typing import Final
 from broker.groups.waiting import then
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 MANY_MEMBERS_SINCE: Final = 3
@@ -31,6 +31,6 @@ def leave_group(
 
 
 def _of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:
-    if response.error_code == ErrorCode.none and response.members:
+    if response.error_code == NONE and response.members:
         return LeaveGroupResponse(error_code=response.members[0].error_code)
     return response

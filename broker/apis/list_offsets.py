@@ -15,7 +15,7 @@ from broker.loop.slices import ELEMENTS_PER_SLICE
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition, TimestampOffset
 from broker.requests.api import api
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -102,7 +102,7 @@ def _find(
         return TimestampOffset(ErrorCode.unknown_server_error)
     if asked.timestamp == LATEST and request.replica_id != CONSUMER:
         # ReplicaManager, and tools that debug as one, see the whole log.
-        return TimestampOffset(ErrorCode.none, partition.log_end_offset, -1, partition.leader_epoch)
+        return TimestampOffset(NONE, partition.log_end_offset, -1, partition.leader_epoch)
     epoch = partition.leader_epoch
     result = yield from _look_up(
         partition, asked.timestamp, read_committed=request.isolation_level == READ_COMMITTED
@@ -120,7 +120,7 @@ def _look_up(partition: Partition, timestamp: int, *, read_committed: bool) -> S
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return partition.earliest()
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return TimestampOffset(ErrorCode.none)  # nothing is ever in a tier
+        return TimestampOffset(NONE)  # nothing is ever in a tier
     if timestamp == MAX_TIMESTAMP:
         return (yield from partition.max_timestamp(read_committed=read_committed))
     return (yield from partition.offset_for_timestamp(timestamp, read_committed=read_committed))

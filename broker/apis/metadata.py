@@ -22,7 +22,7 @@ from broker.requests.metadata_views import (
     leader_and_offline,
     live_brokers,
 )
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -174,7 +174,7 @@ def _partition(
 ) -> MetadataResponsePartition:
     leader, offline = leader_and_offline(context, live, topic, partition)
     return MetadataResponsePartition(
-        error_code=ErrorCode.leader_not_available if leader == NO_NODE else ErrorCode.none,
+        error_code=ErrorCode.leader_not_available if leader == NO_NODE else NONE,
         partition_index=partition.index,
         leader_id=leader,
         leader_epoch=partition.leader_epoch,

@@ -9,7 +9,7 @@ from broker.groups.offsets import Spot
 from broker.groups.waiting import then
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -30,14 +30,14 @@ def offset_delete(
         for partition in topic.partitions:
             index = partition.partition_index
             error = _check(topic.name, index, context)
-            if error is ErrorCode.none:
+            if error is NONE:
                 spots.append((topic.name, index))
             else:
                 _add(topics, topic.name, index, error)
 
     def finish(result: tuple[ErrorCode, Errors]) -> OffsetDeleteResponse:
         error, errors = result
-        if error is not ErrorCode.none:
+        if error is not NONE:
             return OffsetDeleteResponse(error_code=error)
         for (name, index), each in zip(spots, errors, strict=True):
             _add(topics, name, index, each)
@@ -57,7 +57,7 @@ def _check(name: str, index: int, context: RequestContext) -> ErrorCode:
     topic = context.node.metadata.topic(name)
     if topic is None or topic.partition(index) is None:
         return ErrorCode.unknown_topic_or_partition
-    return ErrorCode.none
+    return NONE
 
 
 def _add(

@@ -15,7 +15,7 @@ from broker.groups.offsets import Found
 from broker.groups.waiting import all_of, then
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -95,7 +95,7 @@ def _refusal(topic: OffsetFetchRequestTopics, name: str, error: ErrorCode) -> Of
 
 
 def _with(answer: _Group, refused: Sequence[OffsetFetchResponseTopics]) -> _Group:
-    if answer.error_code == ErrorCode.none:
+    if answer.error_code == NONE:
         answer.topics = [*answer.topics, *refused]
     return answer
 
@@ -135,7 +135,7 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 def _as_single(asked: OffsetFetchRequestGroup, found: _Group, api_version: int) -> OffsetFetchResponse:
     topics = found.topics
     error = ErrorCode(found.error_code)
-    if error is not ErrorCode.none and api_version < GROUP_ERROR_SINCE:
+    if error is not NONE and api_version < GROUP_ERROR_SINCE:
         topics = [_refusal(topic, topic.name, error) for topic in asked.topics or ()]
     return OffsetFetchResponse(
         error_code=found.error_code,

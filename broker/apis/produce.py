@@ -14,7 +14,7 @@ from broker.replicas.partition import AppendResult
 from broker.requests.api import NO_RESPONSE, CloseConnection, NoResponse, api
 from broker.requests.metadata_views import address_of
 from broker.requests.producing import Item, Produce
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -38,7 +38,7 @@ def produce(
 def _be_silent(work: Produce[ProduceResponse | NoResponse]) -> NoResponse:
     """acks=0: no answer at all; an error can only be told by closing the connection."""
     for item in work.items:
-        if item.result is not None and item.result.error is not ErrorCode.none:
+        if item.result is not None and item.result.error is not NONE:
             where = f"{item.name}-{item.index}"
             raise CloseConnection(f"Produce with acks=0 to {where}: {item.result.error.name}")
     return NO_RESPONSE
@@ -66,7 +66,7 @@ def _phrase(work: Produce[ProduceResponse | NoResponse]) -> ProduceResponse:
             log_append_time_ms=result.log_append_time_ms,
             log_start_offset=result.log_start_offset,
         )
-        if result.error is not ErrorCode.none:
+        if result.error is not NONE:
             _explain(response, result)
             _hint_leader(response, item, context)
             leaders = {response.current_leader.leader_id} | (leaders or set())

@@ -18,7 +18,7 @@ from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
 from broker.requests.api import api
 from broker.transactions.verification import Check
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -87,7 +87,7 @@ class TxnOffsetCommit:
                 )
 
     def _verified(self, check: Check) -> None:
-        if check.error is not ErrorCode.none:
+        if check.error is not NONE:
             self._answer.resolve(self._all(self._verification_error(check.error)))
             return
         request = self._request

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker.client_metrics.subscriptions import Requested
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.slotted import slotted
 
 COMPRESSION_TYPES: Final = (4, 3, 1, 2)
@@ -34,7 +34,7 @@ class ClientInstance:
     version: int
     """Of the subscriptions that ``requested`` was made from."""
     is_terminating: bool = False
-    last_error: ErrorCode = ErrorCode.none
+    last_error: ErrorCode = NONE
     last_get_ms: float | None = None
     last_push_ms: float | None = None
     expiry: Expiry | None = None
@@ -61,9 +61,9 @@ def check_get(instance: ClientInstance, now_ms: float) -> ErrorCode:
     times = [each for each in (instance.last_get_ms, instance.last_push_ms) if each is not None]
     if not times or now_ms - max(times) >= instance.requested.push_interval_ms:
         instance.last_get_ms = now_ms
-        return ErrorCode.none
+        return NONE
     if instance.last_error in _ASKED_ANEW_AFTER:
-        return ErrorCode.none
+        return NONE
     return ErrorCode.throttling_quota_exceeded
 
 
@@ -79,7 +79,7 @@ def check_push(instance: ClientInstance, push: Push, bytes_max: int, now_ms: flo
         return ErrorCode.unsupported_compression_type
     if push.size > bytes_max:
         return ErrorCode.telemetry_too_large
-    return ErrorCode.none
+    return NONE
 
 
 def _is_due(instance: ClientInstance, now_ms: float) -> bool:

@@ -16,7 +16,7 @@ from broker.logging import get_logger
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.values import METRICS_RESOURCE
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.uuids import uuid_text
 
 INSTANCES_MAX: Final = 16_384
@@ -83,7 +83,7 @@ class ClientMetricsManager(MetadataListener):
         instance_id = instance_id or self._new_id()
         instance = self._instance(instance_id, connection_id, parameters)
         error = check_get(instance, self._clock.now_ms(Domain.REQUESTS))
-        if error == ErrorCode.none:
+        if error == NONE:
             instance.last_error = error
         return error, instance_id, instance.requested
 
@@ -101,7 +101,7 @@ class ClientMetricsManager(MetadataListener):
         instance = self._instance(instance_id, connection_id, parameters)
         error = check_push(instance, push, self.bytes_max, self._clock.now_ms(Domain.REQUESTS))
         instance.is_terminating = push.is_terminating
-        if error == ErrorCode.none and metrics and self._exporter is not None:
+        if error == NONE and metrics and self._exporter is not None:
             error = self._export(self._exporter, instance_id, instance.parameters, push, metrics)
         instance.last_error = error
         return error
@@ -119,7 +119,7 @@ class ClientMetricsManager(MetadataListener):
         except Exception as error:  # whatever a client's bytes bring about
             log.error("client metrics not read", client_instance_id=uuid_text(instance_id), reason=str(error))
             return ErrorCode.invalid_record
-        return ErrorCode.none
+        return NONE
 
     def _instance(
         self, instance_id: UUID, connection_id: int, parameters: Mapping[str, str]

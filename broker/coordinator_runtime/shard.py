@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.injection.points import FaultInjection, InjectionPoint
 from broker.replicas.partition import AppendResult, Partition
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from storage.producers import VerificationGuard
@@ -51,7 +51,7 @@ class CoordinatorShard(ABC):
     @classmethod
     def client_error(cls, error: ErrorCode) -> ErrorCode:
         """What a failed append means to a client."""
-        return error if error is ErrorCode.none else cls.client_errors.get(error, error)
+        return error if error is NONE else cls.client_errors.get(error, error)
 
     # -- loading and unloading ----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.net.calls import CallEvent
 from broker.requests.api import NO_RESPONSE
 from protocol.error_codes import error_codes, error_name
-from protocol.errors import ErrorCode
+from protocol.errors import NONE
 from protocol.slotted import slotted
 from protocol.versions import at_version
 
@@ -74,4 +74,4 @@ def error_names(api_key: int, version: int, response: object) -> tuple[str, ...]
     for code in error_codes(at_version(api_key, version, "response"), response):
         if code and len(found) < ERRORS_KEPT:
             found[error_name(code)] = None
-    return tuple(found) or (error_name(ErrorCode.none),)
+    return tuple(found) or (error_name(NONE),)

@@ -21,7 +21,7 @@ from typing import Final
 from broker.faults.altered_answers import BadField, Fields, checked, known_fields
 from broker.faults.fields import known_at, named_by
 from broker.injection.points import POINTS
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.index import APIS
 from protocol.slotted import slotted
 from protocol.versions import message_name
@@ -273,7 +273,7 @@ def _check_parameters(action: Action, kind: Kind) -> None:
         raise FaultError(f"{action.do}: a delay is between 0 and {DELAY_MS_MAX} ms, not {action.delay_ms}")
     if action.by < 1:
         raise FaultError(f"reorder: {action.by} is no number of requests that go first (1, 2, ...)")
-    if action.code is ErrorCode.none:
+    if action.code is NONE:
         raise FaultError("error: NONE is not an error code")
     if action.nodes is not None and (action.nodes[0] == action.nodes[1] or min(action.nodes) < 0):
         raise FaultError(

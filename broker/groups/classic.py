@@ -30,7 +30,7 @@ from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupSt
 from broker.groups.members import NO_ASSIGNMENT
 from broker.groups.rebalance import Out, rearm_session, session
 from broker.groups.replies import join_error, sync_accepted, sync_error
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from protocol.messages.sync_group import SyncGroupRequest
 
@@ -52,7 +52,7 @@ def create(group_id: str, config: ClassicGroupConfig, now_ms: int) -> tuple[Clas
 def sync(group: ClassicGroup, request: SyncGroupRequest, token: object, now_ms: int) -> list[Effect]:
     """A member of this generation asks for its assignment; the leader brings the assignments of all members."""
     error = _sync_refusal(group, request)
-    if error is not ErrorCode.none:
+    if error is not NONE:
         return [Answer(token, sync_error(error))]
     out: Out = []
     member = group.members[request.member_id]
@@ -78,7 +78,7 @@ def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     if group.state is ClassicGroupState.EMPTY:
         return ErrorCode.unknown_member_id
     error = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
-    if error is not ErrorCode.none:
+    if error is not NONE:
         return error
     if _differs(request.protocol_type, group.protocol_type) or _differs(
         request.protocol_name, group.protocol_name
@@ -86,7 +86,7 @@ def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         return ErrorCode.inconsistent_group_protocol
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.rebalance_in_progress
-    return ErrorCode.none
+    return NONE
 
 
 def _differs(asked: str | None, actual: str | None) -> bool:
@@ -98,7 +98,7 @@ def _check_member(group: ClassicGroup, member_id: str, instance_id: str | None, 
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available
     error = group.members.check(member_id, instance_id)
-    if error is ErrorCode.none and generation != group.generation:
+    if error is NONE and generation != group.generation:
         return ErrorCode.illegal_generation
     return error
 
@@ -111,13 +111,13 @@ def heartbeat(
 ) -> tuple[ErrorCode, list[Effect]]:
     """A member is alive. In CompletingRebalance that is all: clients beat as soon as JoinGroup is answered."""
     error = _check_member(group, member_id, instance_id, generation)
-    if error is not ErrorCode.none:
+    if error is not NONE:
         return error, []
     out: Out = []
     rearm_session(group.members[member_id], out)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.rebalance_in_progress, out
-    return ErrorCode.none, out
+    return NONE, out
 
 
 def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object, now_ms: int) -> list[Effect]:
@@ -133,7 +133,7 @@ def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object,
         )
         for identity in leaving
     ]
-    if any(result.error_code == ErrorCode.none for result in results):
+    if any(result.error_code == NONE for result in results):
         if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             rebalance.prepare_rebalance(group, now_ms, out)
         else:
@@ -150,9 +150,9 @@ def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Out) -> Error
     if member_id in group.pending_joins:
         group.remove(member_id)
         out.append(Cancel(session(member_id)))
-        return ErrorCode.none
+        return NONE
     error = group.members.check(member_id, identity.group_instance_id)
-    if error is ErrorCode.none:
+    if error is NONE:
         rebalance.remove_member(group, group.members[member_id], out)
     return error
 
@@ -168,21 +168,21 @@ def commit(
         return ErrorCode.coordinator_not_available, []
     if generation < 0 and group.state is ClassicGroupState.EMPTY:
         # A consumer that assigns its partitions itself, or an administrator.
-        return ErrorCode.none, []
+        return NONE, []
     if generation >= 0 or member_id or instance_id is not None:
         error = _check_member(group, member_id, instance_id, generation)
-        if error is not ErrorCode.none:
+        if error is not NONE:
             return error, []
     elif not transactional:
         return ErrorCode.unknown_member_id, []
     if transactional:
         # Older TxnOffsetCommits know no member, and none is held up by the state of the group (KIP-447).
-        return ErrorCode.none, []
+        return NONE, []
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         return ErrorCode.rebalance_in_progress, []
     out: Out = []
     rearm_session(group.members[member_id], out)
-    return ErrorCode.none, out
+    return NONE, out
 
 
 # -- Deletion -----------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def deletable(group: ClassicGroup) -> ErrorCode:
     """May DeleteGroups remove the group?"""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.group_id_not_found
-    return ErrorCode.none if group.state is ClassicGroupState.EMPTY else ErrorCode.non_empty_group
+    return NONE if group.state is ClassicGroupState.EMPTY else ErrorCode.non_empty_group
 
 
 def offsets_deletable(group: ClassicGroup) -> ErrorCode:
@@ -201,7 +201,7 @@ def offsets_deletable(group: ClassicGroup) -> ErrorCode:
         return ErrorCode.group_id_not_found
     if group.state is not ClassicGroupState.EMPTY and not group.speaks_consumer_protocol:
         return ErrorCode.non_empty_group
-    return ErrorCode.none
+    return NONE
 
 
 def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[Effect]:
@@ -257,7 +257,7 @@ def expired(group: ClassicGroup, timer: Timer, now_ms: int) -> list[Effect]:
 
 def on_append_committed(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
     """An append has been committed, or has failed with an error that is meant for clients."""
-    if error is ErrorCode.none:
+    if error is NONE:
         group.written = append.value
         # An older append may be committed after a newer one was refused.
         group.unwritten = group.unwritten and append.value.generation != group.generation
@@ -265,10 +265,10 @@ def on_append_committed(group: ClassicGroup, append: Append, error: ErrorCode, n
         return []
     out: Out = []
     match append.purpose:
-        case Created() if error is not ErrorCode.none:
+        case Created() if error is not NONE:
             # The members that wait in a group that does not exist have to join again.
             return fail_and_unload(group, error, now_ms)
-        case Emptied() if error is not ErrorCode.none:
+        case Emptied() if error is not NONE:
             # After a restart the last generation is there again without live members: their sessions time out.
             group.unwritten = True
         case Assigned() as assigned:
@@ -296,7 +296,7 @@ def on_append_late(group: ClassicGroup, append: Append, error: ErrorCode, now_ms
 def _assigned(group: ClassicGroup, assigned: Assigned, error: ErrorCode, now_ms: int, out: Out) -> None:
     if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != assigned.generation:
         return  # the next rebalance has begun meanwhile, and has answered those who waited
-    if error is not ErrorCode.none:
+    if error is not NONE:
         rebalance.drop_assignments(group, error, out)
         rebalance.prepare_rebalance(group, now_ms, out)
         return

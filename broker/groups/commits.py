@@ -19,7 +19,7 @@ from broker.groups.offsets import NO_RETENTION_OF_ITS_OWN, NOTHING, Found, Group
 from broker.groups.records import LogRecord
 from broker.groups.shard import NO_PRODUCER, GroupShard, Producer
 from broker.loop.deferred import Deferred
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
@@ -77,7 +77,7 @@ def commit(
         # Generation -1 makes a group of its own kind: one that only commits.
         since = GROUP_ID_NOT_FOUND_SINCE
         missing = ErrorCode.group_id_not_found if api_version >= since else ErrorCode.illegal_generation
-        return ErrorCode.none if who.generation_id < 0 else missing
+        return NONE if who.generation_id < 0 else missing
 
     return _write(shard, who.group_id, offsets, retention_ms, NO_PRODUCER, check)
 
@@ -98,7 +98,7 @@ def commit_transactional(
             return ErrorCode.illegal_generation if error is ErrorCode.stale_member_epoch else error
         if found is not None:
             return _check_classic(found, who, transactional=True)[0]
-        return ErrorCode.none if who.generation_id < 0 else ErrorCode.illegal_generation
+        return NONE if who.generation_id < 0 else ErrorCode.illegal_generation
 
     return _write(shard, who.group_id, offsets, NO_RETENTION_OF_ITS_OWN, producer, check)
 
@@ -133,11 +133,11 @@ def _check_member(
     except Refused as refusal:
         return refusal.error
     if check is None:
-        return ErrorCode.none
+        return NONE
     metadata_max = shard.config().offset_metadata_max_bytes
     looked_at = (wanted for wanted in offsets if _java_length(wanted.metadata or "") <= metadata_max)
     errors = (check(wanted.topic_id, wanted.partition) for wanted in looked_at)
-    return next((found for found in errors if found is not ErrorCode.none), ErrorCode.none)
+    return next((found for found in errors if found is not NONE), NONE)
 
 
 def _write(
@@ -150,7 +150,7 @@ def _write(
 ) -> Errors | Future[Errors]:
     """Write what ``check`` allows. It is asked again where a rule has held the append up: the member may be gone by then."""
     refused = check()
-    if refused is not ErrorCode.none:
+    if refused is not NONE:
         return [refused] * len(offsets)
     now_ms = shard.clock.now_ms()
     has_expiry = retention_ms != NO_RETENTION_OF_ITS_OWN
@@ -162,7 +162,7 @@ def _write(
         if _java_length(metadata) > metadata_max:
             errors.append(ErrorCode.offset_metadata_too_large)
             continue
-        errors.append(ErrorCode.none)
+        errors.append(NONE)
         key = OffsetCommitKey(group_id, wanted.topic, wanted.partition)
         value = OffsetCommitValue(
             offset=wanted.offset,
@@ -179,7 +179,7 @@ def _write(
     reply: Deferred[Errors] = Deferred()
 
     def committed(error: ErrorCode) -> None:
-        reply.resolve(errors if error is ErrorCode.none else [error] * len(offsets))
+        reply.resolve(errors if error is NONE else [error] * len(offsets))
 
     shard.write(records, committed, producer=producer, check=check)
     return reply.outcome()
@@ -199,7 +199,7 @@ def fetch(
         return _fetched_group(shard, wanted, require_stable=False)
 
     def answer(error: ErrorCode) -> OffsetFetchResponseGroup:
-        if error is not ErrorCode.none:
+        if error is not NONE:
             # Consumers do not expect COORDINATOR_NOT_AVAILABLE here.
             if error is ErrorCode.coordinator_not_available:
                 error = ErrorCode.not_coordinator
@@ -215,7 +215,7 @@ def _fetched_group(
     group = shard.state.consumer_groups.get(wanted.group_id)
     if group is not None:
         error = check_fetch(group, wanted.member_id, wanted.member_epoch)
-        if error is not ErrorCode.none:
+        if error is not NONE:
             return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
     find = _find_all if wanted.topics is None else _find_some
     topics = find(shard.state.offsets, wanted, require_stable=require_stable)
@@ -293,22 +293,20 @@ def delete_offsets(
 
     def find() -> list[Key] | ErrorCode:
         group = shard.state.group(group_id)
-        error = ErrorCode.none
+        error = NONE
         if group is None:
             error = ErrorCode.group_id_not_found
         elif isinstance(group, ClassicGroup):
             error = classic.offsets_deletable(group)
-        if group is None or error is not ErrorCode.none:
+        if group is None or error is not NONE:
             return error
         subscribed = [group.is_subscribed_to(topic) for topic, _ in spots]
-        errors[:] = [ErrorCode.group_subscribed_to_topic if each else ErrorCode.none for each in subscribed]
+        errors[:] = [ErrorCode.group_subscribed_to_topic if each else NONE for each in subscribed]
         free = [spot for spot, is_subscribed in zip(spots, subscribed, strict=True) if not is_subscribed]
         return _keys(group_id, (spot for spot in free if shard.state.offsets.exists(group_id, spot)))
 
     reply: Deferred[tuple[ErrorCode, Errors]] = Deferred()
-    shard.write_tombstones(
-        find, lambda failure: reply.resolve((failure, errors if failure is ErrorCode.none else []))
-    )
+    shard.write_tombstones(find, lambda failure: reply.resolve((failure, errors if failure is NONE else [])))
     return reply.outcome()
 
 
@@ -320,15 +318,15 @@ def delete_group(shard: GroupShard, group_id: str) -> ErrorCode | Future[ErrorCo
         if group is None:
             return ErrorCode.group_id_not_found
         if isinstance(group, ConsumerGroup):
-            error = ErrorCode.non_empty_group if group.members else ErrorCode.none
+            error = ErrorCode.non_empty_group if group.members else NONE
         else:
             error = classic.deletable(group)
-        if error is not ErrorCode.none:
+        if error is not NONE:
             return error
         return [*_keys(group_id, shard.state.offsets.all_spots(group_id)), *_group_keys(group)]
 
     def delete(error: ErrorCode) -> None:
-        if error is ErrorCode.none:
+        if error is NONE:
             shard.write_tombstones(find, reply.resolve)
         else:
             reply.resolve(error)

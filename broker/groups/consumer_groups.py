@@ -24,7 +24,7 @@ from broker.groups.shard import GroupShard
 from broker.groups.topics_image import MetadataTopics
 from broker.logging import get_logger
 from broker.loop.deferred import Deferred
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -221,13 +221,13 @@ class ConsumerGroups:
             # Members that wait in a group which is upgraded join again.
             deleted = ErrorCode.rebalance_in_progress
             error, end_offset = shard.append_records(records, deleted=deleted)
-            if error is not ErrorCode.none:
+            if error is not NONE:
                 refuse(shard.client_error(error), None)
                 return
         self._follow(shard, group_id, decision)
 
         def committed(error: ErrorCode) -> None:
-            if error is ErrorCode.none:
+            if error is NONE:
                 answer(decision.response)
             else:
                 refuse(error, None)

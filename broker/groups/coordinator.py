@@ -27,7 +27,7 @@ from broker.loop.deferred import Deferred
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.replicas.partition import Partition
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.hashing import partition_for
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -173,7 +173,7 @@ class GroupCoordinator(MetadataListener):
         if consumer_group is not None and not request.member_id:
             # An empty group takes any protocol.
             error, _ = shard.append_records(group_tombstones(consumer_group))
-            if error is not ErrorCode.none:
+            if error is not NONE:
                 return JoinGroupResponse(error_code=shard.client_error(error))
         now_ms = self._clock.now_ms()
         group = shard.state.groups.get(request.group_id)
@@ -207,7 +207,7 @@ class GroupCoordinator(MetadataListener):
         found = self._group_of(group_id)
         if found is ErrorCode.coordinator_load_in_progress:
             # Members cannot have expired yet, so there is nothing to be told.
-            return ErrorCode.none
+            return NONE
         if isinstance(found, ErrorCode):
             return found
         shard, group = found
@@ -219,9 +219,9 @@ class GroupCoordinator(MetadataListener):
             )
         error, effects = classic.heartbeat(group, member_id, group_instance_id, generation_id)
         shard.run(group, effects)
-        if error not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
+        if error not in (NONE, ErrorCode.rebalance_in_progress):
             return error
-        return shard.read(lambda failure: failure if failure is not ErrorCode.none else error)
+        return shard.read(lambda failure: failure if failure is not NONE else error)
 
     def leave(
         self, group_id: str, members: Sequence[MemberIdentity]
@@ -248,9 +248,7 @@ class GroupCoordinator(MetadataListener):
         response = reply.outcome()
         if isinstance(response, Future):
             return response
-        return shard.read(
-            lambda error: response if error is ErrorCode.none else LeaveGroupResponse(error_code=error)
-        )
+        return shard.read(lambda error: response if error is NONE else LeaveGroupResponse(error_code=error))
 
     def consumer_group_heartbeat(
         self,

@@ -11,7 +11,7 @@ from broker.groups.group import ClassicGroup, ClassicGroupState
 from broker.groups.members import Member, Protocols, protocols_of
 from broker.groups.rebalance import Out, rearm_session, session
 from broker.groups.replies import join_accepted, join_error, sync_error
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.slotted import slotted
 
@@ -64,7 +64,7 @@ def join(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int) -> lis
         group.remove(joiner.member_id)
         out.append(Cancel(session(joiner.member_id)))
         out.append(Answer(token, join_error(NO_MEMBER_ID, error)))
-    elif error is not ErrorCode.none:
+    elif error is not NONE:
         out.append(Answer(token, join_error(joiner.member_id, error)))
     elif joiner.member_id:
         _join_known(group, joiner, token, now_ms, out)
@@ -81,7 +81,7 @@ def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
         return ErrorCode.coordinator_not_available
     if not group.supports(joiner.protocol_type, frozenset(name for name, _ in joiner.protocols)):
         return ErrorCode.inconsistent_group_protocol
-    return ErrorCode.none
+    return NONE
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
@@ -164,7 +164,7 @@ def _join_known(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int,
         _add_member(group, joiner, token, member_id, now_ms, out)
         return
     error = group.members.check(member_id, joiner.group_instance_id)
-    if error is not ErrorCode.none:
+    if error is not NONE:
         out.append(Answer(token, join_error(member_id, error)))
     elif _needs_rebalance(group, joiner):
         _update_member(group, group.members[member_id], joiner, token, out)
@@ -241,7 +241,7 @@ def replacement_stored(group: ClassicGroup, replaced: Replaced, error: ErrorCode
     member = group.members.get(replaced.new_id)
     if member is None or member.joining is None or group.state is not ClassicGroupState.STABLE:
         return  # a rebalance has begun meanwhile, and the member takes part in it
-    if error is not ErrorCode.none:
+    if error is not NONE:
         response = join_accepted(group, NO_MEMBER_ID, leader=replaced.old_leader)
         response.error_code = error
         rebalance.answer_join(group, member, response, out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.hashing import java_string_hash
 from protocol.messages.join_group import JoinGroupRequestProtocol
 from protocol.slotted import slotted
@@ -99,7 +99,7 @@ class Members:
                 return ErrorCode.unknown_member_id
             if living != member_id:
                 return ErrorCode.fenced_instance_id
-        return ErrorCode.none if member_id in self._by_id else ErrorCode.unknown_member_id
+        return NONE if member_id in self._by_id else ErrorCode.unknown_member_id
 
     def add(self, member: Member) -> None:
         assert member.member_id not in self._by_id

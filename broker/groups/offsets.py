@@ -13,7 +13,7 @@ from uuid import UUID
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.group import NO_TIMESTAMP, ClassicGroup, ClassicGroupState
 from protocol.batch import NO_PRODUCER_ID
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.records.group_log import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue
 from protocol.slotted import slotted
@@ -63,7 +63,7 @@ class Found(NamedTuple):
 
 
 UNSTABLE: Final = Found(ErrorCode.unstable_offset_commit, None)
-NOTHING: Final = Found(ErrorCode.none, None)
+NOTHING: Final = Found(NONE, None)
 
 
 class Change(NamedTuple):
@@ -180,7 +180,7 @@ class GroupOffsets:
         committed = self._committed.get(group_id, {}).get(spot)
         if committed is None or not committed.is_of_topic(topic_id):
             return NOTHING
-        return Found(ErrorCode.none, committed)
+        return Found(NONE, committed)
 
     def find_committed(
         self, group_id: str, topic: str, partition: int, *, topic_id: UUID | None = None
@@ -190,9 +190,7 @@ class GroupOffsets:
         if not changes:
             return self.find(group_id, topic, partition, require_stable=False, topic_id=topic_id)
         before = changes[0].before
-        return (
-            Found(ErrorCode.none, before) if before is not None and before.is_of_topic(topic_id) else NOTHING
-        )
+        return Found(NONE, before) if before is not None and before.is_of_topic(topic_id) else NOTHING
 
     def committed_spots(self, group_id: str) -> list[Spot]:
         """Where the group has committed, in the order of the first commits; not where offsets are pending only."""

@@ -22,7 +22,7 @@ from broker.groups.effects import (
 from broker.groups.group import ClassicGroup, ClassicGroupState
 from broker.groups.members import NO_ASSIGNMENT, Member
 from broker.groups.replies import join_accepted, join_error, sync_accepted, sync_error
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 
 Out = list[Effect]
@@ -188,14 +188,14 @@ def drop_assignments(group: ClassicGroup, error: ErrorCode, out: Out) -> None:
 
 
 def give_assignments(group: ClassicGroup, out: Out) -> None:
-    _answer_syncs(group, ErrorCode.none, out)
+    _answer_syncs(group, NONE, out)
 
 
 def _answer_syncs(group: ClassicGroup, error: ErrorCode, out: Out) -> None:
     for member in group.members:
         if member.syncing is None:
             continue
-        response = sync_error(error) if error is not ErrorCode.none else sync_accepted(group, member)
+        response = sync_error(error) if error is not NONE else sync_accepted(group, member)
         out.append(Answer(member.syncing, response))
         member.syncing = None
         # While it waited its session did not run.

@@ -26,7 +26,7 @@ from broker.logging import get_logger
 from broker.loop.deferred import Deferred
 from broker.replicas.partition import Partition
 from protocol.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch, build_batch
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.records.group_log import (
     ConsumerGroupMetadataKey,
@@ -228,11 +228,11 @@ class GroupShard(CoordinatorShard):
         was_held = self.is_intercepted
 
         def append(committed: Callable[[ErrorCode], None]) -> None:
-            if was_held and check is not None and (refused := check()) is not ErrorCode.none:
+            if was_held and check is not None and (refused := check()) is not NONE:
                 committed(refused)
                 return
             error, end_offset = self.append_records(records, producer)
-            if error is not ErrorCode.none:
+            if error is not NONE:
                 committed(self.client_error(error))
             else:
                 self.when_committed(end_offset, committed, late)
@@ -293,7 +293,7 @@ class GroupShard(CoordinatorShard):
         crash_point("group.append.before")
         # As Kafka's, however small the ISR is: the commit then waits for the high watermark, or until its time is up.
         result = self.append(batch, guard=producer.guard, verified=producer.verified, required_acks=1)
-        if result.error is not ErrorCode.none:
+        if result.error is not NONE:
             return result.error, -1
         self.state.offsets.note_high_watermark(self.partition.high_watermark)
         crash_point("group.append.after")
@@ -301,7 +301,7 @@ class GroupShard(CoordinatorShard):
             # A group's own record says what its state machine already holds.
             if value is None or not isinstance(key, GroupMetadataKey):
                 self._take_in(offset, producer.producer_id, key, value, deleted)
-        return ErrorCode.none, result.last_offset + 1
+        return NONE, result.last_offset + 1
 
     def _take_in(
         self, offset: int, producer_id: int, key: Key, value: Value | None, deleted: ErrorCode
@@ -351,8 +351,8 @@ class GroupShard(CoordinatorShard):
             size += key_bytes
         end_offset = 0
         for piece in pieces:
-            error, end_offset = self.append_records(piece) if piece else (ErrorCode.none, end_offset)
-            if error is not ErrorCode.none:
+            error, end_offset = self.append_records(piece) if piece else (NONE, end_offset)
+            if error is not NONE:
                 committed(self.client_error(error))
                 return
         self.when_committed(end_offset, committed)
@@ -366,7 +366,7 @@ class GroupShard(CoordinatorShard):
         come true all the same. ``late`` is called then, and ``then`` when it is known.
         """
         if self.partition.high_watermark >= end_offset:
-            then(ErrorCode.none)
+            then(NONE)
             return
         commit = _Commit(then)
         self.partition.on_committed(end_offset, commit.finish)
@@ -388,7 +388,7 @@ class GroupShard(CoordinatorShard):
         """Answer from memory, once all that is in it is committed: no client may see what could be truncated."""
         end_offset = self.partition.log_end_offset
         if self.partition.high_watermark >= end_offset:
-            return answer(ErrorCode.none)
+            return answer(NONE)
         reply: Deferred[T] = Deferred()
         self.when_committed(end_offset, lambda error: reply.resolve(answer(error)))
         return reply.outcome()
@@ -431,7 +431,7 @@ class GroupShard(CoordinatorShard):
 
     def _stored(self, group: ClassicGroup, append: Append, held: list[Answer], error: ErrorCode) -> None:
         self.run(group, classic.on_append_committed(group, append, error, self.clock.now_ms()))
-        if error is not ErrorCode.none:
+        if error is not NONE:
             self._refuse(held, error)
         for answer in held:
             cast("Deferred[object]", answer.token).resolve(answer.response)

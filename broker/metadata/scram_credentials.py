@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from broker.metadata.results import ApiError
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
 
@@ -139,4 +139,4 @@ def _described(credentials: Credentials, user: str, is_asked_twice: bool) -> Des
     if not found:
         text = f"Attempt to describe a user credential that does not exist: {user}"
         return Described(user, ErrorCode.resource_not_found, text, ())
-    return Described(user, ErrorCode.none, None, [(number, record.iterations) for number, record in found])
+    return Described(user, NONE, None, [(number, record.iterations) for number, record in found])

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.fetch import PartitionData
 from protocol.slotted import slotted
 
@@ -67,14 +67,14 @@ class CachedPartition:
         """
         news = (
             bool(answer.records)
-            or answer.error_code != ErrorCode.none
+            or answer.error_code != NONE
             or answer.high_watermark != self.high_watermark_told
             or answer.log_start_offset != self.log_start_told
             or answer.preferred_read_replica != -1
             or answer.diverging_epoch.epoch >= 0
         )
         # After an error the partition is news again once it is well, even if nothing moved meanwhile.
-        self.high_watermark_told = answer.high_watermark if answer.error_code == ErrorCode.none else -1
+        self.high_watermark_told = answer.high_watermark if answer.error_code == NONE else -1
         self.log_start_told = answer.log_start_offset
         return news
 
@@ -136,17 +136,17 @@ class Opened:
             # While this Fetch waited, another of the same session may have come by another connection.
             if self.session.epoch != self.expected_epoch:
                 return ErrorCode.invalid_fetch_session_epoch, self.session.session_id, []
-            return ErrorCode.none, self.session.session_id, self.session.select(answers)
+            return NONE, self.session.session_id, self.session.select(answers)
         session_id = self.create(answers, now_ms) if self.create is not None else NO_SESSION
-        return ErrorCode.none, session_id, answers
+        return NONE, session_id, answers
 
     def answer_nothing(self) -> tuple[ErrorCode, int]:
         """(top level error, session id) of an answer without partitions: its client has to wait, and asks again."""
         if self.session is None:
-            return ErrorCode.none, NO_SESSION
+            return NONE, NO_SESSION
         if self.session.epoch != self.expected_epoch:
             return ErrorCode.invalid_fetch_session_epoch, self.session.session_id
-        return ErrorCode.none, self.session.session_id
+        return NONE, self.session.session_id
 
 
 @slotted(eq=False)

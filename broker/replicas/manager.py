@@ -27,7 +27,7 @@ from broker.replicas.partition.listeners import PartitionListener, PartitionList
 from broker.replicas.replication.context import Peers, Truncation
 from broker.replicas.replication.roles import Roles
 from broker.replicas.stray_partitions import say_unknown
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from storage.directory import LogDirectory, PartitionKey
 from storage.files import StorageError
 
@@ -135,7 +135,7 @@ class ReplicaManager(MetadataListener):
         if partition.offline is not None:
             return ErrorCode.kafka_storage_error
         error = partition.check_epoch(client_epoch)
-        return partition if error is ErrorCode.none else error
+        return partition if error is NONE else error
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, if a replica of it is hosted here (leader or not)."""

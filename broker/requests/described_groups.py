@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from broker.loop.slices import each
 from broker.node.context import RequestContext
 from broker.requests.metadata_views import authorized_operations
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from storage.steps import Steps
 
 
@@ -38,7 +38,7 @@ def describe_groups(
             refused.append(refuse(group_id, ErrorCode.group_authorization_failed))
             return
         group = describe(group_id, context)
-        if with_operations and group.error_code == ErrorCode.none:
+        if with_operations and group.error_code == NONE:
             group.authorized_operations = authorized_operations(context, "GROUP", group_id)
         described.append(group)
 

@@ -17,7 +17,7 @@ from broker.replicas.partition import Partition
 from broker.replicas.replication.leading import Leading
 from broker.replicas.replication.selection import RACK_AWARE, preferred_replica
 from broker.resources.unsent import UNSENT
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -34,7 +34,7 @@ RACKS_SINCE: Final = 11
 TOPIC_IDS_SINCE: Final = 13
 LEADER_HINTS_SINCE: Final = 16
 NOT_A_LEADER_HERE: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
-NOT_DIVERGING: Final = (ErrorCode.none, None)
+NOT_DIVERGING: Final = (NONE, None)
 
 
 class ReadOutcome(NamedTuple):
@@ -84,7 +84,7 @@ class FetchReading:
         self.refused: Answers = []
         for wanted in partitions:
             error = self._refusal(wanted)
-            if error is ErrorCode.none:
+            if error is NONE:
                 self._interesting.append(wanted)
             else:
                 self.refused.append((wanted, _without_data(wanted, error, aborted=())))
@@ -102,7 +102,7 @@ class FetchReading:
             topic = self._node.metadata.topic(wanted.topic)
             if topic is None or topic.partition(wanted.index) is None:
                 return ErrorCode.unknown_topic_or_partition
-        return ErrorCode.none
+        return NONE
 
     def read(self) -> ReadOutcome:
         answers: Answers = []
@@ -114,7 +114,7 @@ class FetchReading:
             answer = self._read_one(wanted, bytes_left, whole_first_batch=bytes_read == 0)
             answers.append((wanted, answer))
             if (
-                answer.error_code != ErrorCode.none
+                answer.error_code != NONE
                 or answer.diverging_epoch.epoch >= 0
                 or answer.preferred_read_replica >= 0
             ):
@@ -135,7 +135,7 @@ class FetchReading:
         if preferred is not None:
             return _elsewhere(wanted, partition, preferred)
         error, diverging = partition.diverging(wanted.last_fetched_epoch, wanted.offset)
-        if error is not ErrorCode.none:
+        if error is not NONE:
             return self._failed(wanted, error)
         if diverging is not None:
             return _diverged(wanted, partition, diverging)
@@ -146,7 +146,7 @@ class FetchReading:
         result = partition.read(
             wanted.offset, max_bytes, read_committed=self._read_committed, whole_first_batch=whole_first_batch
         )
-        if result.error is not ErrorCode.none:
+        if result.error is not NONE:
             return self._failed(wanted, result.error)
         self.readable.append((wanted, partition))
         aborted = None
@@ -190,7 +190,7 @@ class FetchReading:
             return ErrorCode.inconsistent_topic_id
         if wanted.leader_epoch >= 0:
             error = partition.check_epoch(wanted.leader_epoch)
-            if error is not ErrorCode.none:
+            if error is not NONE:
                 return error
         if not self._knows_racks and partition.leader_id != self._node.node_id:
             return ErrorCode.not_leader_or_follower

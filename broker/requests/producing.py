@@ -21,7 +21,7 @@ from broker.requests.api import CloseConnection
 from broker.transactions.verification import Check
 from protocol import compression
 from protocol.batch import CODEC_MASK, MAGIC, TRANSACTIONAL, CorruptBatch, Reason, RecordBatch
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from storage.validation import Checked, Invalid
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Produce(Deferred[T]):
 
     def _refuse_as_a_whole(self, transactional: Sequence[Item]) -> bool:
         """A transactional batch without an id, or batches of two producers, refuse every partition."""
-        error = ErrorCode.none
+        error = NONE
         producers = {
             (item.batch.producer_id, item.batch.producer_epoch)
             for item in transactional
@@ -191,7 +191,7 @@ class Produce(Deferred[T]):
             error = ErrorCode.transactional_id_authorization_failed
         elif len(producers) > 1:
             error = ErrorCode.invalid_producer_id_mapping
-        if error is ErrorCode.none:
+        if error is NONE:
             return False
         message = "a request carries the batches of one producer" if len(producers) > 1 else None
         for item in self.items:
@@ -253,7 +253,7 @@ class Produce(Deferred[T]):
             if item.result is not None:
                 continue
             check = item.check
-            if check is not None and check.error is not ErrorCode.none:
+            if check is not None and check.error is not NONE:
                 item.result = self._verification_result(check.error)
             elif acks not in VALID_ACKS:
                 item.result = AppendResult(ErrorCode.invalid_required_acks)
@@ -329,7 +329,7 @@ class Produce(Deferred[T]):
         self._left = len(appended) + 1
 
         def written(error: ErrorCode, item: Item | None = None) -> None:
-            if item is not None and error is not ErrorCode.none:
+            if item is not None and error is not NONE:
                 item.result = AppendResult(error)
             self._left -= 1
             if self._left == 0:
@@ -339,7 +339,7 @@ class Produce(Deferred[T]):
             assert item.partition is not None
             assert item.result is not None
             item.partition.unconfirmed.on_written(item.result.last_offset + 1, partial(written, item=item))
-        written(ErrorCode.none)
+        written(NONE)
 
     def _await_commit(self) -> None:
         """acks=all: answer when every appended batch (a repeated one too) is below the high watermark."""
@@ -349,7 +349,7 @@ class Produce(Deferred[T]):
             if (
                 partition is not None
                 and result is not None
-                and result.error is ErrorCode.none
+                and result.error is NONE
                 and partition.high_watermark <= result.last_offset
             ):
                 waiting.append(item)
@@ -374,7 +374,7 @@ class Produce(Deferred[T]):
     def _committed(self, item: Item, error: ErrorCode) -> None:
         if self._left == 0:
             return
-        if error is not ErrorCode.none:
+        if error is not NONE:
             assert item.result is not None
             item.result = item.result._replace(
                 error=error

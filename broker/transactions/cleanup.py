@@ -17,7 +17,7 @@ from broker.transactions.callback_errors import Done
 from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
 from broker.transactions.shard import Entry, TransactionShard
 from broker.transactions.state import TransactionState
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _expire(shard: TransactionShard, transactional_id: str, entry: Entry, now_ms
 
     def appended(error: ErrorCode) -> None:
         entry.pending = None
-        if error is ErrorCode.none:
+        if error is NONE:
             shard.entries.pop(transactional_id, None)
 
     shard.forget(transactional_id, now_ms, appended)

@@ -35,7 +35,7 @@ from broker.transactions.state import (
     Transaction,
     Transition,
 )
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.hashing import partition_for
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class TransactionCoordinator(MetadataListener):
             case AbortFirst(answer):
 
                 def aborted(outcome: Answer) -> None:
-                    done(answer if outcome.error is ErrorCode.none else outcome)
+                    done(answer if outcome.error is NONE else outcome)
 
                 self._abort(Abort(shard, entry, aborted, again, fresh_producer_id))
             case Transition():
@@ -329,7 +329,7 @@ class TransactionCoordinator(MetadataListener):
         def appended(error: ErrorCode) -> None:
             entry.pending = None
             try:
-                if error is not ErrorCode.none:
+                if error is not NONE:
                     done(Answer(error))
                     return
                 shard.install(entry, transition.after)
@@ -375,7 +375,7 @@ class TransactionCoordinator(MetadataListener):
             return
 
         def prepared(answer: Answer) -> None:
-            if answer.error is not ErrorCode.none and self._transaction_version < rules.TRANSACTION_VERSION_2:
+            if answer.error is not NONE and self._transaction_version < rules.TRANSACTION_VERSION_2:
                 # The fence holds in memory even though it could not be written.
                 entry.txn = entry.txn._replace(epoch=transition.after.epoch, last_epoch=rules.NO_EPOCH)
                 entry.failed_fence = True

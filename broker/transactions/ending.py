@@ -18,8 +18,13 @@ from broker.transactions.effects import Complete, Effect, Prepare, Respond, Writ
 from broker.transactions.markers import RETRY_BACKOFF_MS, TransactionMarkerManager, completion_of
 from broker.transactions.remote_markers import PendingCompleteTxn
 from broker.transactions.shard import Entry, TransactionShard
-from broker.transactions.state import Transaction, TransactionState, Transition
-from protocol.errors import ErrorCode
+from broker.transactions.state import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    Transaction,
+    Transition,
+)
+from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 
 PREPARE_APPEND: Final = "txn.prepare.append"
@@ -105,7 +110,7 @@ class Ending:
         entry, after = end.entry, rules.complete(end.entry.txn, self._clock.now_ms())
 
         def appended(error: ErrorCode) -> None:
-            if error is ErrorCode.none:
+            if error is NONE:
                 entry.pending, entry.failed_fence = None, False
                 end.shard.install(entry, after)
                 crash_point("txn.complete.after")
@@ -122,7 +127,5 @@ def decided(end: End) -> PendingCompleteTxn:
     """From here until CompleteX is committed the id answers CONCURRENT_TRANSACTIONS."""
     completion = completion_of(end.shard, end.entry)
     end.entry.remaining = completion.remaining
-    end.entry.pending = (
-        TransactionState.COMPLETE_COMMIT if completion.marker.committed else TransactionState.COMPLETE_ABORT
-    )
+    end.entry.pending = COMPLETE_COMMIT if completion.marker.committed else COMPLETE_ABORT
     return completion

@@ -20,9 +20,9 @@ from broker.replicas.partition import AppendResult, Partition
 from broker.transactions.remote_markers import PendingCompleteTxn, TransactionMarkerChannel
 from broker.transactions.sequential_markers import SequentialMarkers
 from broker.transactions.shard import Entry, TransactionShard
-from broker.transactions.state import TopicPartition, TransactionState
+from broker.transactions.state import PREPARE_COMMIT, TopicPartition
 from protocol.batch import EndTxnMarker
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
@@ -49,7 +49,7 @@ def completion_of(shard: TransactionShard, entry: Entry) -> PendingCompleteTxn:
         entry,
         txn.producer_id,
         txn.epoch,
-        EndTxnMarker(txn.state is TransactionState.PREPARE_COMMIT, shard.coordinator_epoch),
+        EndTxnMarker(txn.state is PREPARE_COMMIT, shard.coordinator_epoch),
         txn.client_version,
         set(txn.partitions),
     )
@@ -175,7 +175,7 @@ class TransactionMarkerManager:
     def _committed(
         self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode, offset: int
     ) -> None:
-        if error is ErrorCode.none:
+        if error is NONE:
             self._written(completion, key)
         else:
             self._refused(completion, key, error)
@@ -189,7 +189,7 @@ class TransactionMarkerManager:
         """Another node has answered, or has not."""
         again = []
         for key, error in errors.items():
-            if error is ErrorCode.none:
+            if error is NONE:
                 self._written(completion, key)
             elif self._is_repeated(completion, key, error):
                 again.append(key)
@@ -254,17 +254,17 @@ def write_marker(
     """Append one marker; ``then`` gets the outcome when it is committed and the group offsets are applied."""
     crash_point("txn.marker.before")
     result: AppendResult = partition.append_marker(producer_id, epoch, marker, transaction_version)
-    if result.error is not ErrorCode.none:
+    if result.error is not NONE:
         then(result.error, -1)
         return
     crash_point("txn.marker.after")
 
     def committed(error: ErrorCode) -> None:
-        if error is ErrorCode.none and partition.topic == CONSUMER_OFFSETS:
+        if error is NONE and partition.topic == CONSUMER_OFFSETS:
             groups.on_marker(partition.index, producer_id, epoch, marker.committed, result.base_offset)
         then(error, result.base_offset)
 
     if partition.high_watermark > result.last_offset:
-        committed(ErrorCode.none)  # at once: this node is the only replica
+        committed(NONE)  # at once: this node is the only replica
     else:
         partition.on_committed(result.last_offset + 1, committed)

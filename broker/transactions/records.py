@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from broker.metadata.topics import by_topic
-from broker.transactions.state import NO_PRODUCER_ID, TopicPartition, Transaction, TransactionState
+from broker.transactions.state import EMPTY, NO_PRODUCER_ID, TopicPartition, Transaction, TransactionState
 from protocol.batch import build_batch
 from protocol.records.transaction_log import (
     TransactionLogKey,
@@ -52,7 +52,7 @@ def value_bytes(txn: Transaction, version: int) -> bytes:
         txn
     )
     start = _START.pack(version, producer_id, epoch, timeout_ms, state)
-    partitions = None if state is TransactionState.EMPTY else written
+    partitions = None if state is EMPTY else written
     if version == 0:
         return start + _plain(partitions) + _TIMES.pack(updated_ms, start_ms)
     if client and previous != NO_PRODUCER_ID and next_id == NO_PRODUCER_ID:
@@ -122,7 +122,7 @@ def to_value(txn: Transaction) -> TransactionLogValue:
         producer_epoch=txn.epoch,
         transaction_timeout_ms=txn.timeout_ms,
         transaction_status=txn.state,
-        transaction_partitions=None if txn.state is TransactionState.EMPTY else partitions,
+        transaction_partitions=None if txn.state is EMPTY else partitions,
         transaction_last_update_timestamp_ms=txn.last_update_ms,
         transaction_start_timestamp_ms=txn.start_ms,
         client_transaction_version=txn.client_version,

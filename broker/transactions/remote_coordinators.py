@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata.topics import by_topic
 from broker.transactions.state import TopicPartition
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -102,9 +102,9 @@ def _errors(questions: dict[str, VerificationRequest], response: Any) -> dict[st
     whole = ErrorCode.network_exception if response is None else ErrorCode(response.error_code)
     if whole is ErrorCode.cluster_authorization_failed:
         whole = ErrorCode.invalid_txn_state  # not the client's business: it was not verified, and that is all
-    unsaid: ErrorCode = ErrorCode.network_exception if whole is ErrorCode.none else whole
+    unsaid: ErrorCode = ErrorCode.network_exception if whole is NONE else whole
     answers: dict[str, Errors] = {name: dict.fromkeys(each.keys, unsaid) for name, each in questions.items()}
-    if whole is ErrorCode.none:
+    if whole is NONE:
         for result in response.results_by_transaction:
             errors = answers.get(result.transactional_id, {})
             for topic in result.topic_results:

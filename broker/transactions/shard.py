@@ -16,8 +16,8 @@ from broker.logging import get_logger
 from broker.replicas.partition import Partition
 from broker.transactions.loading import load
 from broker.transactions.records import state_batch, tombstone_batch
-from broker.transactions.state import TopicPartition, Transaction, TransactionState
-from protocol.errors import ErrorCode
+from broker.transactions.state import ONGOING, TopicPartition, Transaction, TransactionState
+from protocol.errors import NONE, ErrorCode
 from protocol.slotted import slotted
 
 # The transaction coordinator knows one more than the group coordinator (``TransactionStateManager``).
@@ -73,7 +73,7 @@ class TransactionShard(CoordinatorShard):
         entry.txn, entry.remaining = txn, None
         if self._injection.transaction_watcher is not None:
             self._injection.transaction_watcher(txn)
-        if txn.state is TransactionState.ONGOING:
+        if txn.state is ONGOING:
             self.open_ids.add(txn.transactional_id)
         else:
             self.open_ids.discard(txn.transactional_id)
@@ -106,15 +106,15 @@ class TransactionShard(CoordinatorShard):
 
     def _write(self, records: bytes, then: Callable[[ErrorCode], object]) -> None:
         result = self.append(records)
-        if result.error is not ErrorCode.none:
+        if result.error is not NONE:
             then(self.client_error(result.error))
         elif self.partition.high_watermark > result.last_offset and not self.is_closed:
-            then(ErrorCode.none)  # committed at once: this node is the only replica
+            then(NONE)  # committed at once: this node is the only replica
         else:
             self.partition.on_committed(result.last_offset + 1, partial(self._committed, then))
 
     def _committed(self, then: Callable[[ErrorCode], object], error: ErrorCode) -> None:
-        if error is ErrorCode.none and not self.is_current:
+        if error is NONE and not self.is_current:
             error = ErrorCode.not_coordinator
         then(self.client_error(error))
 

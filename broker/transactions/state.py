@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from enum import IntEnum
-from typing import Any
+from typing import Final
 
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 
 TopicPartition = tuple[str, int]
@@ -47,40 +47,44 @@ class TransactionState(IntEnum):
         return self.name.title().replace("_", "")
 
 
+# Up to Python 3.11 each access to a member through its class costs as much as a call.
+EMPTY: Final = TransactionState.EMPTY
+ONGOING: Final = TransactionState.ONGOING
+PREPARE_COMMIT: Final = TransactionState.PREPARE_COMMIT
+PREPARE_ABORT: Final = TransactionState.PREPARE_ABORT
+COMPLETE_COMMIT: Final = TransactionState.COMPLETE_COMMIT
+COMPLETE_ABORT: Final = TransactionState.COMPLETE_ABORT
+
 NAMED_STATES = frozenset(state.wire_name for state in TransactionState)
 """The states that a client may filter by (KIP-664)."""
 
-PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-SETTLED = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
+SETTLED = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 
 VALID_PREDECESSORS: dict[TransactionState, frozenset[TransactionState]] = {
-    TransactionState.EMPTY: frozenset(
-        {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
-    ),
-    TransactionState.ONGOING: frozenset(
+    EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    ONGOING: frozenset(
         {
-            TransactionState.ONGOING,
-            TransactionState.EMPTY,
-            TransactionState.COMPLETE_COMMIT,
-            TransactionState.COMPLETE_ABORT,
+            ONGOING,
+            EMPTY,
+            COMPLETE_COMMIT,
+            COMPLETE_ABORT,
         }
     ),
-    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
-    TransactionState.PREPARE_ABORT: frozenset(
+    PREPARE_COMMIT: frozenset({ONGOING}),
+    PREPARE_ABORT: frozenset(
         {
-            TransactionState.ONGOING,
+            ONGOING,
             TransactionState.PREPARE_EPOCH_FENCE,
-            TransactionState.EMPTY,
-            TransactionState.COMPLETE_COMMIT,
-            TransactionState.COMPLETE_ABORT,
+            EMPTY,
+            COMPLETE_COMMIT,
+            COMPLETE_ABORT,
         }
     ),
-    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
-    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
-    TransactionState.DEAD: frozenset(
-        {TransactionState.EMPTY, TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT}
-    ),
-    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
+    COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
+    COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
+    TransactionState.DEAD: frozenset({EMPTY, COMPLETE_ABORT, COMPLETE_COMMIT}),
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
 }
 
 
@@ -93,7 +97,7 @@ _PREDECESSOR_BITS = tuple(
 class Transaction(NamedTuple):
     """What ``__transaction_state`` holds of one id, and ``last_epoch``, which lives in memory only.
 
-    A tuple, because each commit makes three new ones: `dataclasses.replace` costs five times as much as `_replace`.
+    A tuple, because each commit makes three new ones.
     """
 
     transactional_id: str
@@ -103,7 +107,7 @@ class Transaction(NamedTuple):
     epoch: int = NO_EPOCH
     last_epoch: int = NO_EPOCH
     timeout_ms: int = 0
-    state: TransactionState = TransactionState.EMPTY
+    state: TransactionState = EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME
     last_update_ms: int = NO_TIME
@@ -146,13 +150,36 @@ Decision = Answer | Transition
 NEEDS_PRODUCER_ID = NeedsProducerId()
 
 
-def _next(txn: Transaction, **changes: Any) -> Transaction:
-    """The next value; whose producer id it was before is always noted."""
-    after = txn._replace(previous_producer_id=txn.producer_id, **changes)
-    assert _PREDECESSOR_BITS[after.state] >> txn.state & 1, (
-        f"{txn.state.name} cannot become {after.state.name}"
+def _next(
+    txn: Transaction,
+    state: TransactionState,
+    *,
+    last_update_ms: int,
+    producer_id: int | None = None,
+    next_producer_id: int | None = None,
+    epoch: int | None = None,
+    last_epoch: int | None = None,
+    timeout_ms: int | None = None,
+    partitions: frozenset[TopicPartition] | None = None,
+    start_ms: int | None = None,
+    client_version: int | None = None,
+) -> Transaction:
+    """The next value, in which the rest is as before; whose producer id it was before is always noted."""
+    assert _PREDECESSOR_BITS[state] >> txn.state & 1, f"{txn.state.name} cannot become {state.name}"
+    return Transaction(
+        txn.transactional_id,
+        txn.producer_id if producer_id is None else producer_id,
+        txn.producer_id,
+        txn.next_producer_id if next_producer_id is None else next_producer_id,
+        txn.epoch if epoch is None else epoch,
+        txn.last_epoch if last_epoch is None else last_epoch,
+        txn.timeout_ms if timeout_ms is None else timeout_ms,
+        state,
+        txn.partitions if partitions is None else partitions,
+        txn.start_ms if start_ms is None else start_ms,
+        last_update_ms,
+        txn.client_version if client_version is None else client_version,
     )
-    return after
 
 
 # -- InitProducerId ---------------------------------------------------------------------------------------------
@@ -176,7 +203,7 @@ def init_producer_id(
         return Answer(ErrorCode.producer_fenced)
     if txn.state in PREPARED:
         return Answer(ErrorCode.concurrent_transactions)
-    if txn.state is TransactionState.ONGOING:
+    if txn.state is ONGOING:
         return AbortFirst(Answer(ErrorCode.concurrent_transactions))
     if txn.state not in SETTLED:
         return Answer(ErrorCode.unknown_server_error)
@@ -223,17 +250,17 @@ def _initialised(
 ) -> Transition:
     after = _next(
         txn,
+        EMPTY,
         producer_id=producer_id,
         next_producer_id=NO_PRODUCER_ID,
         epoch=epoch,
         last_epoch=last_epoch,
         timeout_ms=timeout_ms,
-        state=TransactionState.EMPTY,
         partitions=frozenset(),
         start_ms=NO_TIME,
         last_update_ms=now_ms,
     )
-    return Transition(after, Answer(ErrorCode.none, producer_id, epoch))
+    return Transition(after, Answer(NONE, producer_id, epoch))
 
 
 # -- adding partitions ------------------------------------------------------------------------------------------
@@ -258,7 +285,7 @@ def _check_producer(
         return ErrorCode.producer_fenced
     if txn.state in PREPARED:
         return ErrorCode.concurrent_transactions
-    return ErrorCode.none
+    return NONE
 
 
 def add_partitions(
@@ -273,20 +300,20 @@ def add_partitions(
 ) -> Decision:
     """The transaction now includes ``partitions``; it begins here if it was not open."""
     error = _check_producer(txn, pending, producer_id, epoch)
-    if error is not ErrorCode.none or txn is None:
+    if error is not NONE or txn is None:
         return Answer(error)
-    is_open = txn.state is TransactionState.ONGOING
+    is_open = txn.state is ONGOING
     if is_open and txn.partitions.issuperset(partitions):
-        return Answer(ErrorCode.none, producer_id, epoch)
+        return Answer(NONE, producer_id, epoch)
     after = _next(
         txn,
-        state=TransactionState.ONGOING,
+        ONGOING,
         partitions=txn.partitions.union(partitions) if is_open else frozenset(partitions),
         start_ms=txn.start_ms if is_open else now_ms,
         last_update_ms=now_ms,
         client_version=client_version,
     )
-    return Transition(after, Answer(ErrorCode.none, producer_id, epoch))
+    return Transition(after, Answer(NONE, producer_id, epoch))
 
 
 def verify_partitions(
@@ -294,10 +321,10 @@ def verify_partitions(
 ) -> dict[TopicPartition, ErrorCode]:
     """Are these partitions part of the open transaction? (KIP-890, part 1)"""
     error = _check_producer(txn, None, producer_id, epoch, ignore_pending=True)
-    if error is not ErrorCode.none or txn is None:
+    if error is not NONE or txn is None:
         return dict.fromkeys(partitions, error)
     return {
-        partition: ErrorCode.none if partition in txn.partitions else ErrorCode.transaction_abortable
+        partition: NONE if partition in txn.partitions else ErrorCode.transaction_abortable
         for partition in partitions
     }
 
@@ -307,10 +334,10 @@ def verify_partitions(
 # What a request finds that asks for an end once more: version 1 where the transaction is not open, version 2 where the
 # request's epoch is one behind. Unlisted is INVALID_TXN_STATE.
 _DECIDED = {
-    (TransactionState.COMPLETE_COMMIT, True): ErrorCode.none,
-    (TransactionState.COMPLETE_ABORT, False): ErrorCode.none,
-    (TransactionState.PREPARE_COMMIT, True): ErrorCode.concurrent_transactions,
-    (TransactionState.PREPARE_ABORT, False): ErrorCode.concurrent_transactions,
+    (COMPLETE_COMMIT, True): NONE,
+    (COMPLETE_ABORT, False): NONE,
+    (PREPARE_COMMIT, True): ErrorCode.concurrent_transactions,
+    (PREPARE_ABORT, False): ErrorCode.concurrent_transactions,
 }
 
 
@@ -330,15 +357,15 @@ def end_v1(
         return Answer(ErrorCode.producer_fenced)
     if pending is not None and pending is not TransactionState.PREPARE_EPOCH_FENCE:
         return Answer(ErrorCode.concurrent_transactions)
-    if txn.state is not TransactionState.ONGOING:
+    if txn.state is not ONGOING:
         return Answer(_DECIDED.get((txn.state, committed), ErrorCode.invalid_txn_state))
     after = _next(
         txn,
-        state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
+        PREPARE_COMMIT if committed else PREPARE_ABORT,
         last_update_ms=now_ms,
         client_version=0,
     )
-    return Transition(after, Answer(ErrorCode.none))
+    return Transition(after, Answer(NONE))
 
 
 def end_v2(
@@ -366,11 +393,11 @@ def end_v2(
         return Answer(ErrorCode.producer_fenced)
     if repeated:
         error = _DECIDED.get((txn.state, committed), ErrorCode.invalid_txn_state)
-        if error is ErrorCode.none:
+        if error is NONE:
             return Answer(error, txn.producer_id, txn.epoch)
         return Answer(error)
     # Nothing to commit; an abort without partitions still moves the epoch, so that it fences what is under way.
-    if committed and txn.state is not TransactionState.ONGOING:
+    if committed and txn.state is not ONGOING:
         return Answer(ErrorCode.invalid_txn_state)
     if committed and txn.epoch >= EPOCH_MAX:
         # Only the fence of an older version leads here; Kafka throws.
@@ -379,7 +406,7 @@ def end_v2(
 
 
 def _is_epoch_valid_v2(txn: Transaction, epoch: int, *, repeated: bool) -> bool:
-    if txn.state in (TransactionState.ONGOING, TransactionState.EMPTY):
+    if txn.state in (ONGOING, EMPTY):
         return epoch == txn.epoch
     if txn.state in PREPARED:
         return txn.epoch == epoch + 1
@@ -399,18 +426,18 @@ def _prepare_v2(
         return NEEDS_PRODUCER_ID
     after = _next(
         txn,
+        PREPARE_COMMIT if committed else PREPARE_ABORT,
         next_producer_id=fresh_producer_id if exhausted else NO_PRODUCER_ID,
         epoch=min(txn.epoch + 1, EPOCH_MAX),
         last_epoch=txn.epoch,
-        state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
-        start_ms=txn.start_ms if txn.state is TransactionState.ONGOING else now_ms,
+        start_ms=txn.start_ms if txn.state is ONGOING else now_ms,
         last_update_ms=now_ms,
         client_version=2,
     )
     if exhausted:
         assert fresh_producer_id is not None
-        return Transition(after, Answer(ErrorCode.none, fresh_producer_id, 0))
-    return Transition(after, Answer(ErrorCode.none, after.producer_id, after.epoch))
+        return Transition(after, Answer(NONE, fresh_producer_id, 0))
+    return Transition(after, Answer(NONE, after.producer_id, after.epoch))
 
 
 def abort_by_coordinator(
@@ -425,35 +452,31 @@ def abort_by_coordinator(
 
     ``failed_fence``: an earlier try bumped the epoch in memory and could not write it: not a second time.
     """
-    assert txn.state is TransactionState.ONGOING, txn
+    assert txn.state is ONGOING, txn
     if transaction_version >= TRANSACTION_VERSION_2:
         return _prepare_v2(txn, now_ms, fresh_producer_id, committed=False)
     epoch = txn.epoch if failed_fence or txn.epoch >= EPOCH_MAX else txn.epoch + 1
     after = _next(
         txn,
+        PREPARE_ABORT,
         epoch=epoch,
         last_epoch=NO_EPOCH,
-        state=TransactionState.PREPARE_ABORT,
         last_update_ms=now_ms,
         client_version=0,  # as of every end without a bump, at transaction.version 1 too (``endTransactionWithTV1``)
     )
-    return Transition(after, Answer(ErrorCode.none))
+    return Transition(after, Answer(NONE))
 
 
 def complete(txn: Transaction, now_ms: int) -> Transaction:
     """All markers are written."""
-    state = (
-        TransactionState.COMPLETE_COMMIT
-        if txn.state is TransactionState.PREPARE_COMMIT
-        else TransactionState.COMPLETE_ABORT
-    )
+    state = COMPLETE_COMMIT if txn.state is PREPARE_COMMIT else COMPLETE_ABORT
     rotated = txn.client_version >= 2 and txn.next_producer_id != NO_PRODUCER_ID
     return _next(
         txn,
+        state,
         producer_id=txn.next_producer_id if rotated else txn.producer_id,
         epoch=0 if rotated else txn.epoch,
         next_producer_id=NO_PRODUCER_ID,
-        state=state,
         partitions=frozenset(),
         last_update_ms=now_ms,
     )
@@ -465,7 +488,7 @@ def complete(txn: Transaction, now_ms: int) -> Transaction:
 def is_timed_out(txn: Transaction, pending: TransactionState | None, now_ms: int) -> bool:
     """Counted from the first partition added, not from the last activity."""
     return (
-        txn.state is TransactionState.ONGOING
+        txn.state is ONGOING
         and pending is None
         and txn.timeout_ms != TIMEOUT_NEVER_MS
         and txn.start_ms + txn.timeout_ms < now_ms

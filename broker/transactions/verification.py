@@ -16,7 +16,7 @@ from broker.clock import Clock, Domain
 from broker.replicas.partition import Partition
 from broker.transactions.remote_coordinators import AddPartitionsToTxnManager, Errors, VerificationRequest
 from broker.transactions.state import Answer
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.slotted import slotted
 from storage.producers import VerificationGuard
 
@@ -38,7 +38,7 @@ class Check:
     sequence: int
     """Of the batch's first record; -1 for offset commits."""
     guard: VerificationGuard | None = None
-    error: ErrorCode = ErrorCode.none
+    error: ErrorCode = NONE
 
 
 class Verifier:
@@ -99,7 +99,7 @@ class Verifier:
     def _is_asked(self, check: Check, now_ms: int, *, adds: bool) -> bool:
         if not adds and not self._config.transaction_partition_verification_enable:
             return False
-        check.guard, check.error = None, ErrorCode.none
+        check.guard, check.error = None, NONE
         producers = check.partition.log.producers
         entry = producers.entries.get(check.producer_id)
         if entry is not None and check.epoch < entry.epoch:

@@ -39,7 +39,7 @@ from broker.groups.consumer.topics import TopicsImage
 from broker.groups.effects import Arm, Cancel
 from broker.groups.group import CONSUMER_PROTOCOL, ClassicGroupConfig
 from broker.groups.members import protocols_of
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.messages.consumer_group_heartbeat import TopicPartitions
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -230,7 +230,7 @@ def heartbeat(
     member = _classic_member(group, member_id, instance_id, generation)
     assert member.classic is not None
     session = Arm(session_timer(member.member_id), member.classic.session_timeout_ms)
-    decision = Decision(ErrorCode.none, timers=[session])
+    decision = Decision(NONE, timers=[session])
     if (
         member.member_epoch < group.assignment_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
@@ -248,7 +248,7 @@ def leave(
     results: list[MemberResponse] = []
     gone: dict[str, ConsumerGroupMember] = {}
     for identity in leaving:
-        error = ErrorCode.none
+        error = NONE
         try:
             member = _leaving_member(group, identity)
             gone[member.member_id] = member

@@ -12,7 +12,7 @@ from uuid import UUID
 from broker.groups.consumer.context import refused
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ConsumerGroupMember
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 
 MEMBER_EPOCH_SINCE: Final = 9
 """The first version of OffsetCommit for members of the consumer protocol."""
@@ -49,7 +49,7 @@ def check_commit(
 
     def check(topic_id: UUID | None, partition: int) -> ErrorCode:
         since = _assigned_since(member, topic_id, partition)
-        return ErrorCode.none if since is not None and epoch >= since else stale
+        return NONE if since is not None and epoch >= since else stale
 
     return check
 
@@ -64,11 +64,11 @@ def _assigned_since(member: ConsumerGroupMember, topic_id: UUID | None, partitio
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
     if member_id is None and epoch < 0:
-        return ErrorCode.none
+        return NONE
     member = group.members.get(member_id or "")
     if member is None:
         return ErrorCode.unknown_member_id
-    return ErrorCode.none if epoch == member.member_epoch else _stale(member)
+    return NONE if epoch == member.member_epoch else _stale(member)
 
 
 def _stale(member: ConsumerGroupMember) -> ErrorCode:

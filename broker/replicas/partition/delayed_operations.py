@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.replicas.partition.offset_purgatory import Callback, OffsetPurgatory
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 
 
 class DelayedOperations:
@@ -25,7 +25,7 @@ class DelayedOperations:
         """Call back once all below ``end_offset`` is committed."""
         self.commits.add(end_offset, callback)
 
-    def committed(self, high_watermark: int, verdict: ErrorCode = ErrorCode.none) -> None:
+    def committed(self, high_watermark: int, verdict: ErrorCode = NONE) -> None:
         """All below the high watermark is committed."""
         if self.commits.pending:
             self.commits.release(high_watermark, verdict)

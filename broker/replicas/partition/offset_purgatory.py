@@ -6,7 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 
 Callback = Callable[[ErrorCode], object]
 
@@ -24,7 +24,7 @@ class OffsetPurgatory:
     def add(self, end_offset: int, callback: Callback) -> None:
         heappush(self.pending, (end_offset, next(self._arrivals), callback))
 
-    def release(self, reached_offset: int, verdict: ErrorCode = ErrorCode.none) -> None:
+    def release(self, reached_offset: int, verdict: ErrorCode = NONE) -> None:
         """Call the callbacks whose offset is reached. A callback may add further callbacks."""
         while self.pending and self.pending[0][0] <= reached_offset:
             heappop(self.pending)[2](verdict)

@@ -28,11 +28,11 @@ from broker.replicas.partition.reading import ReadablePartition, ReadResult, Tim
 from broker.replicas.partition.roles import FollowerRole, LeaderRole
 from broker.replicas.partition.unconfirmed_writes import HeldWrite, UnconfirmedWrites
 from protocol.batch import CorruptBatch, EndTxnMarker, RecordBatch, end_txn_marker
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from storage.config import NEVER
 from storage.files import StorageError
 from storage.log import ClosedLog, Log
-from storage.producers import AppendOrigin, VerificationGuard
+from storage.producers import CLIENT, COORDINATOR, AppendOrigin, VerificationGuard
 from storage.steps import Steps
 from storage.validation import LIMITS, BatchLimits, Checked, Invalid, check, passes_as_sent, run_check, stamp
 
@@ -44,7 +44,6 @@ __all__ = ["AppendResult", "Partition", "ReadResult", "TimestampOffset"]
 log_events = get_logger()
 
 NO_INJECTION: Final = FaultInjection()
-NONE: Final = ErrorCode.none
 _new_tuple = tuple.__new__
 """Quicker than the class: a NamedTuple's own ``__new__`` is a function in Python."""
 
@@ -149,7 +148,7 @@ class Partition(ReadablePartition):
                 record_errors=valid.record_errors,
             )
         if batch.producer_id >= 0:
-            refused = self._check_producer(batch, AppendOrigin.CLIENT, guard)
+            refused = self._check_producer(batch, CLIENT, guard)
             if refused is not None:
                 return refused
         return self._append(valid.batch, now_ms, valid.log_append_time_ms)
@@ -171,7 +170,7 @@ class Partition(ReadablePartition):
         if required_acks == -1 and len(self.isr) < config.min_insync_replicas:
             return None
         if batch.producer_id >= 0 and not log.producers.continues(batch):
-            refused = self._check_producer(batch, AppendOrigin.CLIENT, guard)
+            refused = self._check_producer(batch, CLIENT, guard)
             if refused is not None:
                 return refused
         return self._append(batch, now_ms, -1)
@@ -196,7 +195,7 @@ class Partition(ReadablePartition):
             return AppendResult(ErrorCode.not_enough_replicas)
         batch = RecordBatch.parse(records)
         if batch.producer_id >= 0 and not verified:
-            refused = self._check_producer(batch, AppendOrigin.COORDINATOR, guard)
+            refused = self._check_producer(batch, COORDINATOR, guard)
             if refused is not None:
                 return refused
         return self._append(batch, self._clock.now_ms(), -1)
@@ -211,12 +210,12 @@ class Partition(ReadablePartition):
     ) -> AppendResult | None:
         """The answer for a repeated or a refused batch; None when it may be appended."""
         producers = self.log.producers
-        if origin is AppendOrigin.CLIENT:
+        if origin is CLIENT:
             known = producers.duplicate_of(batch)
             if known is not None:
                 # Kafka answers with the remembered timestamp even on CreateTime topics.
                 return AppendResult(
-                    ErrorCode.none,
+                    NONE,
                     known.first_offset,
                     known.last_offset,
                     known.timestamp_ms,
@@ -313,7 +312,7 @@ class Partition(ReadablePartition):
         if self.offline is not None:
             return ErrorCode.kafka_storage_error
         base_offset = self.log.log_end_offset
-        answer = ErrorCode.none
+        answer = NONE
         try:
             held = self.unconfirmed.intercept()
             self.log.append_replicated(records, self._clock.now_ms())
@@ -425,7 +424,7 @@ class Partition(ReadablePartition):
         acks=all learns so: its data stays.
         """
         enough = self.leading is None or self.leading.has_enough()
-        verdict = ErrorCode.none if enough else ErrorCode.not_enough_replicas_after_append
+        verdict = NONE if enough else ErrorCode.not_enough_replicas_after_append
         self.delayed.committed(self.high_watermark, verdict)
 
     def note_committed(self) -> None:
@@ -437,7 +436,7 @@ class Partition(ReadablePartition):
     def on_committed(self, end_offset: int, callback: Callback) -> None:
         """Call back once the high watermark has reached ``end_offset``: at once if it has, else later."""
         if self.high_watermark >= end_offset:
-            callback(ErrorCode.none)
+            callback(NONE)
         else:
             self.delayed.add_commit(end_offset, callback)
 
@@ -464,7 +463,7 @@ class Partition(ReadablePartition):
             self.log.advance_log_start(before_offset)
             self._log_start_moved()
         leading = self.leading
-        return ErrorCode.none, self.log.log_start_offset if leading is None else leading.low_watermark
+        return NONE, self.log.log_start_offset if leading is None else leading.low_watermark
 
     def _log_start_moved(self) -> None:
         self.listener.log_start_moved(self)

@@ -8,7 +8,7 @@ from typing import Final
 from broker.logging import get_logger
 from broker.replicas.partition.roles import LeaderRole
 from protocol.batch import CorruptBatch, RecordBatch
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
 from storage.epochs import UNDEFINED
@@ -121,9 +121,7 @@ class ReadablePartition:
         except StorageError as error:
             self.go_offline(error)
             return ReadResult(ErrorCode.kafka_storage_error)
-        return ReadResult(
-            ErrorCode.none, records, high_watermark, last_stable_offset, log.log_start_offset, aborted
-        )
+        return ReadResult(NONE, records, high_watermark, last_stable_offset, log.log_start_offset, aborted)
 
     def _look_if_stuck(self, offset: int, span: Span, records: bytes) -> None:
         """A reader that asks for the same offset again may have met a damaged batch that it cannot get past.
@@ -172,7 +170,7 @@ class ReadablePartition:
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Is the client's view of the leader ours? -1 means that it has none (KIP-320)."""
         if current_leader_epoch in (-1, self.leader_epoch):
-            return ErrorCode.none
+            return NONE
         if current_leader_epoch < self.leader_epoch:
             return ErrorCode.fenced_leader_epoch
         return ErrorCode.unknown_leader_epoch
@@ -186,21 +184,19 @@ class ReadablePartition:
     ) -> tuple[ErrorCode, tuple[int, int] | None]:
         """Has the reader's log left ours? (error, (epoch, end offset) where it did)."""
         if last_fetched_epoch < 0:
-            return ErrorCode.none, None
+            return NONE, None
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if (epoch, end_offset) == UNDEFINED or fetch_offset < self.log.log_start_offset:
             return ErrorCode.offset_out_of_range, None
         if epoch < last_fetched_epoch or end_offset < fetch_offset:
-            return ErrorCode.none, (epoch, end_offset)
-        return ErrorCode.none, None
+            return NONE, (epoch, end_offset)
+        return NONE, None
 
     def latest(self, *, read_committed: bool) -> TimestampOffset:
         """ListOffsets -1: the next offset that a reader of this isolation level would get."""
         if self._is_behind_its_epoch:
             return TimestampOffset(ErrorCode.offset_not_available)
-        return TimestampOffset(
-            ErrorCode.none, self._read_end(read_committed=read_committed), -1, self.leader_epoch
-        )
+        return TimestampOffset(NONE, self._read_end(read_committed=read_committed), -1, self.leader_epoch)
 
     @property
     def _is_behind_its_epoch(self) -> bool:
@@ -211,7 +207,7 @@ class ReadablePartition:
     def earliest(self) -> TimestampOffset:
         """ListOffsets -2 (and -4, without tiers)."""
         start = self.log.log_start_offset
-        return TimestampOffset(ErrorCode.none, start, -1, self.log.epochs.epoch_for_offset(start))
+        return TimestampOffset(NONE, start, -1, self.log.epochs.epoch_for_offset(start))
 
     def max_timestamp(self, *, read_committed: bool) -> Steps[TimestampOffset]:
         """ListOffsets -3: the record with the largest timestamp, markers included."""
@@ -234,5 +230,5 @@ class ReadablePartition:
             return TimestampOffset(ErrorCode.kafka_storage_error)
         if found is None or found.offset >= self._read_end(read_committed=read_committed):
             unsure = self._is_behind_its_epoch
-            return TimestampOffset(ErrorCode.offset_not_available if unsure else ErrorCode.none)
-        return TimestampOffset(ErrorCode.none, *found)
+            return TimestampOffset(ErrorCode.offset_not_available if unsure else NONE)
+        return TimestampOffset(NONE, *found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.injection.points import InjectionPoint
 from broker.replicas.partition.offset_purgatory import Callback, OffsetPurgatory
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from storage.files import StorageError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class UnconfirmedWrites:
     def on_written(self, end_offset: int, callback: Callback) -> None:
         """Call back once the disk has taken all below ``end_offset`` (acks=1): at once, unless a write is held."""
         if self.written_end_offset >= end_offset:
-            callback(ErrorCode.none)
+            callback(NONE)
         else:
             self._purgatory.add(end_offset, callback)
 

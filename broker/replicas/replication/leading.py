@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import Domain, Timer
 from broker.logging import get_logger
 from broker.replicas.replication.progress import Progress
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 from storage.files import DamagedFile, StorageError
 
@@ -123,13 +123,13 @@ class Leading:
         if partition.offline is not None:
             return LeaderResponse(ErrorCode.kafka_storage_error)
         error = partition.check_epoch(asked.leader_epoch)
-        if error is not ErrorCode.none:
+        if error is not NONE:
             return LeaderResponse(error)
         log_start, end_offset = partition.log_start_offset, partition.unconfirmed.written_end_offset
         error, diverging = partition.diverging(asked.last_fetched_epoch, asked.fetch_offset)
         if diverging is not None:
-            return LeaderResponse(ErrorCode.none, diverging=diverging)
-        if error is not ErrorCode.none or not log_start <= asked.fetch_offset <= end_offset:
+            return LeaderResponse(NONE, diverging=diverging)
+        if error is not NONE or not log_start <= asked.fetch_offset <= end_offset:
             return LeaderResponse(
                 ErrorCode.offset_out_of_range, log_start_offset=log_start, log_end_offset=end_offset
             )
@@ -151,7 +151,7 @@ class Leading:
         ):
             self._waiting[asked.follower] = wake
             return None
-        return LeaderResponse(ErrorCode.none, records, high_watermark, log_start, end_offset)
+        return LeaderResponse(NONE, records, high_watermark, log_start, end_offset)
 
     def _read(self, asked: FollowerFetch, end_offset: int) -> bytes:
         if asked.max_bytes <= 0:

@@ -15,7 +15,7 @@ from broker.injection.points import InjectionPoint
 from broker.logging import get_logger
 from broker.replicas.replication.leading import FollowerFetch, LeaderResponse, Leading
 from broker.replicas.replication.truncation import truncate, truncate_fully_and_start_at
-from protocol.errors import ErrorCode
+from protocol.errors import NONE, ErrorCode
 from storage.epochs import UNDEFINED
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class ReplicaFetcher:
         """Apply a response; False if that has to wait, and then continues by itself."""
         if fetched.error is ErrorCode.offset_out_of_range:
             return self._go_back(fetched)
-        if fetched.error is not ErrorCode.none:
+        if fetched.error is not NONE:
             return self._back_off(fetched.error)
         if fetched.diverging is not None:
             return self._cut(*fetched.diverging)
@@ -203,10 +203,10 @@ class ReplicaFetcher:
             self._share -= len(fetched.records)
             before = partition.log_end_offset
             error = partition.append_replicated(fetched.records)
-            if error is ErrorCode.none and partition.log_end_offset == before:
+            if error is NONE and partition.log_end_offset == before:
                 # Not one whole batch (a damaged length in the leader's file): to ask again at once would never end.
                 error = ErrorCode.corrupt_message
-            if error is not ErrorCode.none:
+            if error is not NONE:
                 return self._back_off(error)
         partition.update_from_leader(fetched.high_watermark, fetched.log_start_offset)
         self._failures = 0

@@ -638,6 +638,7 @@ async def test_a_rule_expires_and_lets_go() -> None:
     assert peer.answered() == []
     assert stage.injection.links.all_up
     stage.clock.advance(1)
+    await turns()
     assert peer.answered() == [1]
     assert stage.faults.list() == ()
 
