@@ -21,9 +21,9 @@ from tests.support.deadlines import HANG_S
 BOUNDS = {
     "produce-small": ((49, 40), (62, 76), 1),
     "produce-idempotent": ((51, 44), (64, 80), 1),
-    "commit": ((281, 220), (341, 322), 5),
-    "transaction": ((560, 430), (690, 646), 10),
-    "init": ((124, 93), (142, 116), 2.1),
+    "commit": ((266, 194), (327, 297), 5),
+    "transaction": ((528, 393), (659, 612), 10),
+    "init": ((120, 93), (139, 116), 2.1),
     "produce-large": ((91, 70), (102, 133), 1),
     "fetch-large": ((77, 66), (91, 113), 0),
 }
