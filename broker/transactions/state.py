@@ -63,14 +63,7 @@ SETTLED = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 
 VALID_PREDECESSORS: dict[TransactionState, frozenset[TransactionState]] = {
     EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
-    ONGOING: frozenset(
-        {
-            ONGOING,
-            EMPTY,
-            COMPLETE_COMMIT,
-            COMPLETE_ABORT,
-        }
-    ),
+    ONGOING: frozenset({ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
     PREPARE_COMMIT: frozenset({ONGOING}),
     PREPARE_ABORT: frozenset(
         {

@@ -118,8 +118,8 @@ IDEMPOTENCE: Final = (
         PRODUCERS,
         "        if entry is not None and batch.producer_epoch < entry.epoch:\n"
         "            return _stale_epoch(batch, entry)\n"
-        "        if origin is AppendOrigin.CLIENT and",
-        "        if origin is AppendOrigin.CLIENT and",
+        "        if origin is CLIENT and",
+        "        if origin is CLIENT and",
         (
             PRODUCERS,
             "            if entry is not None and batch.producer_epoch < entry.epoch:\n"
@@ -456,16 +456,15 @@ TRANSACTIONS: Final = (
         "InitProducerId aborts what the instance before left open",
         _TXN_STATE,
         TXN_STATE,
-        "    if txn.state is TransactionState.ONGOING:\n"
+        "    if txn.state is ONGOING:\n"
         "        return AbortFirst(Answer(ErrorCode.concurrent_transactions))\n"
         "    if txn.state not in SETTLED:",
-        "    if txn.state is TransactionState.ONGOING:\n        return _bump(txn, timeout_ms, None, now_ms)\n"
+        "    if txn.state is ONGOING:\n        return _bump(txn, timeout_ms, None, now_ms)\n"
         "    if txn.state not in SETTLED:",
         (
             TXN_STATE,
-            "TransactionState.EMPTY: frozenset(\n"
-            "        {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}\n    )",
-            "TransactionState.EMPTY: frozenset(TransactionState)",
+            "    EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),",
+            "    EMPTY: frozenset(TransactionState),",
         ),
     ),
     _one(
@@ -540,7 +539,7 @@ GROUPS: Final = (
         "OffsetCommit of an older generation is ILLEGAL_GENERATION",
         _GROUPS,
         CLASSIC,
-        "if error is ErrorCode.none and generation != group.generation:",
+        "if error is NONE and generation != group.generation:",
         "if False:",
     ),
     _one(
@@ -548,7 +547,7 @@ GROUPS: Final = (
         "a marker in __consumer_offsets settles the offsets of its transaction",
         (*_GROUPS, *_TXN),
         MARKERS,
-        "if error is ErrorCode.none and partition.topic == CONSUMER_OFFSETS:",
+        "if error is NONE and partition.topic == CONSUMER_OFFSETS:",
         "if False:",
     ),
     _one(
