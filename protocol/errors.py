@@ -152,5 +152,5 @@ class ErrorCode(IntEnum):
     __hash__ = int.__hash__
 
 
-NONE: Final = ErrorCode.none
 # Up to Python 3.11 each access to a member through its class costs as much as a call.
+NONE: Final = ErrorCode.none

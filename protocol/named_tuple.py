@@ -106,7 +106,7 @@ def _make(cls: type[Any], values: Iterable[Any]) -> Any:
 
 def _replace(self: Any, /, **changes: Any) -> Any:
     """The same with other values for some fields."""
-    made = tuple.__new__(type(self), map(changes.pop, self._fields, self))
+    made = self._make(map(changes.pop, self._fields, self))
     if changes:
         raise ValueError(f"Got unexpected field names: {list(changes)!r}")
     return made

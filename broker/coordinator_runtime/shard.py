@@ -82,15 +82,11 @@ class CoordinatorShard(ABC):
         required_acks: int = -1,
     ) -> AppendResult:
         """Append a batch, if this node still leads the partition in the epoch in which the shard was loaded."""
-        partition = self.partition
-        # `is_current`, without a call: every state that is written comes this way.
-        if (
-            self.is_closed
-            or partition.leader_id != self.leader_id
-            or partition.leader_epoch != self.coordinator_epoch
-        ):
+        if not self.is_current:
             return AppendResult(ErrorCode.not_leader_or_follower)
-        return partition.append_internal(records, guard=guard, verified=verified, required_acks=required_acks)
+        return self.partition.append_internal(
+            records, guard=guard, verified=verified, required_acks=required_acks
+        )
 
     @property
     def is_intercepted(self) -> bool:

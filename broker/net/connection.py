@@ -484,6 +484,7 @@ class Connection(asyncio.BufferedProtocol):
         return sent
 
     def write_answers(self) -> None:
+        """Hand the answers given so far to the transport, in one write."""
         if not self._answers or self._transport is None:
             return
         answers, size = self._answers, self._answers_bytes

@@ -105,6 +105,7 @@ class ReplicaManager(MetadataListener):
         ``client_epoch`` is the leader epoch that the client knows, -1 for none. A client with a wrong one is told so by a
         follower too (``Partition.localLogWithEpochOrThrow``).
         """
+        # `opened_leader`, without a call: each append asks.
         opened = self._partitions.get((topic, index))
         if (
             opened is not None

@@ -28,7 +28,7 @@ _LATER_TRANSACTION: Final = Struct(">qqBBBqBBh")
 _COUNT: Final = Struct(">i")
 _INDEX: Final = Struct(">i")
 IDS_REMEMBERED: Final = 512
-"""A transaction writes its id five times."""
+"""A transaction of two requests and its end writes its id four times."""
 PARTITIONS_REMEMBERED: Final = 512
 """The states of one transaction, and often of the next one, have the same partitions."""
 
@@ -47,7 +47,7 @@ def key_bytes(transactional_id: str) -> bytes:
 
 def value_bytes(txn: Transaction, version: int) -> bytes:
     """`to_value` and its encoding in one."""
-    # One step for all fields of the tuple: each name would be a call.
+    # One step for all fields of the tuple: each name would be a call of a built-in function.
     _, producer_id, previous, next_id, epoch, _, timeout_ms, state, written, start_ms, updated_ms, client = (
         txn
     )

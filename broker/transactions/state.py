@@ -81,12 +81,6 @@ VALID_PREDECESSORS: dict[TransactionState, frozenset[TransactionState]] = {
 }
 
 
-# The same as bits, by the number of the state: enums are hashed by their names, in Python, and each commit asks four times.
-_PREDECESSOR_BITS = tuple(
-    sum(1 << before for before in VALID_PREDECESSORS.get(state, ())) for state in sorted(TransactionState)
-)
-
-
 class Transaction(NamedTuple):
     """What ``__transaction_state`` holds of one id, and ``last_epoch``, which lives in memory only.
 
@@ -158,7 +152,7 @@ def _next(
     client_version: int | None = None,
 ) -> Transaction:
     """The next value, in which the rest is as before; whose producer id it was before is always noted."""
-    assert _PREDECESSOR_BITS[state] >> txn.state & 1, f"{txn.state.name} cannot become {state.name}"
+    assert txn.state in VALID_PREDECESSORS[state], f"{txn.state.name} cannot become {state.name}"
     return Transaction(
         txn.transactional_id,
         txn.producer_id if producer_id is None else producer_id,

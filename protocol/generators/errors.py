@@ -30,8 +30,8 @@ TAIL = """
     __hash__ = int.__hash__
 
 
-NONE: Final = ErrorCode.none
 # Up to Python 3.11 each access to a member through its class costs as much as a call.
+NONE: Final = ErrorCode.none
 """
 
 
