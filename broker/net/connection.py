@@ -22,6 +22,7 @@ from broker.net.connection_limits import (
     ANSWERS_COLLECTED_BYTES,
     ANSWERS_JOINED_BYTES_MAX,
     BACKLOG_BYTES_MAX,
+    FRAME_BYTES_PER_TURN,
     REQUESTS_PER_TURN,
 )
 from broker.net.frame_buffers import PartialFrame
@@ -83,8 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = ("", 0)  # ours: what the peer has connected to
         self.last_active_tick = shared.tick
         self._transport: asyncio.Transport | None = None
-        self._holds = 0
-        self._reading = True
+        self._holds, self._reading, self._muted = 0, True, False
         self._kept = b""  # not yet cut into frames
         self._frame: PartialFrame | None = None
         self._pending: asyncio.Future[object] | None = None
@@ -93,7 +93,6 @@ class Connection(asyncio.BufferedProtocol):
         self._answers: list[bytes | memoryview] = []
         self._answers_bytes = 0
         self._unsent = Unsent()
-        self._muted = False
 
     # ---- what the transport tells us
 
@@ -103,8 +102,7 @@ class Connection(asyncio.BufferedProtocol):
             self.host, self.port = str(peername[0]), int(peername[1])
         if sockname := transport.get_extra_info("sockname"):
             self.address = (str(sockname[0]), int(sockname[1]))
-        self.peer = f"/{self.host}"
-        self.client = ClientInformation(self.port)
+        self.peer, self.client = f"/{self.host}", ClientInformation(self.port)
         if not self._shared.life.alive:
             # The loop had accepted it before the node was killed: the kernel would have reset it with the process.
             self.reset()
@@ -139,6 +137,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._serve(whole)
                 self.write_answers()
                 shared.frame_buffers.give_back(frame.buffer)
+                if frame.size >= FRAME_BYTES_PER_TURN:
+                    self._end_turn()
         elif self._holds:
             self._kept += shared.landing[:nbytes]
             if self._parked is not None:
@@ -222,8 +222,7 @@ class Connection(asyncio.BufferedProtocol):
             self._serve(bytes(data[start:position]))
             served += 1
             if served == REQUESTS_PER_TURN and position < end:
-                self._holds |= TURN_OVER
-                self._shared.loop.call_soon(self._lift, TURN_OVER)
+                self._end_turn()
         if position < end and not self._holds & CLOSED:
             self._kept = bytes(data[position:])
             if self._parked is not None:
@@ -232,6 +231,12 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.answers.write(self)
         if self._kept or not self._reading or self._holds & WRITE_BUFFER_FULL:
             self._start_or_stop_reading()
+
+    def _end_turn(self) -> None:
+        # Else libuv would read this socket up to 32 times before it turns to the next one.
+        self._holds |= TURN_OVER
+        self._shared.loop.call_soon(self._lift, TURN_OVER)
+        self._start_or_stop_reading()
 
     def _lift(self, hold: int) -> None:
         """One thing that held the next request back is over."""
@@ -242,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
     def _start_or_stop_reading(self) -> None:
         # A client that does not take its answers is not read from. One whose request waits is, within bounds:
         # the end of the stream must be seen, so that a parked Fetch does not outlive its connection.
-        wanted = not self._holds & WRITE_BUFFER_FULL and len(self._kept) < BACKLOG_BYTES_MAX
+        wanted = not self._holds & (WRITE_BUFFER_FULL | TURN_OVER) and len(self._kept) < BACKLOG_BYTES_MAX
         if wanted == self._reading or self._transport is None or self._transport.is_closing():
             return
         self._reading = wanted
@@ -454,7 +459,10 @@ class Connection(asyncio.BufferedProtocol):
         size = 4 + len(tail) + sum(map(len, chunks))
         if call is not None:
             call.answer = b"".join((correlation_id.to_bytes(4, "big", signed=True), tail, *chunks))
-            if not self._may_answer(call):
+            # The interceptor that saw the request arrive may keep its response back.
+            sent = call.interceptor.answering(call) and not self._muted
+            call.note(CallEvent.ANSWERED if sent else CallEvent.KEPT_BACK)
+            if not sent:
                 return
         if self._muted:
             return
@@ -476,12 +484,6 @@ class Connection(asyncio.BufferedProtocol):
         if substitute is None:
             self.close("the request failed", api=route.api.name, api_version=route.version)
         return substitute
-
-    def _may_answer(self, call: Call) -> bool:
-        """The interceptor that saw the request arrive may keep its response back."""
-        sent = call.interceptor.answering(call) and not self._muted
-        call.note(CallEvent.ANSWERED if sent else CallEvent.KEPT_BACK)
-        return sent
 
     def write_answers(self) -> None:
         """Hand the answers given so far to the transport, in one write."""

@@ -10,3 +10,5 @@ ANSWERS_COLLECTED_BYTES: Final = 64 * 1024
 ANSWERS_JOINED_BYTES_MAX: Final = 16 * 1024
 # Of one connection in one turn of the loop: thousands of tiny requests wait for those of others.
 REQUESTS_PER_TURN: Final = 32
+# A frame as large as this is the last of its connection in a turn.
+FRAME_BYTES_PER_TURN: Final = 256 * 1024

@@ -41,24 +41,24 @@ class FrameBuffers:
 class PartialFrame:
     """A frame that has arrived in part; the kernel puts the rest straight into its buffer."""
 
-    __slots__ = ("_filled", "_size", "buffer")
+    __slots__ = ("_filled", "buffer", "size")
 
     def __init__(self, buffers: FrameBuffers, size: int, begun: memoryview) -> None:
         self.buffer = buffers.take(size)
         self.buffer[: len(begun)] = begun
-        self._size, self._filled = size, len(begun)
+        self.size, self._filled = size, len(begun)
 
     def room(self) -> memoryview:
         """Where to put what arrives next."""
         buffer, filled = self.buffer, self._filled
         if filled == len(buffer):
-            buffer.extend(bytes(min(self._size - len(buffer), len(buffer))))
-        return memoryview(buffer)[filled : self._size]
+            buffer.extend(bytes(min(self.size - len(buffer), len(buffer))))
+        return memoryview(buffer)[filled : self.size]
 
     def received(self, nbytes: int) -> memoryview | None:
         """So many bytes more are there; the frame, once it is whole."""
         self._filled += nbytes
-        return memoryview(self.buffer)[: self._size].toreadonly() if self._filled == self._size else None
+        return memoryview(self.buffer)[: self.size].toreadonly() if self._filled == self.size else None
 
 
 def _is_free(buffer: bytearray) -> bool:
