@@ -14,6 +14,8 @@ from typing import Any, Final
 from protocol.batch import build_batch
 from protocol.codec import client_codec
 from protocol.frame import request_header, response_body_offset
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -36,6 +38,12 @@ TRANSACTIONAL_PRODUCE: Final = (0, 12)
 """The leader adds the partition to the transaction (KIP-890)."""
 END_TXN: Final = (26, 5)
 TXN_OFFSET_COMMIT: Final = (28, 5)
+# The versions that librdkafka sends: a producer of transaction version 1.
+ADD_PARTITIONS: Final = (24, 0)
+ADD_OFFSETS: Final = (25, 0)
+DECLARED_PRODUCE: Final = (0, 10)
+DECLARED_OFFSETS: Final = (28, 3)
+DECLARED_END: Final = (26, 1)
 LARGE_BATCH_BYTES: Final = 1 << 20
 """What the large measures move per request: 1 MiB, a batch as big as Kafka's default limit lets it be."""
 
@@ -167,11 +175,64 @@ def whole_transaction_frames(
     return frame(TRANSACTIONAL_PRODUCE, produce) + frame(TXN_OFFSET_COMMIT, offsets) + frame(END_TXN, end)
 
 
+def declared_transaction_frames(
+    topic: str, group: str, transactional_id: str, producer_id: int, sequence: int
+) -> bytes:
+    """The same by a producer of transaction version 1, as librdkafka is one: it declares partitions and group."""
+    own: Any = {"producer_id": producer_id, "producer_epoch": 0}
+    partitions = [AddPartitionsToTxnTopic(name=topic, partitions=[0, 1])]
+    declared = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=partitions,
+    )
+    records = [(now_ms(), None, bytes(100))] * 5
+    batch = build_batch(records, **own, base_sequence=sequence * len(records), transactional=True)
+    produces = [
+        ProduceRequest(
+            transactional_id=transactional_id,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[
+                TopicProduceData(
+                    name=topic, partition_data=[PartitionProduceData(index=index, records=batch)]
+                )
+            ],
+        )
+        for index in (0, 1)
+    ]
+    group_declared = AddOffsetsToTxnRequest(transactional_id=transactional_id, group_id=group, **own)
+    offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=sequence)
+    offsets = TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group,
+        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[offset])],
+        **own,
+    )
+    end = EndTxnRequest(transactional_id=transactional_id, committed=True, **own)
+    return b"".join(
+        (
+            frame(ADD_PARTITIONS, declared),
+            *(frame(DECLARED_PRODUCE, each) for each in produces),
+            frame(ADD_OFFSETS, group_declared),
+            frame(DECLARED_OFFSETS, offsets),
+            frame(DECLARED_END, end),
+        )
+    )
+
+
 def check_committed(answer: bytes, epoch: int) -> None:
     """The answer to the last EndTxn: had one before it failed, the producer epoch would be another."""
     ended = parse(END_TXN, answer)
     if ended.error_code or ended.producer_epoch != epoch:
         raise WrongAnswer(f"EndTxn: error {ended.error_code}, epoch {ended.producer_epoch}, not {epoch}")
+
+
+def check_ended(answer: bytes) -> None:
+    """The answer to the last EndTxn of a producer of transaction version 1."""
+    if error := parse(DECLARED_END, answer).error_code:
+        raise WrongAnswer(f"EndTxn: error {error}")
 
 
 def check_produced(answers: Iterable[bytes]) -> None:

@@ -27,7 +27,9 @@ from benchmarks.client import (
     SIZE,
     WrongAnswer,
     check_committed,
+    check_ended,
     create_topic_frame,
+    declared_transaction_frames,
     fetch_frame,
     find_coordinator_frame,
     init_producer_id_frame,
@@ -40,7 +42,7 @@ from benchmarks.client import (
 )
 from benchmarks.client import INIT_PRODUCER_ID as INIT
 from broker.cluster import Cluster
-from broker.net.connection import Connection
+from broker.net.connection import TURN_OVER, Connection
 from broker.options import parse as parse_options
 from broker.trace.trace import Trace
 
@@ -92,6 +94,8 @@ class Inside:
             connection.buffer_updated(length)
         if self._answers.writers:
             self._answers.end_turn()
+        if connection._holds & TURN_OVER:
+            connection._lift(TURN_OVER)
 
     async def ask(self, data: bytes) -> bytes:
         self._transport.answered.clear()
@@ -131,6 +135,13 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
         return [
             whole_transaction_frames(TOPIC, GROUP, TRANSACTIONAL_ID, producer_id, epoch)
             for epoch in range(number)
+        ]
+    if kind == "transaction-v1":
+        producer_id = await producer_id_of(TRANSACTIONAL_ID, inside)
+        await group_coordinator_of(GROUP, inside)
+        return [
+            declared_transaction_frames(TOPIC, GROUP, TRANSACTIONAL_ID, producer_id, sequence)
+            for sequence in range(number)
         ]
     if kind == "init":
         await producer_id_of(TRANSACTIONAL_ID, inside)
@@ -182,6 +193,8 @@ async def measure(kind: str, profile: bool, traced: bool) -> None:
             print(f"{kind}: {least:.1f} us per request", flush=True)
         if kind in ("commit", "transaction"):
             check_committed(inside.last_answer(), len(frames))
+        elif kind == "transaction-v1":
+            check_ended(inside.last_answer())
         inside.close()
         await cluster.stop()
 
@@ -213,6 +226,7 @@ KINDS: Final = (
     "produce-idempotent",
     "commit",
     "transaction",
+    "transaction-v1",
     "init",
     "produce-large",
     "fetch-large",

@@ -21,8 +21,8 @@ from protocol.batch import (
     CorruptBatch,
     RecordBatch,
 )
-from storage.log import RELATIVE_OFFSET_MAX
 from storage.producers import BATCHES_REMEMBERED
+from storage.room import RELATIVE_OFFSET_MAX
 from storage.segment import REPLAY_BYTES, Segment
 
 # base offset, length, leader epoch, magic, crc | attributes, last offset delta, max timestamp, producer id

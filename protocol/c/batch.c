@@ -24,16 +24,7 @@ static Py_ssize_t one_piece_bytes;
 int batch_set_up(PyObject *class, PyObject *corrupt, Py_ssize_t piece_bytes)
 {
     one_piece_bytes = piece_bytes;
-    for (int slot = 0; slot < SLOTS; slot++) {
-        PyObject *name = PyUnicode_FromString(SLOT_NAMES[slot]);
-        if (name == NULL) return -1;
-        slot_at[slot] = slot_offset((PyTypeObject *)class, name);
-        Py_DECREF(name);
-        if (slot_at[slot] < 0) {
-            PyErr_Format(PyExc_TypeError, "a batch has no slot %s", SLOT_NAMES[slot]);
-            return -1;
-        }
-    }
+    if (slots_of(class, SLOT_NAMES, SLOTS, slot_at) < 0) return -1;
     Py_XSETREF(batch_class, (PyTypeObject *)Py_NewRef(class));
     Py_XSETREF(corrupt_header, Py_NewRef(corrupt));
     return 0;
@@ -129,6 +120,18 @@ static PyObject *stored_at(PyObject *module, PyObject *const *args, Py_ssize_t c
     pieces = PyTuple_Pack(1, piece);
     Py_DECREF(piece);
     return pieces;
+}
+
+bool batch_numbers(PyObject *batch, BatchNumbers *out)
+{
+    if (batch_class == NULL || !PyObject_TypeCheck(batch, batch_class)) return false;
+    PyObject *from = *slot_of(batch, START), *bytes = *slot_of(batch, SIZE), *delta = *slot_of(batch, DELTA);
+    PyObject *newest = *slot_of(batch, MAX);
+    out->buffer = *slot_of(batch, BUFFER);
+    return out->buffer != NULL && from != NULL && bytes != NULL && delta != NULL && newest != NULL &&
+           whole(from, 0, PY_SSIZE_T_MAX / 4, &out->start) == 0 &&
+           whole(bytes, HEADER_BYTES, PY_SSIZE_T_MAX / 4, &out->size) == 0 &&
+           whole(delta, 0, INT32_MAX, &out->delta) == 0 && whole(newest, INT64_MIN, INT64_MAX, &out->max_timestamp) == 0;
 }
 
 /* RecordBatch.has_valid_crc */

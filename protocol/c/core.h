@@ -203,6 +203,8 @@ static inline int set_field_of(PyObject *owner, const Field *field, PyObject *va
 
 /* The slot of this name in instances of `type`: its offset, or -1 if the attribute is anything else. */
 Py_ssize_t slot_offset(PyTypeObject *type, PyObject *name);
+/* Those of several; -1 and a TypeError if one of the attributes is no slot. */
+int slots_of(PyObject *type, const char *const *names, int count, Py_ssize_t *at);
 
 PyObject *program_decode(Program *program, PyObject *const *args, Py_ssize_t count);
 PyObject *program_encode(Program *program, PyObject *message);
@@ -228,6 +230,15 @@ int frame_set_up(PyObject *first_flexible);
 int batch_set_up(PyObject *class, PyObject *corrupt, Py_ssize_t piece_bytes);
 int walk_set_up(PyObject *corrupt, PyObject *records, PyObject *length, PyObject *count, PyObject *walked, long long slice);
 int batch_ready(PyObject *module);
+int log_set_up(PyObject *segment, PyObject *file, PyObject *place, PyObject *module);
+int log_ready(PyObject *module);
+
+/* What a log asks of a batch. False if it is none, or has not all of them; the buffer is the batch's own. */
+typedef struct {
+    PyObject *buffer;
+    int64_t start, size, delta, max_timestamp;
+} BatchNumbers;
+bool batch_numbers(PyObject *batch, BatchNumbers *out);
 int walk_ready(void);
 
 PyObject *core_parse_request_header(PyObject *module, PyObject *frame);

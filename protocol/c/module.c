@@ -68,6 +68,17 @@ static PyObject *set_up_walk(PyObject *module, PyObject *args, PyObject *keyword
     Py_RETURN_NONE;
 }
 
+static PyObject *set_up_logs(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *parameters[] = {"segment", "file", "place", "files", NULL};
+    PyObject *segment, *file, *place, *files;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!O", parameters, &PyType_Type, &segment, &PyType_Type, &file,
+                                     &PyType_Type, &place, &files) ||
+        log_set_up(segment, file, place, files) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_up_twins(PyObject *module, PyObject *twins)
 {
     if (!PyDict_Check(twins)) {
@@ -100,6 +111,7 @@ static PyMethodDef functions[] = {
     {"set_up_frames", WITH_KEYWORDS(set_up_frames), "What protocol/frame.py declares."},
     {"set_up_batches", WITH_KEYWORDS(set_up_batches), "What protocol/batch.py declares."},
     {"set_up_walk", WITH_KEYWORDS(set_up_walk), "What protocol/record_walk.py declares."},
+    {"set_up_logs", WITH_KEYWORDS(set_up_logs), "What storage/log.py declares."},
     {"set_up_twins", set_up_twins, METH_O, "The Python of each function, by the function's name."},
     {"crc32c", core_crc32c, METH_VARARGS, "crc32c(data, crc=0, in_hardware=True)"},
     {"parse_batch", FAST_WITH_KEYWORDS(core_parse_batch), "parse_batch(class, buffer, start=0)"},
@@ -138,6 +150,7 @@ PyMODINIT_FUNC PyInit_compiled(void)
     }
     names.bytes_attribute = PyUnicode_InternFromString("bytes");
     if (names.bytes_attribute == NULL || program_ready(module) < 0 || batch_ready(module) < 0 ||
+        log_ready(module) < 0 ||
         walk_ready() < 0) {
         Py_DECREF(module);
         return NULL;

@@ -39,6 +39,21 @@ Py_ssize_t slot_offset(PyTypeObject *type, PyObject *name)
     return offset;
 }
 
+int slots_of(PyObject *class, const char *const *names, int count, Py_ssize_t *at)
+{
+    for (int slot = 0; slot < count; slot++) {
+        PyObject *name = PyUnicode_InternFromString(names[slot]);
+        if (name == NULL) return -1;
+        at[slot] = slot_offset((PyTypeObject *)class, name);
+        Py_DECREF(name);
+        if (at[slot] < 0) {
+            PyErr_Format(PyExc_TypeError, "%R has no slot %s", class, names[slot]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static Struct *struct_of(PyObject *table);
 
 static int field_from(Field *field, PyTypeObject *made, PyTypeObject *declared, PyObject *entry)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from protocol.named_tuple import NamedTuple
-from storage.log import RELATIVE_OFFSET_MAX
+from storage.room import RELATIVE_OFFSET_MAX
 
 GROUP_SEGMENTS_MAX: Final = 32
 """Each source is four renames when the result is put in its place, and that happens in one turn of the loop: no reader

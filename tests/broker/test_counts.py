@@ -19,12 +19,13 @@ from tests.support.deadlines import HANG_S
 
 # Calls of Python functions and of built-in ones, with the compiled core and without; calls on files.
 BOUNDS = {
-    "produce-small": ((49, 40), (62, 76), 1),
-    "produce-idempotent": ((51, 44), (64, 80), 1),
-    "commit": ((266, 194), (327, 297), 5),
-    "transaction": ((528, 393), (659, 612), 10),
-    "init": ((120, 93), (139, 116), 2.1),
-    "produce-large": ((91, 70), (102, 133), 1),
+    "produce-small": ((44, 37), (62, 76), 1),
+    "produce-idempotent": ((46, 41), (64, 80), 1),
+    "commit": ((242, 174), (327, 297), 5),
+    "transaction": ((481, 356), (659, 612), 10),
+    "transaction-v1": ((573, 440), (772, 745), 10),
+    "init": ((71, 65), (95, 92), 2.1),
+    "produce-large": ((103, 73), (114, 134), 1),
     "fetch-large": ((77, 66), (91, 113), 0),
 }
 CORES = [pytest.param(True, id="pure"), *([] if compiled is None else [pytest.param(False, id="compiled")])]

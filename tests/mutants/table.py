@@ -256,7 +256,7 @@ REPLICATION: Final = (
         "a segment rolls before a batch that would take it beyond segment.bytes",
         ("tests/storage/test_log.py", "tests/storage/test_log_machine.py"),
         LOG,
-        "            and segment.size + size <= room.bytes\n",
+        "            or segment.size + size > room.bytes\n",
         "",
     ),
     _one(
@@ -264,7 +264,7 @@ REPLICATION: Final = (
         "a segment rolls before a batch that is segment.ms younger than its first",
         ("tests/storage/test_log.py", "tests/storage/test_log_machine.py"),
         LOG,
-        "            and max_timestamp_ms <= room.timestamp_ms\n",
+        "            or max_timestamp_ms > room.timestamp_ms\n",
         "",
     ),
     _one(
@@ -272,7 +272,7 @@ REPLICATION: Final = (
         "the first batch of a leader epoch begins it in leader-epoch-checkpoint (KIP-101)",
         ("tests/storage/test_log.py", "tests/storage/test_replicated.py", "tests/storage/test_epochs.py"),
         LOG,
-        "            and leader_epoch == room.leader_epoch\n",
+        "            or leader_epoch != room.leader_epoch\n",
         "",
     ),
     _one(

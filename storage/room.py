@@ -1,0 +1,43 @@
+"""What the active segment surely takes, so that an append compares a few numbers instead of asking each rule of a roll."""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+from protocol.named_tuple import NamedTuple
+from storage.config import LogConfig
+from storage.segment import Segment
+
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+"""An index has offsets relative to its segment's, in 32 bits."""
+
+
+class Room(NamedTuple):
+    """What the active segment surely takes; for what is beyond any of the bounds the log asks its rule."""
+
+    segment: Segment
+    config: LogConfig | None
+    """The settings that it was worked out with."""
+    bytes: int
+    """The size of the segment with the batch in it."""
+    timestamp_ms: int
+    last_offset: int
+    leader_epoch: int
+    """The newest that the log knows."""
+
+    @classmethod
+    def of(cls, segment: Segment, config: LogConfig, leader_epoch: int) -> Self:
+        """Of `Log._must_roll`: the bounds of a segment with a first batch that has a timestamp; none of another."""
+        if segment.size == 0 or segment.first_timestamp_ms < 0:
+            return cls(segment, None, 0, 0, 0, leader_epoch)
+        lasts_ms = min(
+            config.segment_ms, config.max_compaction_lag_ms if config.compact else config.segment_ms
+        )
+        return cls(
+            segment,
+            config,
+            min(config.segment_bytes, segment.bytes_until_index_is_full(config.segment_index_bytes)),
+            segment.first_timestamp_ms + lasts_ms - segment.jitter_ms,
+            segment.base_offset + RELATIVE_OFFSET_MAX,
+            leader_epoch,
+        )
