@@ -2,6 +2,10 @@
 
 ``typing.NamedTuple`` compiles a constructor for each class, and the text of each field's annotation, at each import:
 a broker has some hundred of them. To a type checker this is ``typing.NamedTuple``.
+
+With the compiled core the fields are read as slots are, which the interpreter has a quick way for. They
+look at no length, so a tuple of such a class is only made with a value for each field: by the class, by ``_make``, or
+by ``tuple.__new__`` where the values stand beside it.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+from protocol.core import compiled
 
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
@@ -23,7 +29,10 @@ else:
             if root:
                 return super().__new__(cls, name, bases, namespace)
             bases = tuple(tuple if isinstance(base, _MakesTuples) else base for base in bases)
-            return type.__new__(type, name, bases, _with_fields(name, namespace))
+            made = type.__new__(type, name, bases, _with_fields(name, namespace))
+            if compiled is not None:
+                compiled.set_fields(made, made._fields)
+            return made
 
         def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: bool) -> None:
             super().__init__(name, bases, namespace)

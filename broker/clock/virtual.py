@@ -241,7 +241,8 @@ class VirtualClock:
 
     def now_ms(self, domain: Domain | None = None) -> int:
         offset_ms = self._largest_ms if domain is None else self._offsets_ms[domain]
-        return self._time_ns() // 1_000_000 + offset_ms
+        time_ns = self._time_ns
+        return time_ns() // 1_000_000 + offset_ms
 
     def cluster_ms(self) -> int:
         return self.now_ms()

@@ -61,7 +61,7 @@ class CoordinatorRuntime(Generic[S]):
         if (
             known is not None
             and known.refusal is None
-            and known.is_current
+            and known.is_current()
             and self._replicas.opened_leader(self._topic, index) is known.partition
         ):
             return known
@@ -70,7 +70,7 @@ class CoordinatorRuntime(Generic[S]):
             self.unload(index)
             return ErrorCode.not_coordinator
         shard = self._shards.get(index)
-        if shard is None or shard.partition is not partition or not shard.is_current:
+        if shard is None or shard.partition is not partition or not shard.is_current():
             shard = self._load(partition, at_once=at_once)
         if shard.is_closed:
             return ErrorCode.not_coordinator  # the node was killed at ``coordinator.load``
@@ -91,7 +91,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def open(self) -> list[S]:
         """The shards that serve requests."""
-        return [shard for shard in self._shards.values() if not shard.is_loading and shard.is_current]
+        return [shard for shard in self._shards.values() if not shard.is_loading and shard.is_current()]
 
     # -- loading and unloading ----------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class CoordinatorRuntime(Generic[S]):
     def _read(self, shard: S, steps: Iterator[None], *, at_once: bool) -> None:
         """A log that cannot be read takes its partition offline, and the shard stays shut."""
         try:
-            for _ in steps if shard.is_current else ():
+            for _ in steps if shard.is_current() else ():
                 if not at_once:
                     on = partial(self._read, shard, steps, at_once=False)
                     self._clock.call_later_ms(0, on, Domain.REQUESTS)
@@ -121,7 +121,7 @@ class CoordinatorRuntime(Generic[S]):
             shard.partition.go_offline(error)
             self._refuse(shard, ErrorCode.kafka_storage_error)
             return
-        if shard.is_current:
+        if shard.is_current():
             shard.refusal = None
             shard.loaded()
             self._loaded(shard)

@@ -34,7 +34,6 @@ class CoordinatorShard(ABC):
         """It was unloaded, or its node was killed: what waits here does nothing any more."""
         self._injection = injection or FaultInjection()
 
-    @property
     def is_current(self) -> bool:
         """Does this node still lead the partition, in the same epoch?"""
         partition = self.partition
@@ -82,7 +81,7 @@ class CoordinatorShard(ABC):
         required_acks: int = -1,
     ) -> AppendResult:
         """Append a batch, if this node still leads the partition in the epoch in which the shard was loaded."""
-        if not self.is_current:
+        if not self.is_current():
             return AppendResult(ErrorCode.not_leader_or_follower)
         return self.partition.append_internal(
             records, guard=guard, verified=verified, required_acks=required_acks

@@ -290,7 +290,7 @@ class GroupCoordinator(MetadataListener):
     def known(self) -> Iterator[tuple[ClassicGroup | ConsumerGroup, GroupOffsets]]:
         """Each group that this node coordinates now, with all offsets of its partition. Those that load are left out."""
         for shard in self._runtime.all():
-            if shard.is_current and not shard.is_loading:
+            if shard.is_current() and not shard.is_loading:
                 for group in shard.state.all_groups():
                     yield group, shard.state.offsets
 

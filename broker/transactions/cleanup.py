@@ -84,7 +84,7 @@ class Cleanup:
         self, shard: TransactionShard, transactional_id: str, fresh_producer_id: int | None = None
     ) -> None:
         entry = shard.entries.get(transactional_id)
-        if entry is None or not shard.is_current:
+        if entry is None or not shard.is_current():
             return
         now_ms = self._clock.now_for(entry.txn.start_ms, Domain.TRANSACTIONS)
         if not rules.is_timed_out(entry.txn, entry.pending, now_ms):

@@ -422,7 +422,7 @@ class TransactionCoordinator(MetadataListener):
     def known(self) -> Iterator[Transaction]:
         """The committed state of each id that this node coordinates now. Ids may come and go between two of them."""
         for shard in self._runtime.all():
-            if shard.is_current and not shard.is_loading:
+            if shard.is_current() and not shard.is_loading:
                 for entry in tuple(shard.entries.values()):
                     yield entry.txn
 

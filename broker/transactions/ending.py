@@ -105,7 +105,7 @@ class Ending:
         self._log.persist(end.shard, end.entry, transition, end.respond, committed, PREPARE_APPEND)
 
     def _complete(self, end: End, completion: PendingCompleteTxn) -> None:
-        if not completion.is_wanted:
+        if not completion.is_wanted():
             return
         entry, after = end.entry, rules.complete(end.entry.txn, self._clock.now_ms())
 

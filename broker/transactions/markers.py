@@ -104,7 +104,7 @@ class TransactionMarkerManager:
         """Other nodes work while this one writes what it leads, so many partitions in one turn."""
         led_here = []
         for completion, keys in batch:
-            if not keys and completion.is_wanted:
+            if not keys and completion.is_wanted():
                 completion.then(completion)  # nothing was written in it
             if self._one_by_one.is_wanted:
                 self._one_by_one.add(completion, sorted(keys))
@@ -146,7 +146,7 @@ class TransactionMarkerManager:
 
     def _write(self, completion: PendingCompleteTxn, key: TopicPartition) -> bool:
         """True if the marker goes to another node with the next ``flush``; `_told` gets the result."""
-        if not completion.is_wanted or key not in completion.remaining:
+        if not completion.is_wanted() or key not in completion.remaining:
             return False
         partition: Partition | ErrorCode | None = self._replicas.opened_leader(*key)
         if partition is None:
@@ -201,7 +201,7 @@ class TransactionMarkerManager:
         if key not in completion.remaining:
             return
         completion.remaining.discard(key)
-        if not completion.remaining and completion.is_wanted:
+        if not completion.remaining and completion.is_wanted():
             completion.then(completion)
 
     def _refused(self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode) -> None:
@@ -210,7 +210,7 @@ class TransactionMarkerManager:
 
     def _is_repeated(self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode) -> bool:
         """Whether a marker that was not written is to be written later."""
-        if not completion.is_wanted:
+        if not completion.is_wanted():
             return False
         if error in _NOT_FOR_MARKERS:
             self._written(completion, key)
@@ -233,7 +233,7 @@ class TransactionMarkerManager:
         self._clock.call_later_ms(RETRY_BACKOFF_MS, again, Domain.REQUESTS)
 
     def _again(self, completion: PendingCompleteTxn, keys: Collection[TopicPartition]) -> None:
-        if completion.is_wanted:
+        if completion.is_wanted():
             self._try([(completion, keys)])
 
     def abandon(self) -> None:

@@ -44,10 +44,9 @@ class PendingCompleteTxn:
     then: Callable[[PendingCompleteTxn], object] = lambda _: None
     """Called once the last marker is committed."""
 
-    @property
     def is_wanted(self) -> bool:
         """Is it still this node's, in this epoch, to finish it?"""
-        return not self.cancelled and self.shard.is_current
+        return not self.cancelled and self.shard.is_current()
 
 
 Errors = dict[TopicPartition, ErrorCode]
@@ -83,7 +82,7 @@ class TransactionMarkerChannel:
         producer_ids: set[int] = set()
         given_up: list[tuple[PendingCompleteTxn, set[TopicPartition]]] = []
         for completion, keys in waiting.items():
-            if not completion.is_wanted:
+            if not completion.is_wanted():
                 given_up.append((completion, keys))
                 continue
             # The answer tells producer ids apart, and nothing else.

@@ -87,7 +87,7 @@ class SequentialMarkers:
         self._go_on()
 
     def _take(self, completion: PendingCompleteTxn, key: TopicPartition) -> None:
-        if not completion.is_wanted:
+        if not completion.is_wanted():
             return
         at_once = True
 

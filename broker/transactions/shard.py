@@ -114,7 +114,7 @@ class TransactionShard(CoordinatorShard):
             self.partition.on_committed(result.last_offset + 1, partial(self._committed, then))
 
     def _committed(self, then: Callable[[ErrorCode], object], error: ErrorCode) -> None:
-        if error is NONE and not self.is_current:
+        if error is NONE and not self.is_current():
             error = ErrorCode.not_coordinator
         then(self.client_error(error))
 

@@ -187,16 +187,9 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* As an attribute of a class a function of C is no method, unless it is wrapped. */
 int batch_ready(PyObject *module)
 {
-    for (PyMethodDef *each = methods; each->ml_name != NULL; each++) {
-        PyObject *function = PyCFunction_New(each, NULL);
-        PyObject *method = function == NULL ? NULL : PyInstanceMethod_New(function);
-        Py_XDECREF(function);
-        int failed = method == NULL ? -1 : PyModule_AddObjectRef(module, each->ml_name, method);
-        Py_XDECREF(method);
-        if (failed) return -1;
-    }
+    for (PyMethodDef *each = methods; each->ml_name != NULL; each++)
+        if (add_method(module, each) < 0) return -1;
     return 0;
 }

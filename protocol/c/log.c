@@ -166,10 +166,5 @@ int log_ready(PyObject *module)
     };
     for (size_t each = 0; each < sizeof words / sizeof *words; each++)
         if ((*words[each].kept = PyUnicode_InternFromString(words[each].name)) == NULL) return -1;
-    PyObject *function = PyCFunction_New(&method, NULL);
-    PyObject *wrapped = function == NULL ? NULL : PyInstanceMethod_New(function);
-    Py_XDECREF(function);
-    int failed = wrapped == NULL ? -1 : PyModule_AddObjectRef(module, method.ml_name, wrapped);
-    Py_XDECREF(wrapped);
-    return failed;
+    return add_method(module, &method);
 }

@@ -2,6 +2,7 @@
  * declares; if ODRADEK_PURE is 1, the module cannot be imported. */
 
 #include "core.h"
+#include <stddef.h>
 #include <stdlib.h>
 
 /* By which a test sees that the core was built from the sources that are there. */
@@ -103,6 +104,56 @@ PyObject *leave_to_twin(const char *name, PyObject *const *args, Py_ssize_t coun
     return NULL;
 }
 
+/* As an attribute of a class a function of C is no method. Wrapped in one of these it is, and the interpreter calls it
+ * without a bound method in between, as it does with functions written in Python. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *function;
+} Method;
+
+static PyObject *method_call(PyObject *self, PyObject *const *args, size_t count, PyObject *keywords)
+{
+    return PyObject_Vectorcall(((Method *)self)->function, args, count, keywords);
+}
+
+static PyObject *method_of(PyObject *self, PyObject *owner, PyObject *class)
+{
+    return owner == NULL ? Py_NewRef(self) : PyMethod_New(self, owner);
+}
+
+static void method_dealloc(PyObject *self)
+{
+    Py_DECREF(((Method *)self)->function);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyTypeObject method_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "protocol.compiled.Method",
+    .tp_basicsize = sizeof(Method),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_vectorcall_offset = offsetof(Method, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_descr_get = method_of,
+    .tp_dealloc = method_dealloc,
+};
+
+int add_method(PyObject *module, PyMethodDef *definition)
+{
+    if (PyType_Ready(&method_type) < 0) return -1;
+    Method *made = PyObject_New(Method, &method_type);
+    if (made == NULL) return -1;
+    made->call = method_call;
+    made->function = PyCFunction_New(definition, NULL);
+    if (made->function == NULL) {
+        PyObject_Free(made);
+        return -1;
+    }
+    int failed = PyModule_AddObjectRef(module, definition->ml_name, (PyObject *)made);
+    Py_DECREF(made);
+    return failed;
+}
+
 #define FAST_WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
 #define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
 
@@ -112,6 +163,7 @@ static PyMethodDef functions[] = {
     {"set_up_batches", WITH_KEYWORDS(set_up_batches), "What protocol/batch.py declares."},
     {"set_up_walk", WITH_KEYWORDS(set_up_walk), "What protocol/record_walk.py declares."},
     {"set_up_logs", WITH_KEYWORDS(set_up_logs), "What storage/log.py declares."},
+    {"set_fields", set_fields, METH_VARARGS, "The fields of a NamedTuple, by their names."},
     {"set_up_twins", set_up_twins, METH_O, "The Python of each function, by the function's name."},
     {"crc32c", core_crc32c, METH_VARARGS, "crc32c(data, crc=0, in_hardware=True)"},
     {"parse_batch", FAST_WITH_KEYWORDS(core_parse_batch), "parse_batch(class, buffer, start=0)"},

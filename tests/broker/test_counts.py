@@ -21,9 +21,9 @@ from tests.support.deadlines import HANG_S
 BOUNDS = {
     "produce-small": ((44, 37), (62, 76), 1),
     "produce-idempotent": ((46, 41), (64, 80), 1),
-    "commit": ((242, 174), (327, 297), 5),
-    "transaction": ((481, 356), (659, 612), 10),
-    "transaction-v1": ((573, 440), (772, 745), 10),
+    "commit": ((237, 174), (327, 297), 5),
+    "transaction": ((474, 356), (659, 612), 10),
+    "transaction-v1": ((569, 440), (772, 745), 10),
     "init": ((71, 65), (95, 92), 2.1),
     "produce-large": ((103, 73), (114, 134), 1),
     "fetch-large": ((77, 66), (91, 113), 0),

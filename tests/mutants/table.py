@@ -389,8 +389,8 @@ TRANSACTIONS: Final = (
         "CompleteCommit is written when all partitions have their marker",
         _TXN,
         MARKERS,
-        "        completion.remaining.discard(key)\n        if not completion.remaining and completion.is_wanted:",
-        "        completion.remaining.clear()\n        if completion.is_wanted:",
+        "        completion.remaining.discard(key)\n        if not completion.remaining and completion.is_wanted():",
+        "        completion.remaining.clear()\n        if completion.is_wanted():",
     ),
     _one(
         "refused-marker-not-repeated",

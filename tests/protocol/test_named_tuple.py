@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
+from protocol.core import compiled
 from protocol.named_tuple import CALLS_NOT_COMPILED, NamedTuple
 
 T = TypeVar("T")
@@ -116,6 +117,22 @@ def test_what_stands_in_the_class_is_that_of_its_counterpart() -> None:
     assert type(Ours) is type
     assert Ours.__doc__ == "With words of its own."
     assert not hasattr(Ours(1), "__dict__")
+
+
+def test_fields_can_only_be_read() -> None:
+    ours, theirs = Ours(1), Theirs(1)
+    for made in (ours, theirs):
+        with pytest.raises(AttributeError):
+            made.a = 2  # type: ignore[misc]
+    assert Derived(1).a == 1
+
+
+def test_a_core_takes_fields_of_tuples_only() -> None:
+    if compiled is not None:
+        with pytest.raises(TypeError):
+            compiled.set_fields(dict, ("a",))
+        with pytest.raises(TypeError):
+            compiled.set_fields(type("Made", (tuple,), {}), (1,))
 
 
 def test_a_changed_copy() -> None:
