@@ -19,11 +19,11 @@ from tests.support.deadlines import HANG_S
 
 # Calls of Python functions and of built-in ones, with the compiled core and without; calls on files.
 BOUNDS = {
-    "produce-small": ((44, 37), (62, 76), 1),
-    "produce-idempotent": ((46, 41), (64, 80), 1),
-    "commit": ((237, 174), (327, 297), 5),
-    "transaction": ((474, 356), (659, 612), 10),
-    "transaction-v1": ((569, 440), (772, 745), 10),
+    "produce-small": ((44, 35), (62, 76), 1),
+    "produce-idempotent": ((46, 39), (64, 80), 1),
+    "commit": ((242, 168), (327, 297), 5),
+    "transaction": ((481, 343), (659, 612), 10),
+    "transaction-v1": ((573, 427), (772, 745), 10),
     "init": ((71, 65), (95, 92), 2.1),
     "produce-large": ((103, 73), (114, 134), 1),
     "fetch-large": ((77, 66), (91, 113), 0),
