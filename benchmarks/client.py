@@ -131,95 +131,79 @@ def produce_frame(
 
 def transaction_frames(topic: str, transactional_id: str, producer_id: int, epoch: int) -> bytes:
     """A transaction with one record: Produce and EndTxn, which moves the producer epoch on by one."""
-    batch = build_batch(
-        [(now_ms(), None, bytes(100))],
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
-    produce = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data])
-    end = EndTxnRequest(
-        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=True
-    )
-    return frame(TRANSACTIONAL_PRODUCE, produce) + frame(END_TXN, end)
+    own = _producer(producer_id, epoch)
+    produce = _produce_request(topic, [0], transactional_id, _batch(1, 0, own))
+    return frame(TRANSACTIONAL_PRODUCE, produce) + frame(END_TXN, _end_request(transactional_id, own))
 
 
 def whole_transaction_frames(
     topic: str, group: str, transactional_id: str, producer_id: int, epoch: int
 ) -> bytes:
     """Ten records in two partitions, an offset, and the commit: Produce, TxnOffsetCommit, EndTxn."""
-    batch = build_batch(
-        [(now_ms(), None, bytes(100))] * 5,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    data = TopicProduceData(
-        name=topic, partition_data=[PartitionProduceData(index=index, records=batch) for index in (0, 1)]
-    )
-    produce = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data])
-    offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=epoch)
-    offsets = TxnOffsetCommitRequest(
-        transactional_id=transactional_id,
-        group_id=group,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[offset])],
-    )
-    end = EndTxnRequest(
-        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=True
-    )
+    own = _producer(producer_id, epoch)
+    produce = _produce_request(topic, [0, 1], transactional_id, _batch(5, 0, own))
+    offsets = _offsets_request(topic, group, transactional_id, epoch, own)
+    end = _end_request(transactional_id, own)
     return frame(TRANSACTIONAL_PRODUCE, produce) + frame(TXN_OFFSET_COMMIT, offsets) + frame(END_TXN, end)
 
 
 def declared_transaction_frames(
-    topic: str, group: str, transactional_id: str, producer_id: int, sequence: int
+    topic: str, group: str, transactional_id: str, producer_id: int, number: int
 ) -> bytes:
     """The same by a producer of transaction version 1, as librdkafka is one: it declares partitions and group."""
-    own: Any = {"producer_id": producer_id, "producer_epoch": 0}
-    partitions = [AddPartitionsToTxnTopic(name=topic, partitions=[0, 1])]
+    own = _producer(producer_id, 0)
     declared = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer_id,
         v3_and_below_producer_epoch=0,
-        v3_and_below_topics=partitions,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0, 1])],
     )
-    records = [(now_ms(), None, bytes(100))] * 5
-    batch = build_batch(records, **own, base_sequence=sequence * len(records), transactional=True)
-    produces = [
-        ProduceRequest(
-            transactional_id=transactional_id,
-            acks=-1,
-            timeout_ms=30_000,
-            topic_data=[
-                TopicProduceData(
-                    name=topic, partition_data=[PartitionProduceData(index=index, records=batch)]
-                )
-            ],
-        )
-        for index in (0, 1)
-    ]
+    batch = _batch(5, number * 5, own)
     group_declared = AddOffsetsToTxnRequest(transactional_id=transactional_id, group_id=group, **own)
-    offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=sequence)
-    offsets = TxnOffsetCommitRequest(
-        transactional_id=transactional_id,
-        group_id=group,
-        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[offset])],
-        **own,
-    )
-    end = EndTxnRequest(transactional_id=transactional_id, committed=True, **own)
+    offsets = _offsets_request(topic, group, transactional_id, number, own)
     return b"".join(
         (
             frame(ADD_PARTITIONS, declared),
-            *(frame(DECLARED_PRODUCE, each) for each in produces),
+            *(
+                frame(DECLARED_PRODUCE, _produce_request(topic, [index], transactional_id, batch))
+                for index in (0, 1)
+            ),
             frame(ADD_OFFSETS, group_declared),
             frame(DECLARED_OFFSETS, offsets),
-            frame(DECLARED_END, end),
+            frame(DECLARED_END, _end_request(transactional_id, own)),
         )
     )
+
+
+def _producer(producer_id: int, epoch: int) -> dict[str, Any]:
+    return {"producer_id": producer_id, "producer_epoch": epoch}
+
+
+def _batch(records: int, sequence: int, producer: dict[str, Any]) -> bytes:
+    made = [(now_ms(), None, bytes(100))] * records
+    return build_batch(made, base_sequence=sequence, transactional=True, **producer)
+
+
+def _produce_request(
+    topic: str, partitions: Iterable[int], transactional_id: str, batch: bytes
+) -> ProduceRequest:
+    data = [PartitionProduceData(index=index, records=batch) for index in partitions]
+    topics = [TopicProduceData(name=topic, partition_data=data)]
+    return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=topics)
+
+
+def _offsets_request(
+    topic: str, group: str, transactional_id: str, offset: int, producer: dict[str, Any]
+) -> TxnOffsetCommitRequest:
+    partitions = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+    topics = [TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)]
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id, group_id=group, topics=topics, **producer
+    )
+
+
+def _end_request(transactional_id: str, producer: dict[str, Any]) -> EndTxnRequest:
+    return EndTxnRequest(transactional_id=transactional_id, committed=True, **producer)
 
 
 def check_committed(answer: bytes, epoch: int) -> None:

@@ -50,6 +50,7 @@ ROUNDS: Final = 7
 TOPIC: Final = "inside"
 TRANSACTIONAL_ID: Final = "inside"
 GROUP: Final = "inside"
+WITH_OFFSETS: Final = {"transaction": whole_transaction_frames, "transaction-v1": declared_transaction_frames}
 
 
 class Transport:
@@ -129,20 +130,11 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
     if kind == "commit":
         producer_id = await producer_id_of(TRANSACTIONAL_ID, inside)
         return [transaction_frames(TOPIC, TRANSACTIONAL_ID, producer_id, epoch) for epoch in range(number)]
-    if kind == "transaction":
+    if kind in WITH_OFFSETS:
         producer_id = await producer_id_of(TRANSACTIONAL_ID, inside)
         await group_coordinator_of(GROUP, inside)
-        return [
-            whole_transaction_frames(TOPIC, GROUP, TRANSACTIONAL_ID, producer_id, epoch)
-            for epoch in range(number)
-        ]
-    if kind == "transaction-v1":
-        producer_id = await producer_id_of(TRANSACTIONAL_ID, inside)
-        await group_coordinator_of(GROUP, inside)
-        return [
-            declared_transaction_frames(TOPIC, GROUP, TRANSACTIONAL_ID, producer_id, sequence)
-            for sequence in range(number)
-        ]
+        make = WITH_OFFSETS[kind]
+        return [make(TOPIC, GROUP, TRANSACTIONAL_ID, producer_id, at) for at in range(number)]
     if kind == "init":
         await producer_id_of(TRANSACTIONAL_ID, inside)
         return [init_producer_id_frame(f"{TRANSACTIONAL_ID}-{index}") for index in range(number)]
