@@ -10,6 +10,8 @@ from storage.segment import Segment
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """An index has offsets relative to its segment's, in 32 bits."""
+TIMESTAMP_MAX_MS: Final = 2**63 - 1
+"""Of a batch; ``segment.ms`` may be as large by itself, and a bound beyond it the compiled core would not take."""
 
 
 class Room(NamedTuple):
@@ -28,16 +30,18 @@ class Room(NamedTuple):
     @classmethod
     def of(cls, segment: Segment, config: LogConfig, leader_epoch: int) -> Self:
         """Of `Log._must_roll`: the bounds of a segment with a first batch that has a timestamp; none of another."""
-        if segment.size == 0 or segment.first_timestamp_ms < 0:
+        if segment.size == 0 or (first_ms := segment.first_timestamp_ms) < 0:
             return cls(segment, None, 0, 0, 0, leader_epoch)
         lasts_ms = min(
-            config.segment_ms, config.max_compaction_lag_ms if config.compact else config.segment_ms
+            config.segment_ms,
+            config.max_compaction_lag_ms if config.compact else config.segment_ms,
+            TIMESTAMP_MAX_MS - first_ms,
         )
         return cls(
             segment,
             config,
             min(config.segment_bytes, segment.bytes_until_index_is_full(config.segment_index_bytes)),
-            segment.first_timestamp_ms + lasts_ms - segment.jitter_ms,
+            first_ms + lasts_ms - segment.jitter_ms,
             segment.base_offset + RELATIVE_OFFSET_MAX,
             leader_epoch,
         )

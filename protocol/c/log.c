@@ -1,7 +1,6 @@
 /* The plain way of a small batch into a log: the twin of `Log._append_plain` of storage/log.py. */
 
 #include "core.h"
-#include <errno.h>
 #include <unistd.h>
 
 /* What a page of the disk's cache takes at once: the interpreter is kept meanwhile, and no thread handed it. */
@@ -38,12 +37,10 @@ int log_set_up(PyObject *segment, PyObject *file, PyObject *place, PyObject *mod
 static inline PyObject **slot(PyObject *owner, Py_ssize_t at) { return (PyObject **)((char *)owner + at); }
 static inline void put(PyObject **at, PyObject *value) { Py_XSETREF(*at, value); }
 
+/* An exception that it leaves is the twin's affair, as all is that is not plain. */
 static inline bool number(PyObject *value, int64_t *out)
 {
-    if (value == NULL || !PyLong_Check(value)) return false;
-    int overflow;
-    *out = PyLong_AsLongLongAndOverflow(value, &overflow);
-    return !overflow;
+    return value != NULL && whole(value, INT64_MIN, INT64_MAX, out) == 0;
 }
 
 static bool number_of(PyObject *owner, PyObject *name, int64_t *out)

@@ -27,7 +27,7 @@ configs = st.fixed_dictionaries(
     {},
     optional={
         "segment_bytes": st.sampled_from([300, 1000]),
-        "segment_ms": st.sampled_from([1, 5000]),
+        "segment_ms": st.sampled_from([1, 5000, 2**63 - 1]),
         "index_interval_bytes": st.sampled_from([0, 200, 4096]),
         "segment_index_bytes": st.sampled_from([24, 120]),
     },
