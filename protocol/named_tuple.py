@@ -58,8 +58,8 @@ CALLS_NOT_COMPILED: Final = 10
 def _with_fields(class_name: str, namespace: dict[str, Any]) -> dict[str, Any]:
     names = tuple(_annotations(namespace))
     defaults = {name: namespace.pop(name) for name in names if name in namespace}
-    for index, name in enumerate(names):
-        namespace[name] = _field(index, "")
+    if compiled is None:
+        namespace.update((name, _field(index, "")) for index, name in enumerate(names))
     namespace["__doc__"] = namespace.get("__doc__") or f"{class_name}({', '.join(names)})"
     namespace["__slots__"] = ()
     namespace["__match_args__"] = namespace["_fields"] = names

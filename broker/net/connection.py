@@ -139,6 +139,7 @@ class Connection(asyncio.BufferedProtocol):
                 shared.frame_buffers.give_back(frame.buffer)
                 if frame.size >= FRAME_BYTES_PER_TURN:
                     self._end_turn()
+                    self._start_or_stop_reading()
         elif self._holds:
             self._kept += shared.landing[:nbytes]
             if self._parked is not None:
@@ -236,7 +237,6 @@ class Connection(asyncio.BufferedProtocol):
         # Else libuv would read this socket up to 32 times before it turns to the next one.
         self._holds |= TURN_OVER
         self._shared.loop.call_soon(self._lift, TURN_OVER)
-        self._start_or_stop_reading()
 
     def _lift(self, hold: int) -> None:
         """One thing that held the next request back is over."""
