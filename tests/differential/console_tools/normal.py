@@ -13,8 +13,10 @@ from typing import Final
 UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # Kafka's ``Uuid``: ids of topics, clusters, directories and members.
 BASE64_ID: Final = re.compile(r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])")
-CASE_CHANGES_MIN: Final = 8
-"""Of an id without digits and dashes; the names of Kafka's classes have fewer."""
+# Of letters alone are the names of Kafka's classes and fields too; one id in ten thousand looks like one.
+CLASS_NAME: Final = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+")
+CASE_CHANGES_MAX: Final = 7
+"""Of such a name of 22 letters."""
 REPLACED: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,:]\d+)?Z?"), "(time)"),
     (re.compile(r"(?<![\w.])1[6-9]\d{11}(?!\w)"), "(ms)"),
@@ -104,9 +106,9 @@ class TextNormal:
     def _base64(self, match: re.Match[str]) -> str:
         text = match.group()
         changes = sum(a.isupper() != b.isupper() for a, b in pairwise(text))
+        is_name = CLASS_NAME.fullmatch(text) and changes <= CASE_CHANGES_MAX
         has_both = text != text.lower() and text != text.upper()
-        is_id = has_both and (not text.isalpha() or changes >= CASE_CHANGES_MIN)
-        return self.symbol("id", text) if is_id else text
+        return self.symbol("id", text) if has_both and not is_name else text
 
     def _columns(self, lines: list[str], shown: Shown) -> list[str]:
         """A table has a line of headers, and values without spaces; the last one may be missing."""
