@@ -50,6 +50,7 @@ test: $(VENV)/.dev $(VENV)/.java
 
 more: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier more
+	TESTED=compiled $(PYTEST) --tier test tests/differential tests/storage
 
 # The programs are built, and their clients fetched, into .cache at the first call.
 clients: $(VENV)/.dev $(VENV)/.java
@@ -133,7 +134,7 @@ lock: $(BIN)/python
 	$(subst pyproject.toml,--group pyproject.toml:site,$(LOCK)) -o requirements/site.txt
 
 clean:
-	rm -rf $(VENV) .cache build dist site protocol/compiled.*.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache build dist site protocol/compiled.*.so storage/compiled *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Some systems ship Python without the pip that a virtual environment wants; their own pip helps out.
@@ -143,8 +144,9 @@ $(BIN)/python:
 		$(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
 # The compiled core is built among the sources, where there is a compiler.
-CORE := $(wildcard protocol/c/*)
-INSTALL_ODRADEK = rm -f protocol/compiled.*.so && $(PIP) install --no-deps --no-build-isolation --editable . && \
+TYPES := $(shell find broker protocol storage -name '*.pxd')
+CORE := $(wildcard protocol/c/*) $(TYPES) $(TYPES:.pxd=.py)
+INSTALL_ODRADEK = rm -rf protocol/compiled.*.so storage/compiled && $(PIP) install --no-deps --no-build-isolation --editable . && \
 	$(BIN)/python -c "from protocol.core import CORE; CORE == 'compiled core' or print('No compiler, or no Python.h: pure Python.')"
 
 $(VENV)/.demo: requirements/demo.txt pyproject.toml setup.py $(CORE) | $(BIN)/python

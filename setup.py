@@ -20,6 +20,18 @@ from setuptools.command.build_py import build_py
 
 SERVER = ("broker", "protocol", "storage", "tools")
 CORE = Path("protocol/c")
+# Where compiled modules lie, in a checkout and in a wheel: each under its full name (storage/modules.py).
+MODULES = "storage/compiled"
+DIRECTIVES = {
+    "language_level": 3,
+    # What is None has no attribute in C either.
+    "nonecheck": True,
+    "overflowcheck": True,
+    "annotation_typing": False,
+    "binding": False,
+    "embedsignature": False,
+    "always_allow_keywords": True,
+}
 # The core counts in 128 bits, and turns bytes around: a compiler or processor for which it is not made builds none.
 PROBE = """
 #include <Python.h>
@@ -84,9 +96,74 @@ def compiled_core() -> list[Extension]:
     ]
 
 
+def typed_modules() -> list[Path]:
+    """The modules that a file of types (``.pxd``) stands beside, but for those that it only describes."""
+    return sorted(
+        path.with_suffix(".py")
+        for name in SERVER
+        for path in Path(name).rglob("*.pxd")
+        if "cdef extern" not in path.read_text("utf-8")
+    )
+
+
+def compiled_modules() -> list[Extension]:
+    """The same Python, compiled by Cython (docs/adr/0025)."""
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    extensions = [
+        Extension(
+            ".".join(path.with_suffix("").parts),
+            [path.as_posix()],
+            # What Cython would teach these modules about its coroutines is imported with them, at each start.
+            define_macros=[(f"CYTHON_PATCH_{name}", "0") for name in ("INSPECT", "ASYNCIO", "ABC")],
+            extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"],
+            optional=True,
+        )
+        for path in typed_modules()
+    ]
+    made: list[Extension] = cythonize(
+        extensions,
+        compiler_directives=DIRECTIVES,
+        build_dir="build/modules",
+        nthreads=os.cpu_count() or 1,
+        quiet=True,
+    )
+    return made
+
+
+class BuildCore(build_ext):
+    """Compiled modules are not put beside their sources: Python would never import these again."""
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.parallel = os.cpu_count()
+
+    def get_ext_fullpath(self, ext_name: str) -> str:
+        if ext_name.endswith(".compiled"):
+            return str(super().get_ext_fullpath(ext_name))
+        return str(Path(self.build_lib, "odradek/_server", MODULES, self.file_of(ext_name)))
+
+    def file_of(self, module: str) -> str:
+        return module.replace(".", "__") + str(self.get_ext_filename("x")).removeprefix("x")
+
+    def copy_extensions_to_source(self) -> None:
+        built = self.extensions
+        modules = [each for each in built if not each.name.endswith(".compiled")]
+        self.extensions = [each for each in built if each not in modules]
+        super().copy_extensions_to_source()
+        self.extensions = built
+        shutil.rmtree(MODULES, ignore_errors=True)
+        Path(MODULES).mkdir()
+        for each in modules:
+            if Path(made := self.get_ext_fullpath(each.name)).exists():
+                shutil.copy(made, Path(MODULES, self.file_of(each.name)))
+
+
 setup(
     packages=[*found("odradek"), *(f"odradek._server.{name}" for name in found(*SERVER))],
     package_dir={f"odradek._server.{name}": name for name in SERVER},
-    ext_modules=compiled_core(),
-    cmdclass={"build_py": FreshBuild},
+    ext_modules=core + compiled_modules() if (core := compiled_core()) else [],
+    cmdclass={"build_py": FreshBuild, "build_ext": BuildCore},
 )

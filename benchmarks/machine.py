@@ -7,7 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from protocol.core import CORE
+from storage.modules import described
 
 
 def describe() -> dict[str, str]:
@@ -16,7 +16,7 @@ def describe() -> dict[str, str]:
         "cpu": _cpu_model(),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
-        "core": CORE,
+        "core": described(),
         "python": platform.python_version(),
         "uvloop": _version("uvloop"),
         "confluent-kafka": _version("confluent-kafka"),

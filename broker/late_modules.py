@@ -11,7 +11,7 @@ import _thread
 import os
 import sys
 from importlib import import_module
-from types import FunctionType, GeneratorType, ModuleType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodDescriptorType, ModuleType
 from typing import Any, Final
 
 NAMES: Final = (
@@ -81,6 +81,8 @@ def is_late(name: str) -> bool:
 
 
 def _iscoroutinefunction(function: object) -> bool:
+    if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
+        return False  # a method of a compiled class, too
     if type(function) is FunctionType and not vars(function):
         return bool(function.__code__.co_flags & _CO_COROUTINE)
     inspect: Any = load_by_name("inspect")

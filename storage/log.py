@@ -13,21 +13,16 @@ from pathlib import Path
 from threading import Lock
 
 from protocol.batch import CorruptBatch, EndTxnMarker, Reason, RecordBatch, batches
-from protocol.core import compiled, mirrored
 from protocol.records import producer_snapshot
-from storage import files
 from storage.aborted import AbortedTransaction
 from storage.checkpoints import write_partition_metadata
 from storage.config import LogConfig
 from storage.epochs import LeaderEpochs
-from storage.files import AppendFile, Buffer, StorageError, make_directory, replace_file, write_file
+from storage.files import Buffer, StorageError, make_directory, replace_file, write_file
 from storage.producers import ProducerStateManager
 from storage.reading import Place, ReadableLog, Span, TimestampedOffset
 from storage.room import RELATIVE_OFFSET_MAX, Room
 from storage.segment import Segment, file_name, retire_file
-
-_new_tuple = tuple.__new__
-"""Quicker than the class: a NamedTuple's own ``__new__`` is a function in Python."""
 
 EPOCH_FILE = "leader-epoch-checkpoint"
 
@@ -137,53 +132,43 @@ class Log(ReadableLog):
             if aborted is not None:
                 self._note_aborted(aborted)
 
-    @mirrored("append_plain")
-    def _append_plain(self, batch: RecordBatch, leader_epoch: int) -> int | None:
-        """Append to the active segment, where that surely has room; None where it is not plain that it has."""
+    def _append(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> int:
+        if self.is_closed:
+            raise ClosedLog(self.directory)
         base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
         size, max_timestamp_ms = batch.size, batch.max_timestamp
         config, room = self.config, self._room
         if (
-            self.is_closed
-            or room is None
-            or room.config is not config
-            or (segment := room.segment) is not self.segments[-1]
-            or segment.size + size > room.bytes
-            or max_timestamp_ms > room.timestamp_ms
-            or last_offset > room.last_offset
-            or leader_epoch != room.leader_epoch
+            room is not None
+            and room.config is config
+            and (segment := room.segment) is self.segments[-1]
+            and segment.size_now() + size <= room.bytes
+            and max_timestamp_ms <= room.timestamp_ms
+            and last_offset <= room.last_offset
+            and leader_epoch == room.leader_epoch
         ):
-            return None
-        self._write(segment, batch, base_offset, leader_epoch)
-        return base_offset
-
-    def _append(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> int:
-        appended = self._append_plain(batch, leader_epoch)
-        if appended is not None:
-            return appended
-        if self.is_closed:
-            raise ClosedLog(self.directory)
-        base_offset = self.log_end_offset
-        last_offset = base_offset + batch.last_offset_delta
-        segment = self._segment_for(batch, last_offset, now_ms)
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, base_offset)
-        self._room = Room.of(segment, self.config, self.epochs.latest)
-        self._write(segment, batch, base_offset, leader_epoch)
-        return base_offset
-
-    def _write(self, segment: Segment, batch: RecordBatch, base_offset: int, leader_epoch: int) -> None:
-        size, last_offset = batch.size, base_offset + batch.last_offset_delta
+            pass  # the active segment takes it
+        else:
+            segment = self._segment_for(batch, last_offset, now_ms)
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, base_offset)
+            self._room = Room.of(segment, config, self.epochs.latest)
         position = segment.append(
             batch.stored_at(base_offset, leader_epoch),
             size,
             last_offset,
-            batch.max_timestamp,
-            self.config.index_interval_bytes,
+            max_timestamp_ms,
+            config.index_interval_bytes,
         )
-        self._tail.append(_new_tuple(Place, (last_offset, segment, position, size)))
+        place = Place.__new__(Place)
+        place.last_offset = last_offset
+        place.segment = segment
+        place.position = position
+        place.size = size
+        self._tail.append(place)
         self.log_end_offset = last_offset + 1
+        return base_offset
 
     def _segment_for(self, batch: RecordBatch, last_offset: int, now_ms: int) -> Segment:
         if not self.segments:
@@ -465,7 +450,3 @@ def _sync(segments: list[Segment], epoch_file: Path, epochs: bytes | None) -> No
 
 
 __all__ = ["CorruptBatch", "Log", "Place", "Span", "TimestampedOffset"]
-
-
-if compiled is not None:
-    compiled.set_up_logs(segment=Segment, file=AppendFile, place=Place, files=files)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from enum import Enum
 from typing import Final
 
@@ -43,26 +42,72 @@ CLIENT: Final = AppendOrigin.CLIENT
 COORDINATOR: Final = AppendOrigin.COORDINATOR
 
 
-class BatchMetadata(NamedTuple):
+class BatchMetadata:
     """One remembered batch."""
 
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp_ms: int
+    __slots__ = ("first_offset", "first_sequence", "last_offset", "last_sequence", "timestamp_ms")
+
+    def __init__(
+        self, first_sequence: int, last_sequence: int, first_offset: int, last_offset: int, timestamp_ms: int
+    ) -> None:
+        self.first_sequence = first_sequence
+        self.last_sequence = last_sequence
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.timestamp_ms = timestamp_ms
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BatchMetadata) and self.values() == other.values()
+
+    def __repr__(self) -> str:
+        return f"BatchMetadata{self.values()}"
+
+    def values(self) -> tuple[int, ...]:
+        """In the order in which a snapshot would have them."""
+        return (
+            self.first_sequence,
+            self.last_sequence,
+            self.first_offset,
+            self.last_offset,
+            self.timestamp_ms,
+        )
 
 
-@slotted
 class ProducerStateEntry:
     """The state of one producer id. ``last_timestamp_ms`` is that of its last record, which is what expiry looks at."""
 
-    producer_id: int
-    epoch: int = NO_EPOCH
-    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
-    coordinator_epoch: int = -1
-    last_timestamp_ms: int = -1
-    current_txn_first_offset: int = NO_OFFSET
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "epoch",
+        "last_timestamp_ms",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int = NO_EPOCH,
+        batches: Iterable[BatchMetadata] = (),
+        coordinator_epoch: int = -1,
+        last_timestamp_ms: int = -1,
+        current_txn_first_offset: int = NO_OFFSET,
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: deque[BatchMetadata] = deque(batches, maxlen=BATCHES_REMEMBERED)
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp_ms = last_timestamp_ms
+        self.current_txn_first_offset = current_txn_first_offset
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProducerStateEntry) and all(
+            getattr(self, name) == getattr(other, name) for name in ProducerStateEntry.__slots__
+        )
+
+    def __repr__(self) -> str:
+        return f"ProducerStateEntry({', '.join(f'{name}={getattr(self, name)!r}' for name in ProducerStateEntry.__slots__)})"
 
     @property
     def last_sequence(self) -> int:
@@ -122,11 +167,15 @@ class ProducerStateManager:
         False says nothing: a first batch, a transaction's first one, and a wrong one all go through these two.
         """
         entry = self.entries.get(batch.producer_id)
+        if entry is None:
+            return False
+        remembered = entry.batches
+        if not remembered:
+            return False
+        last = remembered[-1]
         return (
-            entry is not None
-            and entry.epoch == batch.producer_epoch
-            and bool(remembered := entry.batches)
-            and remembered[-1].last_sequence + 1 == batch.base_sequence
+            entry.epoch == batch.producer_epoch
+            and last.last_sequence + 1 == batch.base_sequence
             and (entry.current_txn_first_offset == NO_OFFSET) is (batch.attributes & TRANSACTIONAL == 0)
             and batch.producer_id not in self.verifications
         )
@@ -143,7 +192,7 @@ class ProducerStateManager:
         return None
 
     def check(
-        self, batch: RecordBatch, origin: AppendOrigin, guard: object | None, *, verification_enabled: bool
+        self, batch: RecordBatch, origin: AppendOrigin, guard: object | None, verification_enabled: bool
     ) -> AppendRefused | None:
         """Kafka's order of checks for a data batch with a producer id, after the search for duplicates."""
         entry = self.entries.get(batch.producer_id)
@@ -224,12 +273,13 @@ class ProducerStateManager:
             entry.take_epoch(batch.producer_epoch)
         first_sequence, delta = batch.base_sequence, batch.last_offset_delta
         last_sequence = NO_SEQUENCE if first_sequence < 0 else (first_sequence + delta) & SEQUENCE_MAX
-        entry.batches.append(
-            _new_tuple(
-                BatchMetadata,
-                (first_sequence, last_sequence, base_offset, base_offset + delta, timestamp_ms),
-            )
-        )
+        added = BatchMetadata.__new__(BatchMetadata)
+        added.first_sequence = first_sequence
+        added.last_sequence = last_sequence
+        added.first_offset = base_offset
+        added.last_offset = base_offset + delta
+        added.timestamp_ms = timestamp_ms
+        entry.batches.append(added)
         entry.last_timestamp_ms = timestamp_ms
         if batch.attributes & TRANSACTIONAL:
             if entry.current_txn_first_offset == NO_OFFSET:
@@ -296,7 +346,7 @@ class ProducerStateManager:
     # -- verification (KIP-890) ---------------------------------------------------------------------------------
 
     def start_verification(
-        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
+        self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
         """The guard to pass to the append; None when the transaction is open here and needs no check."""
         if self.has_open_transaction(producer_id, epoch):

@@ -41,13 +41,22 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: int
 
 
-class Place(NamedTuple):
+class Place:
     """Where a batch stands."""
 
-    last_offset: int
-    segment: Segment
-    position: int
-    size: int
+    __slots__ = ("last_offset", "position", "segment", "size")
+
+    def __init__(self, last_offset: int, segment: Segment, position: int, size: int) -> None:
+        self.last_offset = last_offset
+        self.segment = segment
+        self.position = position
+        self.size = size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and self.values() == other.values()
+
+    def values(self) -> tuple[int, Segment, int, int]:
+        return (self.last_offset, self.segment, self.position, self.size)
 
 
 class ReadableLog:

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 from typing import Final, Self
 
-from protocol.named_tuple import NamedTuple
 from storage.config import LogConfig
 from storage.segment import Segment
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """An index has offsets relative to its segment's, in 32 bits."""
 TIMESTAMP_MAX_MS: Final = 2**63 - 1
-"""Of a batch; ``segment.ms`` may be as large by itself, and a bound beyond it the compiled core would not take."""
+"""Of a batch; ``segment.ms`` may be as large by itself, and a bound beyond it is no number of 64 bits."""
 
 
-class Room(NamedTuple):
+class Room:
     """What the active segment surely takes; for what is beyond any of the bounds the log asks its rule."""
 
-    segment: Segment
-    config: LogConfig | None
-    """The settings that it was worked out with."""
-    bytes: int
-    """The size of the segment with the batch in it."""
-    timestamp_ms: int
-    last_offset: int
-    leader_epoch: int
-    """The newest that the log knows."""
+    __slots__ = ("bytes", "config", "last_offset", "leader_epoch", "segment", "timestamp_ms")
+
+    def __init__(
+        self,
+        segment: Segment,
+        config: LogConfig | None,
+        bytes: int,
+        timestamp_ms: int,
+        last_offset: int,
+        leader_epoch: int,
+    ) -> None:
+        self.segment = segment
+        self.config = config
+        """The settings that it was worked out with."""
+        self.bytes = bytes
+        """The size of the segment with the batch in it."""
+        self.timestamp_ms = timestamp_ms
+        self.last_offset = last_offset
+        self.leader_epoch = leader_epoch
+        """The newest that the log knows."""
 
     @classmethod
     def of(cls, segment: Segment, config: LogConfig, leader_epoch: int) -> Self:

@@ -192,6 +192,9 @@ class Segment:
 
     @property
     def size(self) -> int:
+        return self.size_now()
+
+    def size_now(self) -> int:
         log = self._log
         if log is not None:
             return log.size
@@ -262,7 +265,7 @@ class Segment:
         if self._index_tail_is_full:
             self._index_tail_is_full = False
             self.save_indexes()
-        position = (self._log or self.log).append(chunks, length)
+        position = (self.log if self._log is None else self._log).append(chunks, length)
         if position and self._bytes_since_index_entry <= index_interval_bytes:
             # `note_batch` would do no more.
             self._bytes_since_index_entry += length

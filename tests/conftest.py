@@ -8,6 +8,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from storage.modules import use_python
 from tests.support.children import reset_signals
 from tests.support.deadlines import TEST_S
 from tests.support.postgres import programs as postgres_programs
@@ -31,6 +32,11 @@ settings.register_profile("odradek", deadline=None, suppress_health_check=[Healt
 settings.load_profile("odradek")
 
 reset_signals()
+
+# In the process of a test; brokers that it starts in processes of their own run what is compiled. With
+# TESTED=compiled this one does too, for tests that put nothing in place of a method.
+if os.environ.get("TESTED") != "compiled":
+    use_python()
 
 # Where this worker keeps the bytecode of tests; what tests start, in a directory that is new each time, keeps its own.
 if "PYTEST_XDIST_WORKER" in os.environ:

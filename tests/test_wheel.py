@@ -126,8 +126,15 @@ def test_one_importable_name(wheel: Path):
 
 
 def is_of_the_core(place: str) -> bool:
-    """Sources in C, and what was built of them: that is another file in each environment."""
-    return "/protocol/c/" in f"/{place}" or "/protocol/compiled.cpython-" in f"/{place}"
+    """Sources in C, files of types, and what was built with them: that is another file in each environment."""
+    folders = ("/protocol/c/", "/protocol/compiled.cpython-", "/storage/compiled/")
+    return place.endswith(".pxd") or any(each in f"/{place}" for each in folders)
+
+
+def typed_modules() -> list[Path]:
+    """The sources that are compiled as they are (ADR 25)."""
+    types = [path for name in SERVER for path in (ROOT / name).rglob("*.pxd")]
+    return [path for path in types if "cdef extern" not in path.read_text("utf-8")]
 
 
 def test_every_file_of_the_packages_is_there(wheel: Path):
@@ -140,7 +147,9 @@ def test_every_file_of_the_packages_is_there(wheel: Path):
     found = {name: data for name, data in content(wheel).items() if name.startswith("odradek/")}
     core = {name for name in found if is_of_the_core(name)}
     assert {name: data for name, data in found.items() if name not in core} == expected
-    assert len(core) == (compiled is not None)
+    modules = {name for name in core if "/storage/compiled/" in name}
+    assert len(core - modules) == (compiled is not None)
+    assert len(modules) == (0 if compiled is None else len(typed_modules()))
 
 
 def test_a_wheel_with_the_core_is_for_one_platform_and_its_server_finds_it(
@@ -148,10 +157,14 @@ def test_a_wheel_with_the_core_is_for_one_platform_and_its_server_finds_it(
 ):
     assert wheel.name.endswith("-py3-none-any.whl") == (compiled is None)
     said = run(users_environment / "bin" / "odradek", "--version").stdout
-    assert said.endswith(f" ({CORE})\n")
-    core = "import sys; sys.path.insert(0, sys.argv[1]); from protocol.core import CORE; print(CORE)"
+    expected = CORE if compiled is None else f"{CORE} and modules"
+    assert said.endswith(f" ({expected})\n")
+    core = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import storage; "
+        "from storage.modules import described; print(described())"
+    )
     [server] = users_environment.glob("lib/python3*/site-packages/odradek/_server")
-    assert run(users_environment / "bin" / "python", "-I", "-c", core, server).stdout == f"{CORE}\n"
+    assert run(users_environment / "bin" / "python", "-I", "-c", core, server).stdout == f"{expected}\n"
 
 
 def test_without_a_compiler_the_wheel_is_pure_and_for_all(sources: Path, tmp_path: Path):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from broker.logging import get_unfiltered_logger, print_on_a_terminal
 from broker.node import Listener
-from protocol.core import CORE
 from protocol.slotted import slotted
+from storage.modules import described
 
 
 @slotted(frozen=True)
@@ -42,7 +42,7 @@ def block(started: Started) -> Iterator[str]:
     """The lines for a terminal: where to connect, and a command to try."""
     nodes = f", {len(started.node_ids)} nodes" if len(started.node_ids) > 1 else ""
     kept = "deleted at the end" if started.is_temporary else "kept"
-    yield f"Odradek {_version()} serves clients after {started.start_ms} ms{nodes} ({CORE})"
+    yield f"Odradek {_version()} serves clients after {started.start_ms} ms{nodes} ({described()})"
     yield f"  bootstrap.servers  {started.bootstrap_servers}"
     yield f"  data directory     {started.data_dir} ({kept})"
     yield f"  topics             {' '.join(started.topics) or 'none yet: a client creates one by using it'}"
@@ -85,7 +85,7 @@ def _say_to_tools(started: Started) -> None:
             for each in started.listeners
         ],
         data_dir=str(started.data_dir),
-        core=CORE,
+        core=described(),
         **facts,
         start_ms=started.start_ms,
     )

@@ -5,20 +5,19 @@ Kafka's ``CoordinatorShard`` within its ``CoordinatorRuntime``. The memory is a 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.injection.points import FaultInjection, InjectionPoint
-from broker.replicas.partition import AppendResult, Partition
+from broker.replicas.partition.partition import AppendResult, Partition
 from protocol.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from storage.producers import VerificationGuard
 
 
-class CoordinatorShard(ABC):
+class CoordinatorShard:
     """One partition, while this node leads it in one leader epoch. `CoordinatorRuntime` makes, loads and ends it."""
 
     client_errors: ClassVar[Mapping[ErrorCode, ErrorCode]] = CLIENT_ERRORS
@@ -54,13 +53,13 @@ class CoordinatorShard(ABC):
 
     # -- loading and unloading ----------------------------------------------------------------------------------
 
-    @abstractmethod
     def load(self) -> Iterator[None]:
         """Read the log into memory, a piece at each step. To its end: what a new leader has, it will commit."""
+        raise NotImplementedError
 
-    @abstractmethod
     def loaded(self) -> None:
         """All has been read: requests are served from now on."""
+        raise NotImplementedError
 
     def unload(self, error: ErrorCode) -> None:
         """Another node leads the partition now, or none does. Requests that wait here fail with ``error``."""
@@ -75,7 +74,6 @@ class CoordinatorShard(ABC):
     def append(
         self,
         records: bytes,
-        *,
         guard: VerificationGuard | None = None,
         verified: bool = False,
         required_acks: int = -1,
@@ -83,9 +81,7 @@ class CoordinatorShard(ABC):
         """Append a batch, if this node still leads the partition in the epoch in which the shard was loaded."""
         if not self.is_current():
             return AppendResult(ErrorCode.not_leader_or_follower)
-        return self.partition.append_internal(
-            records, guard=guard, verified=verified, required_acks=required_acks
-        )
+        return self.partition.append_internal(records, guard, verified, required_acks)
 
     @property
     def is_intercepted(self) -> bool:

@@ -49,7 +49,7 @@ Frame = bytes | memoryview
 log = get_logger()
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection:
     """See above. Created by the server per accepted socket; lives until ``connection_lost``."""
 
     __slots__ = (

@@ -20,6 +20,12 @@ from broker.net.ports import BindError, Ports, cannot_listen
 from broker.node import Listener
 
 
+class BufferedConnection(Connection, asyncio.BufferedProtocol):
+    """A connection that asyncio's own loops know for what it is; uvloop looks at its methods."""
+
+    __slots__ = ()
+
+
 class Server:
     """The listening sockets of one node."""
 
@@ -48,7 +54,7 @@ class Server:
         while self._sockets:
             # No longer among those that a kill closes: the loop still works on it.
             bound, listener = self._sockets.pop(0)
-            factory = partial(Connection, connections, listener)
+            factory = partial(BufferedConnection, connections, listener)
             server: asyncio.Server | Acceptor
             try:
                 if isinstance(bound, socket.socket):

@@ -22,8 +22,8 @@ from broker.replicas.log_manager import LogManager
 from broker.replicas.maintenance.flushing import Flushing
 from broker.replicas.maintenance.idle_producers import IdleProducers
 from broker.replicas.maintenance.sealing import seal_all
-from broker.replicas.partition import Partition
 from broker.replicas.partition.listeners import PartitionListener, PartitionListeners
+from broker.replicas.partition.partition import Partition
 from broker.replicas.replication.context import Peers, Truncation
 from broker.replicas.replication.roles import Roles
 from broker.replicas.stray_partitions import say_unknown

@@ -165,19 +165,19 @@ class TransactionCoordinator(MetadataListener):
             now_ms=self._clock.now_ms(),
             fresh_producer_id=fresh_producer_id,
         )
-        match decision:
-            case Answer():
-                done(decision)
-            case NeedsProducerId():
-                self._with_fresh_id(again, done)
-            case AbortFirst(answer):
+        if isinstance(decision, Answer):
+            done(decision)
+        elif isinstance(decision, NeedsProducerId):
+            self._with_fresh_id(again, done)
+        elif isinstance(decision, AbortFirst):
+            answer = decision.answer
 
-                def aborted(outcome: Answer) -> None:
-                    done(answer if outcome.error is NONE else outcome)
+            def aborted(outcome: Answer) -> None:
+                done(answer if outcome.error is NONE else outcome)
 
-                self._abort(Abort(shard, entry, aborted, again, fresh_producer_id))
-            case Transition():
-                self.persist(shard, entry, decision, done)
+            self._abort(Abort(shard, entry, aborted, again, fresh_producer_id))
+        else:
+            self.persist(shard, entry, decision, done)
 
     def add_partitions(
         self,

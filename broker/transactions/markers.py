@@ -16,7 +16,7 @@ from broker.injection.crash import crash_point
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.metadata.topics import CONSUMER_OFFSETS
-from broker.replicas.partition import AppendResult, Partition
+from broker.replicas.partition.partition import AppendResult, Partition
 from broker.transactions.remote_markers import PendingCompleteTxn, TransactionMarkerChannel
 from broker.transactions.sequential_markers import SequentialMarkers
 from broker.transactions.shard import Entry, TransactionShard
@@ -111,7 +111,7 @@ class TransactionMarkerManager:
                 continue
             own = []
             for key in sorted(keys):
-                if self._replicas.opened_leader(*key) is not None or self._node_for(key) is None:
+                if self._replicas.opened_leader(key[0], key[1]) is not None or self._node_for(key) is None:
                     own.append(key)
                 else:
                     self._write(completion, key)
@@ -148,7 +148,7 @@ class TransactionMarkerManager:
         """True if the marker goes to another node with the next ``flush``; `_told` gets the result."""
         if not completion.is_wanted() or key not in completion.remaining:
             return False
-        partition: Partition | ErrorCode | None = self._replicas.opened_leader(*key)
+        partition: Partition | ErrorCode | None = self._replicas.opened_leader(key[0], key[1])
         if partition is None:
             if not self._exists(key):
                 self._written(completion, key)  # the topic was deleted: there is no log to mark
@@ -157,7 +157,7 @@ class TransactionMarkerManager:
             if node_id is not None and self._remote is not None:
                 self._remote.add(node_id, completion, key)
                 return True
-            partition = self._replicas.leader(*key)
+            partition = self._replicas.leader(key[0], key[1])
         if not isinstance(partition, Partition):
             self._retry(completion, (key,))
             return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +16,6 @@ from protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from protocol.slotted import slotted
 
 if TYPE_CHECKING:
     from broker.peers import Peers
@@ -29,20 +27,41 @@ PARTITIONS_PER_REQUEST_MAX: Final = 1000
 """A node that was away for long is not asked for everything in one turn of its loop."""
 
 
-@slotted(eq=False)
 class PendingCompleteTxn:
     """A decided transaction and the partitions that have no marker yet."""
 
-    shard: TransactionShard
-    entry: Entry
-    producer_id: int
-    epoch: int
-    marker: EndTxnMarker
-    transaction_version: int
-    remaining: set[TopicPartition] = field(default_factory=set)
-    cancelled: bool = False
-    then: Callable[[PendingCompleteTxn], object] = lambda _: None
-    """Called once the last marker is committed."""
+    __slots__ = (
+        "cancelled",
+        "entry",
+        "epoch",
+        "marker",
+        "producer_id",
+        "remaining",
+        "shard",
+        "then",
+        "transaction_version",
+    )
+
+    def __init__(
+        self,
+        shard: TransactionShard,
+        entry: Entry,
+        producer_id: int,
+        epoch: int,
+        marker: EndTxnMarker,
+        transaction_version: int,
+        remaining: set[TopicPartition],
+    ) -> None:
+        self.shard = shard
+        self.entry = entry
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.marker = marker
+        self.transaction_version = transaction_version
+        self.remaining = remaining
+        self.cancelled = False
+        self.then: Callable[[PendingCompleteTxn], object] = _nothing
+        """Called once the last marker is committed."""
 
     def is_wanted(self) -> bool:
         """Is it still this node's, in this epoch, to finish it?"""
@@ -148,3 +167,7 @@ def _errors(response: Any) -> Iterator[tuple[tuple[int, TopicPartition], ErrorCo
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
                 yield (marker.producer_id, key), ErrorCode(partition.error_code)
+
+
+def _nothing(_: PendingCompleteTxn) -> None:
+    """The last marker is all that was wanted."""

@@ -13,12 +13,11 @@ from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
-from broker.replicas.partition import Partition
+from broker.replicas.partition.partition import Partition
 from broker.transactions.loading import load
 from broker.transactions.records import state_batch, tombstone_batch
 from broker.transactions.state import ONGOING, TopicPartition, Transaction, TransactionState
 from protocol.errors import NONE, ErrorCode
-from protocol.slotted import slotted
 
 # The transaction coordinator knows one more than the group coordinator (``TransactionStateManager``).
 _APPEND_ERRORS: Final = {
@@ -30,16 +29,18 @@ _APPEND_ERRORS: Final = {
 log_events = get_logger()
 
 
-@slotted
 class Entry:
     """One id: its committed state, and the state that an append under way will bring."""
 
-    txn: Transaction
-    pending: TransactionState | None = None
-    failed_fence: bool = False
-    """A fence could not be written: the epoch is bumped in memory already and must not be bumped twice."""
-    remaining: Collection[TopicPartition] | None = None
-    """While the transaction ends: the partitions that have no marker yet."""
+    __slots__ = ("failed_fence", "pending", "remaining", "txn")
+
+    def __init__(self, txn: Transaction) -> None:
+        self.txn = txn
+        self.pending: TransactionState | None = None
+        self.failed_fence = False
+        """A fence could not be written: the epoch is bumped in memory already and must not be bumped twice."""
+        self.remaining: Collection[TopicPartition] | None = None
+        """While the transaction ends: the partitions that have no marker yet."""
 
     @property
     def unmarked(self) -> Collection[TopicPartition]:

@@ -13,11 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Domain
-from broker.replicas.partition import Partition
+from broker.replicas.partition.partition import Partition
 from broker.transactions.remote_coordinators import AddPartitionsToTxnManager, Errors, VerificationRequest
 from broker.transactions.state import Answer
 from protocol.errors import NONE, ErrorCode
-from protocol.slotted import slotted
 from storage.producers import VerificationGuard
 
 if TYPE_CHECKING:
@@ -28,17 +27,19 @@ if TYPE_CHECKING:
 CLIENT_VERSION_2 = 2
 
 
-@slotted
 class Check:
     """One partition's part of a transactional request: the question, then the answer."""
 
-    partition: Partition
-    producer_id: int
-    epoch: int
-    sequence: int
-    """Of the batch's first record; -1 for offset commits."""
-    guard: VerificationGuard | None = None
-    error: ErrorCode = NONE
+    __slots__ = ("epoch", "error", "guard", "partition", "producer_id", "sequence")
+
+    def __init__(self, partition: Partition, producer_id: int, epoch: int, sequence: int) -> None:
+        self.partition = partition
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.sequence = sequence
+        """Of the batch's first record; -1 for offset commits."""
+        self.guard: VerificationGuard | None = None
+        self.error: ErrorCode = NONE
 
 
 class Verifier:
@@ -75,7 +76,7 @@ class Verifier:
         if adds:
             self._add(transactional_id, checks, wait_ms, None, then)
             return
-        asked = self._to_ask(transactional_id, checks, adds=False)
+        asked = self._to_ask(transactional_id, checks, False)
         if not asked:
             then()
             return
@@ -86,17 +87,17 @@ class Verifier:
 
         self._ask(transactional_id, asked, verified, verifies=True)
 
-    def _to_ask(self, transactional_id: str, checks: Sequence[Check], *, adds: bool) -> list[Check]:
+    def _to_ask(self, transactional_id: str, checks: Sequence[Check], adds: bool) -> list[Check]:
         """The checks that the coordinator has to answer."""
         now_ms = self._clock.now_ms(Domain.PRODUCERS)
-        asked = [check for check in checks if self._is_asked(check, now_ms, adds=adds)]
+        asked = [check for check in checks if self._is_asked(check, now_ms, adds)]
         if transactional_id:
             return asked
         for check in asked:
             check.error = ErrorCode.invalid_request
         return []
 
-    def _is_asked(self, check: Check, now_ms: int, *, adds: bool) -> bool:
+    def _is_asked(self, check: Check, now_ms: int, adds: bool) -> bool:
         if not adds and not self._config.transaction_partition_verification_enable:
             return False
         check.guard, check.error = None, NONE
@@ -109,8 +110,8 @@ class Verifier:
             check.producer_id,
             check.epoch,
             check.sequence,
-            supports_epoch_bump=adds,
-            now_ms=now_ms,
+            adds,
+            now_ms,
         )
         return check.guard is not None
 
@@ -125,7 +126,7 @@ class Verifier:
         """One try. The next one begins from the start, guards included (``ReplicaManager.handleProduceAppend``): the marker
         that was waited for has dropped those that it ended. The first one has no deadline yet.
         """
-        asked = self._to_ask(transactional_id, checks, adds=True)
+        asked = self._to_ask(transactional_id, checks, True)
         if not asked:
             then()
             return

@@ -48,7 +48,10 @@ def site_folders() -> list[str]:
 
 
 def core() -> str:
-    """Which core the server runs (`protocol/core.py`): the compiled one is loaded here as it would be there."""
+    """What the server runs (`storage/modules.py`): the compiled core is loaded here as it would be there.
+
+    In a checkout whose sources have changed since the build the server runs these; its line ``started`` tells.
+    """
     for folder in (FOLDER, os.path.dirname(os.path.dirname(FOLDER))):
         finder = FileFinder(os.path.join(folder, "protocol"), (ExtensionFileLoader, EXTENSION_SUFFIXES))
         spec = finder.find_spec("protocol.compiled")
@@ -57,8 +60,17 @@ def core() -> str:
                 module_from_spec(spec)
             except ImportError:
                 break
-            return "compiled core"
+            return "compiled core and modules" if _has_modules(folder) else "compiled core"
     return "pure Python"
+
+
+def _has_modules(folder: str) -> bool:
+    """Compiled ones, for this interpreter."""
+    try:
+        names = os.listdir(os.path.join(folder, "storage", "compiled"))
+    except OSError:
+        return False
+    return any(name.endswith(EXTENSION_SUFFIXES[0]) for name in names)
 
 
 def _has_dependencies(folder: str) -> bool:

@@ -231,8 +231,6 @@ int batch_set_up(PyObject *class, PyObject *corrupt, Py_ssize_t piece_bytes);
 int walk_set_up(PyObject *corrupt, PyObject *records, PyObject *length, PyObject *count, PyObject *walked, long long slice);
 int add_method(PyObject *module, PyMethodDef *definition);
 int batch_ready(PyObject *module);
-int log_set_up(PyObject *segment, PyObject *file, PyObject *place, PyObject *module);
-int log_ready(PyObject *module);
 
 /* tuples.c */
 PyObject *set_fields(PyObject *module, PyObject *args);

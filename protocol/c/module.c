@@ -69,17 +69,6 @@ static PyObject *set_up_walk(PyObject *module, PyObject *args, PyObject *keyword
     Py_RETURN_NONE;
 }
 
-static PyObject *set_up_logs(PyObject *module, PyObject *args, PyObject *keywords)
-{
-    static char *parameters[] = {"segment", "file", "place", "files", NULL};
-    PyObject *segment, *file, *place, *files;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!O", parameters, &PyType_Type, &segment, &PyType_Type, &file,
-                                     &PyType_Type, &place, &files) ||
-        log_set_up(segment, file, place, files) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
 static PyObject *set_up_twins(PyObject *module, PyObject *twins)
 {
     if (!PyDict_Check(twins)) {
@@ -162,7 +151,6 @@ static PyMethodDef functions[] = {
     {"set_up_frames", WITH_KEYWORDS(set_up_frames), "What protocol/frame.py declares."},
     {"set_up_batches", WITH_KEYWORDS(set_up_batches), "What protocol/batch.py declares."},
     {"set_up_walk", WITH_KEYWORDS(set_up_walk), "What protocol/record_walk.py declares."},
-    {"set_up_logs", WITH_KEYWORDS(set_up_logs), "What storage/log.py declares."},
     {"set_fields", set_fields, METH_VARARGS, "The fields of a NamedTuple, by their names."},
     {"set_up_twins", set_up_twins, METH_O, "The Python of each function, by the function's name."},
     {"crc32c", core_crc32c, METH_VARARGS, "crc32c(data, crc=0, in_hardware=True)"},
@@ -202,7 +190,6 @@ PyMODINIT_FUNC PyInit_compiled(void)
     }
     names.bytes_attribute = PyUnicode_InternFromString("bytes");
     if (names.bytes_attribute == NULL || program_ready(module) < 0 || batch_ready(module) < 0 ||
-        log_ready(module) < 0 ||
         walk_ready() < 0) {
         Py_DECREF(module);
         return NULL;

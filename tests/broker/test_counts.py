@@ -19,14 +19,14 @@ from tests.support.deadlines import HANG_S
 
 # Calls of Python functions and of built-in ones, with the compiled core and without; calls on files.
 BOUNDS = {
-    "produce-small": ((44, 35), (62, 76), 1),
-    "produce-idempotent": ((46, 39), (64, 80), 1),
-    "commit": ((242, 168), (327, 297), 5),
-    "transaction": ((481, 343), (659, 612), 10),
-    "transaction-v1": ((573, 427), (772, 745), 10),
-    "init": ((71, 65), (95, 92), 2.1),
-    "produce-large": ((103, 73), (114, 134), 1),
-    "fetch-large": ((77, 66), (91, 113), 0),
+    "produce-small": ((27, 22), (60, 75), 1),
+    "produce-idempotent": ((27, 22), (62, 79), 1),
+    "commit": ((94, 62), (316, 289), 5),
+    "transaction": ((202, 149), (638, 601), 10),
+    "transaction-v1": ((271, 201), (752, 745), 10),
+    "init": ((39, 41), (93, 95), 2.1),
+    "produce-large": ((53, 48), (116, 134), 1),
+    "fetch-large": ((42, 42), (91, 109), 0),
 }
 CORES = [pytest.param(True, id="pure"), *([] if compiled is None else [pytest.param(False, id="compiled")])]
 LARGE_BYTES = 1 << 20

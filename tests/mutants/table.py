@@ -240,8 +240,8 @@ REPLICATION: Final = (
         "a producer of an older epoch is fenced, whatever its sequence",
         ("tests/storage/test_as_sent.py", *_PRODUCERS),
         PRODUCERS,
-        "            and entry.epoch == batch.producer_epoch\n            and bool(",
-        "            and bool(",
+        "            entry.epoch == batch.producer_epoch\n            and last.",
+        "            last.",
     ),
     _one(
         "plain-batch-without-its-transaction",
@@ -256,7 +256,7 @@ REPLICATION: Final = (
         "a segment rolls before a batch that would take it beyond segment.bytes",
         ("tests/storage/test_log.py", "tests/storage/test_log_machine.py"),
         LOG,
-        "            or segment.size + size > room.bytes\n",
+        "            and segment.size_now() + size <= room.bytes\n",
         "",
     ),
     _one(
@@ -264,7 +264,7 @@ REPLICATION: Final = (
         "a segment rolls before a batch that is segment.ms younger than its first",
         ("tests/storage/test_log.py", "tests/storage/test_log_machine.py"),
         LOG,
-        "            or max_timestamp_ms > room.timestamp_ms\n",
+        "            and max_timestamp_ms <= room.timestamp_ms\n",
         "",
     ),
     _one(
@@ -272,7 +272,7 @@ REPLICATION: Final = (
         "the first batch of a leader epoch begins it in leader-epoch-checkpoint (KIP-101)",
         ("tests/storage/test_log.py", "tests/storage/test_replicated.py", "tests/storage/test_epochs.py"),
         LOG,
-        "            or leader_epoch != room.leader_epoch\n",
+        "            and leader_epoch == room.leader_epoch\n",
         "",
     ),
     _one(

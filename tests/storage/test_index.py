@@ -165,7 +165,9 @@ def test_the_entries_of_a_full_tail_go_to_the_files(make_log: MakeLog, directory
         append(log, timestamp_ms=NOW_MS + number)
     assert (directory / f"{0:020d}.index").stat().st_size == 8 * 2 * TAIL_ENTRIES
     assert (directory / f"{0:020d}.timeindex").stat().st_size == 12 * 2 * TAIL_ENTRIES
-    assert log.locate(5) == (-1, log.active, 5 * SIZE, SIZE)
+    place = log.locate(5)
+    assert place is not None
+    assert place.values() == (-1, log.active, 5 * SIZE, SIZE)
     found = log.find_timestamp(NOW_MS + 1000)
     assert found is not None
     assert found.offset == 1000

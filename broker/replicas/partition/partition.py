@@ -66,6 +66,8 @@ class Partition(ReadablePartition):
         high_watermark: int | None = None,
     ) -> None:
         """``high_watermark`` is what a checkpoint says, where the log's end alone does not tell what is committed."""
+        self._served_offset = self._checked_offset = -1
+        self._said = ()
         self.topic = topic
         self.index = state.index
         self.key = (topic, state.index)
@@ -178,7 +180,6 @@ class Partition(ReadablePartition):
     def append_internal(
         self,
         records: bytes,
-        *,
         guard: VerificationGuard | None = None,
         verified: bool = False,
         required_acks: int = -1,
@@ -222,7 +223,7 @@ class Partition(ReadablePartition):
                     self.log.log_start_offset,
                     duplicate=True,
                 )
-        refused = producers.check(batch, origin, guard, verification_enabled=self._verification_enabled())
+        refused = producers.check(batch, origin, guard, self._verification_enabled())
         if refused is None:
             return None
         self._say_refused(refused.error, refused.message)

@@ -54,11 +54,11 @@ class ReadablePartition:
     high_watermark: int
     leading: LeaderRole | None
     offline: str | None
-    _served_offset: int = -1
+    _served_offset: int
     """Where the last reader began that got records."""
-    _checked_offset: int = -1
+    _checked_offset: int
     """The last offset that was asked for twice in a row, and whose batch was checked for that."""
-    _said: tuple[tuple[str, str], ...] = ()
+    _said: tuple[tuple[str, str], ...]
     """Damaged places (file, reason) that have had their line in the log."""
 
     def go_offline(self, error: StorageError) -> object:

@@ -11,7 +11,7 @@ from pathlib import Path
 from broker.cluster.announcing import Started, block
 from broker.node import Listener
 from odradek.process import _free_port
-from protocol.core import CORE
+from storage.modules import described
 from tests.support.deadlines import HANG_S, Deadline
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +34,7 @@ def started(**more: object) -> Started:
 
 def test_the_block_names_what_a_person_needs() -> None:
     text = "\n".join(block(started()))
-    assert f"2 nodes ({CORE})" in text
+    assert f"2 nodes ({described()})" in text
     assert "bootstrap.servers  [::1]:9092,[::1]:9094" in text
     assert "/data (kept)" in text
     assert "odradek produce orders hello -b [::1]:9092,[::1]:9094" in text

@@ -94,10 +94,10 @@ class MemoryPartition(Partition):
             clock,
         )
 
-    def append_internal(self, records: bytes, **options: Any) -> AppendResult:
+    def append_internal(self, records: bytes, *options: Any) -> AppendResult:
         if self.refuse is not ErrorCode.none:
             return AppendResult(self.refuse)
-        return super().append_internal(records, **options)
+        return super().append_internal(records, *options)
 
     def advance_high_watermark(self) -> None:
         if not self.hold:

@@ -68,8 +68,8 @@ def fail_appends(world: World, *errors: ErrorCode) -> None:
     left = list(errors)
     append = partition.append_internal
 
-    def failing(records, **more):
-        return AppendResult(left.pop(0)) if left else append(records, **more)
+    def failing(records, *more):
+        return AppendResult(left.pop(0)) if left else append(records, *more)
 
     partition.append_internal = failing
 
@@ -547,12 +547,12 @@ def test_complete_is_written_in_the_end(world, failures):
     partition = world.partition(TRANSACTION_STATE, shard or 0)
     append, left = partition.append_internal, failures
 
-    def failing(records, **more):
+    def failing(records, *more):
         nonlocal left
         if world.briefs()[-1][0] == 2 and left:
             left -= 1
             return AppendResult(ErrorCode.not_enough_replicas)
-        return append(records, **more)
+        return append(records, *more)
 
     partition.append_internal = failing
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK

@@ -1,0 +1,7 @@
+cdef class VirtualClock:
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef public object _real, _time_ns
+    cdef public dict _offsets_ms
+    cdef public long long _largest_ms
+    cpdef now_ms(self, object domain=*)

@@ -1,0 +1,16 @@
+cimport cython
+
+cdef class Connection:
+    cdef object __weakref__
+    cdef public object _shared, listener, connection_id, host, port, peer, address, last_active_tick, _transport, _frame, _pending, _parked, client, _unsent
+    cdef public bytes _kept
+    cdef public long long _holds, _answers_bytes
+    cdef public bint _reading, _muted
+    cdef public dict _contexts
+    cdef public list _answers
+    @cython.locals(position=Py_ssize_t, end=Py_ssize_t, served=cython.int, size=cython.longlong, start=Py_ssize_t)
+    cpdef _cut(self, object data)
+    cpdef _handle(self, object route, object correlation_id, object request, object context, object call)
+    cpdef _answer(self, object route, object correlation_id, object outcome, object call=*)
+    @cython.locals(size=cython.longlong)
+    cpdef _send(self, object route, object correlation_id, object call, object chunks)

@@ -1,0 +1,12 @@
+cimport cython
+from broker.metadata.listeners cimport MetadataListener
+from broker.transactions.shard cimport Entry, TransactionShard
+
+@cython.final
+cdef class TransactionCoordinator(MetadataListener):
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef public object _config, _clock, _metadata, _replicas, _injection, _markers, _ending, _with_fresh_id, cleanup
+    cdef public object _runtime
+    cdef public bint _closed
+    cpdef _find(self, str transactional_id)

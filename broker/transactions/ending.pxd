@@ -1,0 +1,2 @@
+cdef class Ending:
+    cdef public object _log, _markers, _clock

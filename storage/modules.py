@@ -1,0 +1,91 @@
+"""Modules that are compiled: which of them run, and where they lie.
+
+A module with a file of types beside it (``storage/log.pxd`` beside ``storage/log.py``) is compiled as it is, by Cython
+(ADR 25). What comes of it lies in the folder ``compiled`` of this package, under the module's full name
+(``storage__log``), so that the source stays importable: with ``ODRADEK_PURE=1``, without a compiler, and in a checkout
+where the source is newer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
+from typing import TYPE_CHECKING, Final
+
+from protocol.core import CORE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+PACKAGES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDER: Final = os.path.join(PACKAGES, "storage", "compiled")
+SUFFIX: Final = EXTENSION_SUFFIXES[0]
+
+
+class CompiledModules:
+    """Finds compiled modules before Python finds their sources (`importlib.abc.MetaPathFinder`)."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files = files
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        file = self.files.get(name)
+        if file is None:
+            return None
+        spec = ModuleSpec(name, ExtensionFileLoader(name, file), origin=file)
+        spec.has_location = True
+        return spec
+
+
+def compiled_files(folder: str = FOLDER, packages: str = PACKAGES) -> dict[str, str]:
+    """File by module; none if a source has changed since, because modules know the layout of each other's classes."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))
+    except OSError:
+        return {}
+    files = {name.removesuffix(SUFFIX).replace("__", "."): os.path.join(folder, name) for name in names}
+    is_checkout = os.path.exists(os.path.join(packages, "setup.py"))
+    if is_checkout and any(
+        _is_old(file, os.path.join(packages, *name.split("."))) for name, file in files.items()
+    ):
+        return {}
+    return files
+
+
+def _is_old(file: str, source: str) -> bool:
+    made = os.stat(file).st_mtime_ns
+    for suffix in (".py", ".pxd"):
+        try:
+            if os.stat(source + suffix).st_mtime_ns > made:
+                return True
+        except OSError:
+            return True
+    return False
+
+
+FINDER: Final = CompiledModules({})
+
+
+def use_compiled() -> None:
+    """From now on compiled modules are imported, where there are any; it has been decided before the second call."""
+    if FINDER in sys.meta_path:
+        return
+    if os.environ.get("ODRADEK_PURE") != "1":
+        FINDER.files = compiled_files()
+    sys.meta_path.insert(0, FINDER)
+
+
+def described() -> str:
+    """What of this process is compiled: nothing (``pure Python``), the core, or the core and the hot modules."""
+    return f"{CORE} and modules" if FINDER.files else CORE
+
+
+def use_python() -> None:
+    """Import sources in this process: a test can put a function of its own in place of a method."""
+    FINDER.files = {}
+    if FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, FINDER)

@@ -1,0 +1,87 @@
+"""Which modules run compiled, and that their files of types say of other classes what is so."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from storage import modules
+from storage.modules import SUFFIX, compiled_files
+from tests.support.deadlines import HANG_S
+
+ROOT = Path(modules.PACKAGES)
+TYPES = sorted(path for name in ("broker", "protocol", "storage") for path in (ROOT / name).rglob("*.pxd"))
+OF_PYTHON = [path for path in TYPES if "cdef extern" in path.read_text("utf-8")]
+"""They describe slots of classes that stay Python's."""
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def file_of(folder: Path, module: str) -> Path:
+    return folder / "built" / (module.replace(".", "__") + SUFFIX)
+
+
+def make(folder: Path, *names: str) -> dict[str, str]:
+    (folder / "built").mkdir()
+    for name in names:
+        source = folder.joinpath(*name.split("."))
+        source.parent.mkdir(exist_ok=True)
+        for suffix in (".py", ".pxd"):
+            source.with_suffix(suffix).touch()
+        file_of(folder, name).touch()
+    return compiled_files(str(folder / "built"), str(folder))
+
+
+def test_a_wheel_has_what_was_built_with_it(tmp_path: Path) -> None:
+    files = make(tmp_path, "storage.log", "storage.files")
+    assert files == {name: str(file_of(tmp_path, name)) for name in ("storage.log", "storage.files")}
+    os.utime(tmp_path / "storage" / "log.py", (2**31, 2**31))
+    assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == files
+
+
+@pytest.mark.parametrize("changed", ["log.py", "log.pxd"])
+def test_in_a_checkout_a_source_that_has_changed_is_what_runs(tmp_path: Path, changed: str) -> None:
+    (tmp_path / "setup.py").touch()
+    files = make(tmp_path, "storage.log", "storage.files")
+    assert len(files) == 2
+    os.utime(tmp_path / "storage" / changed, (2**31, 2**31))
+    assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
+
+
+def test_without_a_folder_there_are_none(tmp_path: Path) -> None:
+    assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
+
+
+@pytest.mark.parametrize("path", OF_PYTHON, ids=name_of)
+def test_slots_lie_where_their_types_say(path: Path) -> None:
+    """CPython lays slots out in the order of their names, behind those of the base class."""
+    for struct, fields in re.findall(
+        r"typedef struct \{ PyObject_HEAD (.*?) \} Slots_(\w+);", path.read_text("utf-8")
+    ):
+        named = getattr(import_module(name_of(path)), fields)
+        slots = [name for base in reversed(named.__mro__) for name in sorted(vars(base).get("__slots__", ()))]
+        assert re.findall(r"\w+ \*(\w+);", struct) == slots
+
+
+@pytest.mark.parametrize("pure", ["0", "1"])
+def test_a_process_runs_what_it_is_asked_to(pure: str) -> None:
+    program = "import storage.log, broker.net.connection as c; print(storage.log.__file__, c.__file__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "ODRADEK_PURE": pure},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=True,
+    )
+    expected = SUFFIX if pure == "0" and compiled_files() else ".py"
+    assert all(file.endswith(expected) for file in ran.stdout.split())
