@@ -123,12 +123,13 @@ def unconnected(config: dict[str, object]) -> Iterator[object]:
     """What a client says that finds no broker of its kind."""
     said: list[object] = []
     client = Producer({**config, "error_cb": said.append})
-    with pytest.raises(KafkaException) as refused:
-        client.list_topics(timeout=SOON_S)
     deadline = Deadline()
     while len(said) < 1:
         client.poll(SOON_S)
         deadline.check("the client says why")
+    # Only now: before its first attempt has failed, the client would say that it has run out of time.
+    with pytest.raises(KafkaException) as refused:
+        client.list_topics(timeout=SOON_S)
     yield refused.value
     yield from said
 
