@@ -9,6 +9,8 @@ from functools import lru_cache
 from struct import unpack
 from typing import Final
 
+from protocol.core import mirrored
+
 _INT32_MIN = -(2**31)
 _UINT32 = 0xFFFF_FFFF
 _POSITIVE = 0x7FFF_FFFF
@@ -27,6 +29,7 @@ IDS_REMEMBERED: Final = 16_384
 """Of the ids that were asked for last the partition is known: each request of a client asks for the same one."""
 
 
+@mirrored("partition_for")
 @lru_cache(IDS_REMEMBERED)
 def partition_for(key: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` or `__transaction_state` that keeps this id (`Utils.abs`)."""

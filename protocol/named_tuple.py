@@ -3,7 +3,8 @@
 ``typing.NamedTuple`` compiles a constructor for each class, and the text of each field's annotation, at each import:
 a broker has some hundred of them. To a type checker this is ``typing.NamedTuple``.
 
-With the compiled core the fields are read as slots are, which the interpreter has a quick way for. They
+With the compiled core the fields are read as slots are, which the interpreter has a quick way for, and a call of the
+class makes the tuple in one step; the constructor that is here gets the calls that are wrong. The fields
 look at no length, so a tuple of such a class is only made with a value for each field: by the class, by ``_make``, or
 by ``tuple.__new__`` where the values stand beside it.
 """
@@ -15,6 +16,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from protocol.core import compiled
+
+MISSING: Final = object()
+"""In the place of a default: there is none."""
 
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
@@ -31,7 +35,10 @@ else:
             bases = tuple(tuple if isinstance(base, _MakesTuples) else base for base in bases)
             made = type.__new__(type, name, bases, _with_fields(name, namespace))
             if compiled is not None:
-                compiled.set_fields(made, made._fields)
+                fields, known = made._fields, made._field_defaults
+                compiled.set_fields(made, fields)
+                defaults = tuple([known.get(field, MISSING) for field in fields])
+                compiled.set_constructor(made, fields, defaults, len(fields), MISSING)
             return made
 
         def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: bool) -> None:

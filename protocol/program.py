@@ -21,6 +21,9 @@ KINDS: Final = (
     *("string", "bytes", "records", "struct", "tagged struct"),
 )
 
+MISSING: Final = object()
+"""In the place of a default: there is none."""
+
 if compiled is not None:
     compiled.set_up_messages(
         malformed_request=MalformedRequest,
@@ -44,6 +47,7 @@ def encoder_of(message_class: Any) -> Encoder:
     """As ``decoder_of``. What the core does not write Python's encoder writes, or refuses."""
     if compiled is None:
         return compile_encoder(message_class)
+    _construct_in_core(message_class)
     return _program(message_class, _Late(message_class)).encode  # type: ignore[no-any-return]
 
 
@@ -71,6 +75,17 @@ def _program(message_class: Any, fallback: Callable[[Any], list[Chunk]]) -> Any:
     return compiled.Program(
         _table(message_class), flexible=message_class.__flexible__, strict=False, fallback=fallback
     )
+
+
+def _construct_in_core(message_class: Any) -> None:
+    """A call of the class, which the answer to a request is made with, makes the instance in one step."""
+    assert compiled is not None
+    union = message_class.__union__
+    defaults = union.__init__.__kwdefaults__ or {}
+    compiled.set_constructor(union, tuple(defaults), tuple(defaults.values()), 0, MISSING)
+    for field in message_class.__wire__:
+        if field.nested is not None:
+            _construct_in_core(field.nested)
 
 
 def _table(message_class: Any) -> tuple[Any, ...]:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, FrozenInstanceError
 from typing import Any, Final, TypeVar, dataclass_transform, overload
 
+from protocol.core import compiled as core
+
 T = TypeVar("T")
 
 _FIELDS: Final = "__dataclass_fields__"
@@ -236,7 +238,9 @@ def _construct_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]
     def first(self: Any, *values: Any, **named: Any) -> None:
         nonlocal left, specs
         cls = next(base for base in type(self).__mro__ if vars(base).get(name) is first)
-        specs = specs or _specs(cls)
+        if not specs:
+            specs = _specs(cls)
+            _construct_in_core(cls, specs)
         left -= 1
         found = _bound(specs, values, named) if left >= 0 else None
         if found is None:
@@ -251,6 +255,18 @@ def _construct_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]
             self.__post_init__()
 
     return first
+
+
+def _construct_in_core(cls: type[Any], specs: list[_Spec]) -> None:
+    """From now on a call of the class makes the instance in one step, where its constructor only sets its fields."""
+    if core is None or hasattr(cls, "__post_init__"):
+        return
+    if any(not spec.init or spec.default_factory is not MISSING for spec in specs):
+        return
+    ordered = sorted(specs, key=lambda spec: bool(spec.kw_only))
+    names = tuple([spec.name for spec in ordered])
+    defaults = tuple([spec.default for spec in ordered])
+    core.set_constructor(cls, names, defaults, sum(not spec.kw_only for spec in specs), MISSING)
 
 
 def _bound(specs: list[_Spec], values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:

@@ -122,18 +122,6 @@ static PyObject *stored_at(PyObject *module, PyObject *const *args, Py_ssize_t c
     return pieces;
 }
 
-bool batch_numbers(PyObject *batch, BatchNumbers *out)
-{
-    if (batch_class == NULL || !PyObject_TypeCheck(batch, batch_class)) return false;
-    PyObject *from = *slot_of(batch, START), *bytes = *slot_of(batch, SIZE), *delta = *slot_of(batch, DELTA);
-    PyObject *newest = *slot_of(batch, MAX);
-    out->buffer = *slot_of(batch, BUFFER);
-    return out->buffer != NULL && from != NULL && bytes != NULL && delta != NULL && newest != NULL &&
-           whole(from, 0, PY_SSIZE_T_MAX / 4, &out->start) == 0 &&
-           whole(bytes, HEADER_BYTES, PY_SSIZE_T_MAX / 4, &out->size) == 0 &&
-           whole(delta, 0, INT32_MAX, &out->delta) == 0 && whole(newest, INT64_MIN, INT64_MAX, &out->max_timestamp) == 0;
-}
-
 /* RecordBatch.has_valid_crc */
 static PyObject *has_valid_crc(PyObject *module, PyObject *batch)
 {

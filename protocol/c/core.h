@@ -234,13 +234,10 @@ int batch_ready(PyObject *module);
 
 /* tuples.c */
 PyObject *set_fields(PyObject *module, PyObject *args);
-
-/* What a log asks of a batch. False if it is none, or has not all of them; the buffer is the batch's own. */
-typedef struct {
-    PyObject *buffer;
-    int64_t start, size, delta, max_timestamp;
-} BatchNumbers;
-bool batch_numbers(PyObject *batch, BatchNumbers *out);
+/* hash.c */
+PyObject *core_partition_for(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+/* construct.c */
+PyObject *set_constructor(PyObject *module, PyObject *args);
 int walk_ready(void);
 
 PyObject *core_parse_request_header(PyObject *module, PyObject *frame);

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from protocol.core import CORE, TWINS, compiled
+from storage.modules import compiled_files
 from tests.support.deadlines import HANG_S, TEST_S
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +78,7 @@ def test_all_tests_of_this_folder_hold_in_pure_python_too():
 
 
 @pytest.mark.parametrize("pure", ["0", "1"])
-def test_a_broker_says_with_which_core_it_runs(pure: str):
+def test_a_broker_says_what_of_it_is_compiled(pure: str):
     with subprocess.Popen(
         [sys.executable, "-m", "broker", "--port", "0", "--ends-with-stdin"],
         cwd=ROOT,
@@ -92,4 +93,5 @@ def test_a_broker_says_with_which_core_it_runs(pure: str):
         process.stdin.close()
         process.stdout.read()
         assert process.wait(HANG_S) == 0
-    assert started["core"] == core_in(ODRADEK_PURE=pure)
+    has_modules = pure == "0" and compiled_files()
+    assert started["core"] == core_in(ODRADEK_PURE=pure) + (" and modules" if has_modules else "")

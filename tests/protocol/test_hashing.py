@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.core import TWINS
 from protocol.hashing import java_string_hash, murmur2, partition_for, partition_of_key
 
 CASES = json.loads((Path(__file__).parent / "data" / "hashes.json").read_text())
@@ -30,6 +31,11 @@ def test_hashes_are_javas(case: dict[str, object]) -> None:
     text = str(case["text"])
     assert java_string_hash(text) == case["string"]
     assert murmur2(text.encode()) == int(str(case["murmur2"])) & 0xFFFF_FFFF
+
+
+@given(st.text(st.characters()), st.integers(1, 2**31 - 1))
+def test_the_core_says_what_its_twin_says(text: str, partitions: int) -> None:
+    assert partition_for(text, partitions) == TWINS["partition_for"](text, partitions)
 
 
 @given(st.text(), st.integers(1, 1000))
