@@ -93,7 +93,14 @@ class Target(ABC):
         with log.open("wb") as output:
             spawned_at = time.perf_counter()
             process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=self.environment()
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=self.environment(),
+                # As Docker, systemd and `odradek.Broker` start a broker. Within one session Linux weighs the broker's
+                # thread against each thread of the client (sched_autogroup), and librdkafka has fifty for 16 producers.
+                start_new_session=True,
             )
         target = Running(process, port, log, spawned_at)
         try:
