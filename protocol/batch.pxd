@@ -18,3 +18,8 @@ cdef extern from *:
         cdef object record_count
         cdef object size
         cdef object start
+
+cdef extern from *:
+    ctypedef class protocol.batch.EndTxnMarker [object PyTupleObject, check_size ignore]:
+        cdef object committed "ob_item[0]"
+        cdef object coordinator_epoch "ob_item[1]"

@@ -26,7 +26,6 @@ EPOCH_MAX = 32767
 SEQUENCE_MAX = 2**31 - 1
 TRANSACTION_VERSION_2 = 2
 
-_new_tuple = tuple.__new__
 """Quicker than the class: a NamedTuple's own ``__new__`` is a function in Python."""
 
 

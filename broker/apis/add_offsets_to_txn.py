@@ -12,7 +12,7 @@ from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.transactions.error_compatibility import fenced_error_for
-from broker.transactions.state import Answer
+from broker.transactions.transaction import Answer
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

@@ -13,7 +13,7 @@ from broker.metadata.topics import is_internal
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.transactions.error_compatibility import fenced_error_for
-from broker.transactions.state import Answer, TopicPartition
+from broker.transactions.transaction import Answer, TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -12,7 +12,7 @@ from broker.loop.deferred import Deferred
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.transactions.error_compatibility import fenced_error_for
-from broker.transactions.state import Answer
+from broker.transactions.transaction import Answer
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 

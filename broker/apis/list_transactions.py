@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.config.patterns import InvalidPattern, Matches, full_match
 from broker.node.context import RequestContext
 from broker.requests.api import api
-from broker.transactions.state import NAMED_STATES, Transaction
+from broker.transactions.transaction import NAMED_STATES, Transaction
 from protocol.errors import ErrorCode
 from protocol.messages.list_transactions import (
     ListTransactionsRequest,

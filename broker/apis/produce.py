@@ -35,7 +35,7 @@ def produce(
     return Produce(request, context, _be_silent if request.acks == 0 else _phrase).run()
 
 
-def _be_silent(work: Produce[ProduceResponse | NoResponse]) -> NoResponse:
+def _be_silent(work: Produce) -> NoResponse:
     """acks=0: no answer at all; an error can only be told by closing the connection."""
     for item in work.items:
         if item.result is not None and item.result.error is not NONE:
@@ -44,7 +44,7 @@ def _be_silent(work: Produce[ProduceResponse | NoResponse]) -> NoResponse:
     return NO_RESPONSE
 
 
-def _phrase(work: Produce[ProduceResponse | NoResponse]) -> ProduceResponse:
+def _phrase(work: Produce) -> ProduceResponse:
     context = work.context
     responses: list[TopicProduceResponse] = []
     partitions: list[PartitionProduceResponse] = []

@@ -14,7 +14,7 @@ from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
 from broker.requests.api import api
 from broker.transactions.markers import write_marker
-from broker.transactions.state import TopicPartition
+from broker.transactions.transaction import TopicPartition
 from protocol.batch import EndTxnMarker
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (

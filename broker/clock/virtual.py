@@ -242,7 +242,8 @@ class VirtualClock:
     def now_ms(self, domain: Domain | None = None) -> int:
         offset_ms = self._largest_ms if domain is None else self._offsets_ms[domain]
         time_ns = self._time_ns  # called as a method, CPython 3.11 would look it up in the class each time
-        return time_ns() // 1_000_000 + offset_ms
+        now_ns = time_ns()
+        return now_ns // 1_000_000 + offset_ms
 
     def cluster_ms(self) -> int:
         return self.now_ms()

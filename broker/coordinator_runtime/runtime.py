@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from broker.clock import Clock, Domain
+from broker.coordinator_runtime.serving import ServingShards
 from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.injection.points import FaultInjection, InjectionPoint
 from broker.logging import get_logger
@@ -45,8 +46,8 @@ class CoordinatorRuntime(Generic[S]):
         self._injection = injection
         self._new_shard = new_shard
         self._loaded = loaded
-        self._shards: dict[int, S] = {}
-        self._ended = False
+        self.serving = ServingShards(topic, replicas)
+        self._shards = cast("dict[int, S]", self.serving.by_partition)
 
     # -- finding ------------------------------------------------------------------------------------------------
 
@@ -55,16 +56,11 @@ class CoordinatorRuntime(Generic[S]):
 
         One that this node has come to lead is loaded now: a long log in several turns of the loop, or ``at_once``.
         """
-        if self._ended:
+        if self.serving.ended:
             return ErrorCode.not_coordinator
-        known = self._shards.get(index)
-        if (
-            known is not None
-            and known.refusal is None
-            and known.is_current()
-            and self._replicas.opened_leader(self._topic, index) is known.partition
-        ):
-            return known
+        known = self.serving.find(index)
+        if known is not None:
+            return cast("S", known)
         partition = self._replicas.leader(self._topic, index)
         if not isinstance(partition, Partition):
             self.unload(index)
@@ -148,12 +144,12 @@ class CoordinatorRuntime(Generic[S]):
 
     def close(self) -> None:
         """The node stops: requests that wait get a response."""
-        self._ended = True
+        self.serving.ended = True
         self.unload_all()
 
     def abandon(self) -> None:
         """The node is killed: requests that wait get none."""
-        self._ended = True
+        self.serving.ended = True
         for shard in self._shards.values():
             shard.abandon()
         self._shards.clear()

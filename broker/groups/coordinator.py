@@ -7,7 +7,7 @@ from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from broker.clock import Clock, Domain, Periodic, Timer
 from broker.coordinator_runtime.runtime import CoordinatorRuntime
@@ -147,7 +147,9 @@ class GroupCoordinator(MetadataListener):
         return partition_for(group_id, count)
 
     def _shard_of(self, group_id: str) -> GroupShard | ErrorCode:
-        return self._runtime.find(self.partition_for(group_id))
+        index = self.partition_for(group_id)
+        shard = self._runtime.serving.find(index)
+        return self._runtime.find(index) if shard is None else cast("GroupShard", shard)
 
     # -- members ------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from broker.metadata.values import NO_LEADER, PartitionState
 from broker.metrics.families import Family, Row, counter, gauge, single
 from broker.metrics.of_views import group_families, transaction_families
 from broker.replicas.partition import Partition
-from broker.transactions.state import Transaction
+from broker.transactions.transaction import Transaction
 from broker.views import groups as groups_of
 from broker.views import transactions as transactions_of
 from broker.views.forms import GroupSummary

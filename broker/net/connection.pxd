@@ -1,4 +1,7 @@
 cimport cython
+from broker.net.routes cimport Route
+from broker.node.context cimport RequestContext
+from protocol.frame cimport RequestHeader
 
 cdef class Connection:
     cdef object __weakref__
@@ -10,7 +13,10 @@ cdef class Connection:
     cdef public list _answers
     @cython.locals(position=Py_ssize_t, end=Py_ssize_t, served=cython.int, size=cython.longlong, start=Py_ssize_t)
     cpdef _cut(self, object data)
-    cpdef _handle(self, object route, object correlation_id, object request, object context, object call)
-    cpdef _answer(self, object route, object correlation_id, object outcome, object call=*)
+    @cython.locals(header=RequestHeader, route=Route, context=RequestContext)
+    cpdef _serve(self, object frame)
+    cpdef _decoded(self, RequestHeader header, Route route, object frame, object context, object request)
+    cpdef _handle(self, Route route, object correlation_id, object request, object context, object call)
+    cpdef _answer(self, Route route, object correlation_id, object outcome, object call=*)
     @cython.locals(size=cython.longlong)
-    cpdef _send(self, object route, object correlation_id, object call, object chunks)
+    cpdef _send(self, Route route, object correlation_id, object call, object chunks)

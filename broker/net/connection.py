@@ -456,15 +456,16 @@ class Connection:
                 call.note(CallEvent.GONE)
             return
         tail = route.header_tail
-        size = 4 + len(tail) + sum(map(len, chunks))
+        size = 4 + len(tail)
+        for chunk in chunks:
+            size += len(chunk)
+        kept_back = self._muted
         if call is not None:
             call.answer = b"".join((correlation_id.to_bytes(4, "big", signed=True), tail, *chunks))
             # The interceptor that saw the request arrive may keep its response back.
-            sent = call.interceptor.answering(call) and not self._muted
-            call.note(CallEvent.ANSWERED if sent else CallEvent.KEPT_BACK)
-            if not sent:
-                return
-        if self._muted:
+            kept_back = not call.interceptor.answering(call) or kept_back
+            call.note(CallEvent.KEPT_BACK if kept_back else CallEvent.ANSWERED)
+        if kept_back:
             return
         self._answers.append(SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + tail)
         self._answers += chunks
@@ -489,8 +490,7 @@ class Connection:
         """Hand the answers given so far to the transport, in one write."""
         if not self._answers or self._transport is None:
             return
-        answers, size = self._answers, self._answers_bytes
-        self._answers, self._answers_bytes = [], 0
+        answers, size, self._answers, self._answers_bytes = self._answers, self._answers_bytes, [], 0
         if size < ANSWERS_JOINED_BYTES_MAX:
             self._transport.write(b"".join(answers))
         else:

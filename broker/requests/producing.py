@@ -9,14 +9,15 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.clock import Domain
 from broker.logging import get_logger
-from broker.loop.deferred import MISSING, Deferred
+from broker.loop.deferred import Deferred
 from broker.metadata.topics import is_internal
-from broker.replicas.partition import AppendResult, Partition
+from broker.replicas.partition.append_result import AppendResult
+from broker.replicas.partition.partition import Partition
 from broker.requests.api import CloseConnection
 from broker.transactions.verification import Check
 from protocol import compression
@@ -26,10 +27,10 @@ from storage.validation import Checked, Invalid
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
-    from protocol.messages.produce import ProduceRequest
+    from broker.requests.api import NoResponse
+    from protocol.messages.produce import ProduceRequest, ProduceResponse
     from storage.steps import Steps
 
-T = TypeVar("T")
 log_events = get_logger()
 
 ACKS_ALL = -1
@@ -66,28 +67,40 @@ class Item:
         self.result: AppendResult | None = None
 
 
-class Produce(Deferred[T]):
+class Produce:
     """One request under way; ``phrase`` is called once, with every item's result in place, and makes the answer of them.
 
     What runs in a later turn of the loop is guarded: an exception there is the client's answer too.
     """
 
-    __slots__ = ("_has_transactional", "_left", "_phrase", "context", "items", "request")
+    __slots__ = (
+        "_answer",
+        "_has_transactional",
+        "_is_verified",
+        "_left",
+        "_phrase",
+        "context",
+        "items",
+        "request",
+    )
 
     def __init__(
-        self, request: ProduceRequest, context: RequestContext, phrase: Callable[[Produce[T]], T]
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        phrase: Callable[[Produce], ProduceResponse | NoResponse],
     ) -> None:
-        self._value = MISSING
-        self._future = None
+        self._answer: Deferred[ProduceResponse | NoResponse] = Deferred()
         self.request = request
         self.context = context
         self._phrase = phrase
         self._left = 0
+        self._is_verified = False
         # The name is asked for before anything else, so a batch that is refused on its own counts as well.
         self._has_transactional = False
         self.items: list[Item] = []
 
-    def run(self) -> T | Future[T]:
+    def run(self) -> ProduceResponse | NoResponse | Future[ProduceResponse | NoResponse]:
         """The answer, or a future of it."""
         transactional = self._look()
         if self._has_transactional and self._refuse_as_a_whole(transactional):
@@ -96,22 +109,22 @@ class Produce(Deferred[T]):
             self._verify(transactional)
         else:
             self._append()
-        return self.outcome()
+        return self._answer.outcome()
 
     def _finish(self) -> None:
         try:
             answer = self._phrase(self)
         except CloseConnection as end:
-            self.fail(end)
+            self._answer.fail(end)
         else:
-            self.resolve(answer)
+            self._answer.resolve(answer)
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     def _look(self) -> list[Item]:
         """Parse every batch and find its partition; returns the items with transactional batches."""
         context = self.context
-        opened_leader = context.node.replicas.opened_leader
+        replicas = context.node.replicas
         by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         # A partition that is named twice gets the last of its batches, as on Kafka.
         items: dict[tuple[str, UUID | None, int], Item] = {}
@@ -120,7 +133,7 @@ class Produce(Deferred[T]):
             name, topic_id = topic.name, topic.topic_id
             for data in topic.partition_data:
                 item = items[name, topic_id, data.index] = Item(name, topic_id, data.index)
-                if by_id or opened_leader(name, data.index) is None:
+                if by_id or replicas.opened_leader(name, data.index) is None:
                     self._locate(item)
                 if item.result is None:
                     self._parse(item, data.records)
@@ -201,29 +214,23 @@ class Produce(Deferred[T]):
     # -- verifying ----------------------------------------------------------------------------------------------
 
     def _verify(self, transactional: Sequence[Item]) -> None:
-        replicas = self.context.node.replicas
+        node = self.context.node
+        replicas = node.replicas
         for item in transactional:
             partition = replicas.leader(item.name, item.index)
             batch = item.batch
             if isinstance(partition, Partition) and batch is not None:
                 item.check = Check(partition, batch.producer_id, batch.producer_epoch, batch.base_sequence)
         checks = [item.check for item in transactional if item.check is not None]
-        config = self.context.node.config
-        settled = False
-
-        def verified() -> None:
-            nonlocal settled
-            settled = True
-            self._append()
-
-        self.context.node.verifier.run(
+        config = node.config
+        node.verifier.run(
             self.request.transactional_id or "",
             checks,
             adds=self.context.api_version >= FIRST_VERSION_WITH_IMPLICIT_ADD,
             wait_ms=min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms),
-            then=self.guarded(verified),
+            then=self._answer.guarded(self._append),
         )
-        if not settled:
+        if not self._is_verified:
             self._keep_batches()
 
     def _keep_batches(self) -> None:
@@ -248,6 +255,7 @@ class Produce(Deferred[T]):
 
     def _append(self) -> None:
         acks = self.request.acks
+        self._is_verified = True
         self._left = 1
         for item in self.items:
             if item.result is not None:
@@ -264,7 +272,8 @@ class Produce(Deferred[T]):
     def _append_one(self, item: Item) -> None:
         """Append at once, or after what must be read first: this batch, or another for the same partition."""
         node = self.context.node
-        partition = node.replicas.leader(item.name, item.index)
+        replicas = node.replicas
+        partition = replicas.leader(item.name, item.index)
         if is_internal(item.name) and self.context.client_id != ADMIN_CLIENT_ID:
             item.result = AppendResult(ErrorCode.invalid_topic_exception)
             return
@@ -302,7 +311,9 @@ class Produce(Deferred[T]):
                 item.result = AppendResult(gone if isinstance(leader, Partition) else leader)
             self._appended()
 
-        node.append_queues.add(partition, checked, lambda checked: self.guarded(lambda: append(checked))())
+        node.append_queues.add(
+            partition, checked, lambda checked: self._answer.guarded(lambda: append(checked))()
+        )
 
     def _append_checked(self, item: Item, partition: Partition, checked: Checked | Invalid) -> None:
         assert item.batch is not None
@@ -318,7 +329,9 @@ class Produce(Deferred[T]):
             return
         if self.request.acks == ACKS_ALL:
             self._await_commit()
-        elif self.context.node.injection.points is not None:
+            return
+        node = self.context.node
+        if node.injection.points is not None:
             self._await_disk()
         else:
             self._finish()
@@ -343,7 +356,7 @@ class Produce(Deferred[T]):
 
     def _await_commit(self) -> None:
         """acks=all: answer when every appended batch (a repeated one too) is below the high watermark."""
-        waiting = []
+        waiting: list[Item] = []
         for item in self.items:
             partition, result = item.partition, item.result
             if (
@@ -353,9 +366,12 @@ class Produce(Deferred[T]):
                 and partition.high_watermark <= result.last_offset
             ):
                 waiting.append(item)
-        if not waiting:
+        if waiting:
+            self._wait_for(waiting)
+        else:
             self._finish()
-            return
+
+    def _wait_for(self, waiting: Sequence[Item]) -> None:
         self._left = len(waiting)
         timer = self.context.node.clock.call_later_ms(
             self.request.timeout_ms, lambda: self._time_is_up(waiting), Domain.REQUESTS

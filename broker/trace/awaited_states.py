@@ -11,7 +11,7 @@ from broker.injection.points import FaultInjection
 from broker.node import Node
 from broker.trace.reading import transaction_view, transactions
 from broker.trace.timeline_view import state_name
-from broker.transactions.state import Transaction
+from broker.transactions.transaction import Transaction
 
 
 class AwaitedStates:

@@ -19,7 +19,7 @@ from broker.trace.timeline_records import (
     StateRecord,
     TopicPartition,
 )
-from broker.transactions.state import PREPARED, TransactionState
+from broker.transactions.transaction import PREPARED, TransactionState
 
 _PRODUCE, _INIT_PRODUCER_ID, _ADD_PARTITIONS, _ADD_OFFSETS, _END_TXN = 0, 22, 24, 25, 26
 _WRITE_MARKERS, _TXN_OFFSET_COMMIT = 27, 28

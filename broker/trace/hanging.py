@@ -10,7 +10,7 @@ from broker.metadata.topics import TRANSACTION_STATE
 from broker.node import Node
 from broker.replicas.partition import Partition
 from broker.trace.timeline_records import Hanging
-from broker.transactions.state import SETTLED, Transaction
+from broker.transactions.transaction import SETTLED, Transaction
 
 PARTITIONS_PER_TURN: Final = 1000
 

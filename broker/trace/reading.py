@@ -20,7 +20,7 @@ from broker.trace.scanning import Scan, ScanLimits, UnknownTransaction, timeline
 from broker.trace.timeline_records import Hanging, Scanned, TopicPartition
 from broker.trace.timeline_view import Timeline, state_name
 from broker.trace.trace import Trace
-from broker.transactions.state import SETTLED, Transaction
+from broker.transactions.transaction import SETTLED, Transaction
 from protocol.batch import CorruptBatch, RecordBatch
 from protocol.hashing import partition_for
 from storage.files import StorageError

@@ -24,7 +24,7 @@ from broker.trace.timeline_records import (
 )
 from broker.trace.timeline_view import Timeline
 from broker.trace.trace import Trace
-from broker.transactions.state import NO_PRODUCER_ID
+from broker.transactions.transaction import NO_PRODUCER_ID
 from protocol.batch import RecordBatch, parse_end_txn_marker
 from protocol.records.group_log import OffsetCommitKey, OffsetCommitValue, decode_key
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue

@@ -27,7 +27,7 @@ from broker.trace.timeline_records import (
     StateRecord,
     TopicPartition,
 )
-from broker.transactions.state import PREPARED, TransactionState
+from broker.transactions.transaction import PREPARED, TransactionState
 from protocol.slotted import slotted
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.injection.happenings import Happening
 from broker.trace.exchange import Exchange
-from broker.transactions.state import TransactionState
+from broker.transactions.transaction import TransactionState
 from protocol.records.transaction_log import TransactionLogValue
 from protocol.slotted import slotted
 

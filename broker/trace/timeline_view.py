@@ -12,7 +12,7 @@ from broker.trace.json_form import to_json
 from broker.trace.lines import text_line, time_of_day
 from broker.trace.timeline import Assembled, TransactionTimeline
 from broker.trace.timeline_records import BatchWritten, Event, MarkerWritten, StateRecord, TopicPartition
-from broker.transactions.state import TransactionState
+from broker.transactions.transaction import TransactionState
 
 Json = dict[str, Any]
 _HEAD = ("TIME (UTC)", "TX", "NODE", "WHERE", "WHAT")

@@ -15,7 +15,7 @@ from broker.transactions.lost_decisions import (
     lost_decisions,
     since_ms,
 )
-from broker.transactions.state import TopicPartition, Transaction
+from broker.transactions.transaction import TopicPartition, Transaction
 from protocol.batch import RecordBatch
 from storage.files import StorageError
 from storage.producers import ProducerStateEntry

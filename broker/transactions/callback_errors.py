@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 from broker.logging import get_logger
-from broker.transactions.state import Answer
+from broker.transactions.transaction import Answer
 from protocol.errors import ErrorCode
 
 log_events = get_logger()

@@ -16,7 +16,7 @@ from broker.transactions import state as rules
 from broker.transactions.callback_errors import Done
 from broker.transactions.deadlines import first_expiry_ms, first_timeout_ms
 from broker.transactions.shard import Entry, TransactionShard
-from broker.transactions.state import TransactionState
+from broker.transactions.transaction import TransactionState
 from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.clock import Clock
 from broker.coordinator_runtime.runtime import CoordinatorRuntime
+from broker.coordinator_runtime.shard import CoordinatorShard
 from broker.injection.crash import crash_point
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -27,7 +28,10 @@ from broker.transactions.ending import End, Ending
 from broker.transactions.fresh_ids import with_fresh_id
 from broker.transactions.markers import TransactionMarkerManager
 from broker.transactions.shard import Entry, TransactionShard
-from broker.transactions.state import (
+from broker.transactions.transaction import (
+    NO_EPOCH,
+    PREPARED,
+    TRANSACTION_VERSION_2,
     AbortFirst,
     Answer,
     NeedsProducerId,
@@ -93,6 +97,7 @@ class TransactionCoordinator(MetadataListener):
         )
         self._ending = Ending(self, self._markers, clock)
         self._with_fresh_id = partial(with_fresh_id, metadata, config.node_id)
+        self._serving = self._runtime.serving
         self.cleanup = Cleanup(config, clock, self._runtime, self._abort)
         self._closed = False
         metadata.subscribe(self)
@@ -116,12 +121,18 @@ class TransactionCoordinator(MetadataListener):
         topic = self._metadata.topic(TRANSACTION_STATE)
         if topic is None:
             return ErrorCode.not_coordinator
-        shard = self._runtime.find(partition_for(transactional_id, len(topic.partitions)))
-        return shard if isinstance(shard, ErrorCode) else (shard, shard.entries.get(transactional_id))
+        index = partition_for(transactional_id, len(topic.partitions))
+        shard: CoordinatorShard | ErrorCode | None = self._serving.find(index)
+        if shard is None:
+            shard = self._runtime.find(index)
+        if isinstance(shard, TransactionShard):
+            return shard, shard.entries.get(transactional_id)
+        assert isinstance(shard, ErrorCode)
+        return shard
 
     def _resume(self, shard: TransactionShard) -> None:
         """Finish what was decided before this node took over: all markers again, duplicates are harmless."""
-        decided = [entry for entry in shard.entries.values() if entry.txn.state in rules.PREPARED]
+        decided = [entry for entry in shard.entries.values() if entry.txn.state in PREPARED]
         for entry in decided:
             log_events.info(
                 "finishing a decided transaction",
@@ -146,7 +157,7 @@ class TransactionCoordinator(MetadataListener):
     ) -> None:
         """A producer starts with this id; whatever its predecessor left open is aborted first."""
         found = self._find(transactional_id)
-        if isinstance(found, ErrorCode):
+        if not isinstance(found, tuple):  # quicker than to ask for an enumeration
             done(Answer(found))
             return
         shard, entry = found
@@ -190,7 +201,7 @@ class TransactionCoordinator(MetadataListener):
     ) -> None:
         """AddPartitionsToTxn, AddOffsetsToTxn, and the implicit add of Produce v12 and TxnOffsetCommit v5."""
         found = self._find(transactional_id)
-        if isinstance(found, ErrorCode):
+        if not isinstance(found, tuple):  # quicker than to ask for an enumeration
             done(Answer(found))
             return
         shard, entry = found
@@ -217,7 +228,7 @@ class TransactionCoordinator(MetadataListener):
     ) -> dict[TopicPartition, ErrorCode]:
         """Are these partitions in the open transaction of this producer?"""
         found = self._find(transactional_id)
-        if isinstance(found, ErrorCode):
+        if not isinstance(found, tuple):  # quicker than to ask for an enumeration
             return dict.fromkeys(partitions, found)
         entry = found[1]
         return rules.verify_partitions(
@@ -237,7 +248,7 @@ class TransactionCoordinator(MetadataListener):
     ) -> None:
         """EndTxn. ``bumps_epoch``: the client speaks v5 or later."""
         found = self._find(transactional_id)
-        if isinstance(found, ErrorCode):
+        if not isinstance(found, tuple):  # quicker than to ask for an enumeration
             done(Answer(found))
             return
         shard, entry = found
@@ -271,7 +282,7 @@ class TransactionCoordinator(MetadataListener):
             self._with_fresh_id(lambda fresh: again(fresh_producer_id=fresh), done)
         elif isinstance(decision, Answer) or entry is None:
             done(decision if isinstance(decision, Answer) else Answer(ErrorCode.unknown_server_error))
-        elif bumps_epoch and not self._can_store(rules.TRANSACTION_VERSION_2):
+        elif bumps_epoch and not self._can_store(TRANSACTION_VERSION_2):
             done(Answer(ErrorCode.unsupported_version))
         else:
             self._end(shard, entry, decision, done)
@@ -375,9 +386,9 @@ class TransactionCoordinator(MetadataListener):
             return
 
         def prepared(answer: Answer) -> None:
-            if answer.error is not NONE and self._transaction_version < rules.TRANSACTION_VERSION_2:
+            if answer.error is not NONE and self._transaction_version < TRANSACTION_VERSION_2:
                 # The fence holds in memory even though it could not be written.
-                entry.txn = entry.txn._replace(epoch=transition.after.epoch, last_epoch=rules.NO_EPOCH)
+                entry.txn = entry.txn._replace(epoch=transition.after.epoch, last_epoch=NO_EPOCH)
                 entry.failed_fence = True
             abort.then(answer)
 

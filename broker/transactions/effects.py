@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.transactions.state import Answer, Transition
+from broker.transactions.transaction import Answer, Transition
 from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
 

@@ -18,12 +18,7 @@ from broker.transactions.effects import Complete, Effect, Prepare, Respond, Writ
 from broker.transactions.markers import RETRY_BACKOFF_MS, TransactionMarkerManager, completion_of
 from broker.transactions.remote_markers import PendingCompleteTxn
 from broker.transactions.shard import Entry, TransactionShard
-from broker.transactions.state import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    Transaction,
-    Transition,
-)
+from broker.transactions.transaction import COMPLETE_ABORT, COMPLETE_COMMIT, Transaction, Transition
 from protocol.errors import NONE, ErrorCode
 from protocol.named_tuple import NamedTuple
 

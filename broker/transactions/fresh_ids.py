@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from broker.transactions.callback_errors import Done, with_error_response
-from broker.transactions.state import Answer
+from broker.transactions.transaction import Answer
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

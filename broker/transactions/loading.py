@@ -14,7 +14,7 @@ from broker.coordinator_runtime.damaged_records import DamagedRecords
 from broker.logging import get_logger
 from broker.replicas.partition import Partition
 from broker.transactions.records import from_value
-from broker.transactions.state import Transaction
+from broker.transactions.transaction import Transaction
 from protocol.batch import CorruptBatch, RecordBatch
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 from storage.log import Log

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
-from broker.transactions.state import (
+from broker.transactions.transaction import (
     NO_TIME,
     SETTLED,
     TRANSACTION_VERSION_2,

@@ -20,7 +20,7 @@ from broker.replicas.partition.partition import AppendResult, Partition
 from broker.transactions.remote_markers import PendingCompleteTxn, TransactionMarkerChannel
 from broker.transactions.sequential_markers import SequentialMarkers
 from broker.transactions.shard import Entry, TransactionShard
-from broker.transactions.state import PREPARE_COMMIT, TopicPartition
+from broker.transactions.transaction import PREPARE_COMMIT, TopicPartition
 from protocol.batch import EndTxnMarker
 from protocol.errors import NONE, ErrorCode
 

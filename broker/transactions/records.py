@@ -7,7 +7,13 @@ from struct import Struct
 from typing import Final
 
 from broker.metadata.topics import by_topic
-from broker.transactions.state import EMPTY, NO_PRODUCER_ID, TopicPartition, Transaction, TransactionState
+from broker.transactions.transaction import (
+    EMPTY,
+    NO_PRODUCER_ID,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
 from protocol.batch import build_batch
 from protocol.records.transaction_log import (
     TransactionLogKey,
@@ -25,6 +31,8 @@ _INT16_TAG: Final = Struct(">BBh")
 _LENGTH: Final = Struct(">h")
 _LATER_TRANSACTION: Final = Struct(">qqBBBqBBh")
 """The end of what nearly every state is: both times, and the tagged fields `previous` and `client version`."""
+_OLD_CLIENTS: Final = Struct(">qqBBBq")
+"""The same of a client of the old protocol, whose version is 0."""
 _COUNT: Final = Struct(">i")
 _INDEX: Final = Struct(">i")
 IDS_REMEMBERED: Final = 512
@@ -55,8 +63,11 @@ def value_bytes(txn: Transaction, version: int) -> bytes:
     partitions = None if state is EMPTY else written
     if version == 0:
         return start + _plain(partitions) + _TIMES.pack(updated_ms, start_ms)
-    if client and previous != NO_PRODUCER_ID and next_id == NO_PRODUCER_ID:
-        end = _LATER_TRANSACTION.pack(updated_ms, start_ms, 2, 0, 8, previous, 2, 2, client)
+    if previous != NO_PRODUCER_ID and next_id == NO_PRODUCER_ID:
+        if client:
+            end = _LATER_TRANSACTION.pack(updated_ms, start_ms, 2, 0, 8, previous, 2, 2, client)
+        else:
+            end = _OLD_CLIENTS.pack(updated_ms, start_ms, 1, 0, 8, previous)
         return start + _flexible(partitions) + end
     times = _TIMES.pack(updated_ms, start_ms)
     tags = []

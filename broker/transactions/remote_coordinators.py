@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata.topics import by_topic
-from broker.transactions.state import TopicPartition
+from broker.transactions.transaction import TopicPartition
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata.topics import by_topic
 from broker.transactions.shard import Entry, TransactionShard
-from broker.transactions.state import TopicPartition
+from broker.transactions.transaction import TopicPartition
 from protocol.batch import EndTxnMarker
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (

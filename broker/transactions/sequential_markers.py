@@ -14,7 +14,7 @@ from typing import Final
 from broker.clock import Clock, Domain, Timer
 from broker.injection.points import FaultInjection, InjectionPoint
 from broker.transactions.remote_markers import PendingCompleteTxn
-from broker.transactions.state import TopicPartition
+from broker.transactions.transaction import TopicPartition
 from protocol.errors import ErrorCode
 
 POINT: Final = "txn.marker"

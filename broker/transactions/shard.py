@@ -16,7 +16,7 @@ from broker.logging import get_logger
 from broker.replicas.partition.partition import Partition
 from broker.transactions.loading import load
 from broker.transactions.records import state_batch, tombstone_batch
-from broker.transactions.state import ONGOING, TopicPartition, Transaction, TransactionState
+from broker.transactions.transaction import ONGOING, TopicPartition, Transaction, TransactionState
 from protocol.errors import NONE, ErrorCode
 
 # The transaction coordinator knows one more than the group coordinator (``TransactionStateManager``).

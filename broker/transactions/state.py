@@ -1,4 +1,4 @@
-"""One transactional id as a value, and what may become of it. Pure: no clock, no log, no loop.
+"""What may become of a transactional id. Pure: no clock, no log, no loop.
 
 Each function answers one request of a producer (or of the coordinator itself) with a ``Decision``: an answer at once, or
 a transition that must be in ``__transaction_state`` before a client gets a response. The codes and their order are those of
@@ -8,139 +8,40 @@ Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98, KIP-360,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from enum import IntEnum
-from typing import Final
 
+from broker.transactions.transaction import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    EPOCH_MAX,
+    LAST_USABLE_EPOCH,
+    NEEDS_PRODUCER_ID,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARED,
+    SETTLED,
+    TIMEOUT_NEVER_MS,
+    TRANSACTION_VERSION_2,
+    VALID_PREDECESSORS,
+    AbortFirst,
+    Answer,
+    Decision,
+    NeedsProducerId,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+    Transition,
+)
 from protocol.errors import NONE, ErrorCode
-from protocol.named_tuple import NamedTuple
-
-TopicPartition = tuple[str, int]
-
-NO_PRODUCER_ID = -1
-NO_EPOCH = -1
-EPOCH_MAX = 32767
-LAST_USABLE_EPOCH = EPOCH_MAX - 1
-"""32767 is left for the marker that fences the last producer of an id."""
-NO_TIME = -1
-TRANSACTION_VERSION_2 = 2
-TIMEOUT_NEVER_MS = 2**31 - 1
-"""A two-phase-commit producer's timeout: such transactions are not timed out (KIP-939)."""
-
-
-class TransactionState(IntEnum):
-    """``TransactionStatus`` as stored. The last two exist in memory only."""
-
-    EMPTY = 0
-    ONGOING = 1
-    PREPARE_COMMIT = 2
-    PREPARE_ABORT = 3
-    COMPLETE_COMMIT = 4
-    COMPLETE_ABORT = 5
-    DEAD = 6
-    PREPARE_EPOCH_FENCE = 7
-
-    __hash__ = int.__hash__
-
-    @property
-    def wire_name(self) -> str:
-        """As the inspecting APIs spell it: ``PrepareCommit``."""
-        return self.name.title().replace("_", "")
-
-
-# Up to Python 3.11 each access to a member through its class costs as much as a call.
-EMPTY: Final = TransactionState.EMPTY
-ONGOING: Final = TransactionState.ONGOING
-PREPARE_COMMIT: Final = TransactionState.PREPARE_COMMIT
-PREPARE_ABORT: Final = TransactionState.PREPARE_ABORT
-COMPLETE_COMMIT: Final = TransactionState.COMPLETE_COMMIT
-COMPLETE_ABORT: Final = TransactionState.COMPLETE_ABORT
-
-NAMED_STATES = frozenset(state.wire_name for state in TransactionState)
-"""The states that a client may filter by (KIP-664)."""
-
-PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
-SETTLED = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
-
-VALID_PREDECESSORS: dict[TransactionState, frozenset[TransactionState]] = {
-    EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
-    ONGOING: frozenset({ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
-    PREPARE_COMMIT: frozenset({ONGOING}),
-    PREPARE_ABORT: frozenset(
-        {
-            ONGOING,
-            TransactionState.PREPARE_EPOCH_FENCE,
-            EMPTY,
-            COMPLETE_COMMIT,
-            COMPLETE_ABORT,
-        }
-    ),
-    COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
-    COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
-    TransactionState.DEAD: frozenset({EMPTY, COMPLETE_ABORT, COMPLETE_COMMIT}),
-    TransactionState.PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
-}
-
-
-class Transaction(NamedTuple):
-    """What ``__transaction_state`` holds of one id, and ``last_epoch``, which lives in memory only.
-
-    A tuple, because each commit makes three new ones.
-    """
-
-    transactional_id: str
-    producer_id: int = NO_PRODUCER_ID
-    previous_producer_id: int = NO_PRODUCER_ID
-    next_producer_id: int = NO_PRODUCER_ID
-    epoch: int = NO_EPOCH
-    last_epoch: int = NO_EPOCH
-    timeout_ms: int = 0
-    state: TransactionState = EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()
-    start_ms: int = NO_TIME
-    last_update_ms: int = NO_TIME
-    client_version: int = 0
-    """0 for clients of the old protocol, 2 for KIP-890's: which rules the current transaction runs under."""
-
-    @property
-    def is_epoch_exhausted(self) -> bool:
-        return self.epoch >= LAST_USABLE_EPOCH
-
-
-class Answer(NamedTuple):
-    """Said at once; nothing changes."""
-
-    error: ErrorCode
-    producer_id: int = NO_PRODUCER_ID
-    epoch: int = NO_EPOCH
-
-
-class Transition(NamedTuple):
-    """``after`` must be in the log before ``answer`` is given."""
-
-    after: Transaction
-    answer: Answer
-
-
-class AbortFirst(NamedTuple):
-    """An open transaction is in the way: abort it as the coordinator, then give ``answer``."""
-
-    answer: Answer
-
-
-class NeedsProducerId:
-    """Ask again with ``fresh_producer_id``: this id's epochs are used up."""
-
-    __slots__ = ()
-
-
-Decision = Answer | Transition
-NEEDS_PRODUCER_ID = NeedsProducerId()
 
 
 def _next(
     txn: Transaction,
     state: TransactionState,
-    *,
     last_update_ms: int,
     producer_id: int | None = None,
     next_producer_id: int | None = None,
@@ -258,7 +159,6 @@ def _check_producer(
     pending: TransactionState | None,
     producer_id: int,
     epoch: int,
-    *,
     ignore_pending: bool = False,
 ) -> ErrorCode:
     """The checks that adding and verifying share, in Kafka's order."""
@@ -278,7 +178,6 @@ def _check_producer(
 def add_partitions(
     txn: Transaction | None,
     pending: TransactionState | None,
-    *,
     producer_id: int,
     epoch: int,
     partitions: Collection[TopicPartition],
@@ -304,7 +203,7 @@ def add_partitions(
 
 
 def verify_partitions(
-    txn: Transaction | None, *, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+    txn: Transaction | None, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Are these partitions part of the open transaction? (KIP-890, part 1)"""
     error = _check_producer(txn, None, producer_id, epoch, ignore_pending=True)
@@ -331,7 +230,6 @@ _DECIDED = {
 def end_v1(
     txn: Transaction | None,
     pending: TransactionState | None,
-    *,
     producer_id: int,
     epoch: int,
     committed: bool,
@@ -358,7 +256,6 @@ def end_v1(
 def end_v2(
     txn: Transaction | None,
     pending: TransactionState | None,
-    *,
     producer_id: int,
     epoch: int,
     committed: bool,
@@ -392,7 +289,7 @@ def end_v2(
     return _prepare_v2(txn, now_ms, fresh_producer_id, committed=committed)
 
 
-def _is_epoch_valid_v2(txn: Transaction, epoch: int, *, repeated: bool) -> bool:
+def _is_epoch_valid_v2(txn: Transaction, epoch: int, repeated: bool) -> bool:
     if txn.state in (ONGOING, EMPTY):
         return epoch == txn.epoch
     if txn.state in PREPARED:
@@ -401,7 +298,7 @@ def _is_epoch_valid_v2(txn: Transaction, epoch: int, *, repeated: bool) -> bool:
 
 
 def _prepare_v2(
-    txn: Transaction, now_ms: int, fresh_producer_id: int | None, *, committed: bool
+    txn: Transaction, now_ms: int, fresh_producer_id: int | None, committed: bool
 ) -> Transition | NeedsProducerId:
     """The Prepare record carries the next epoch, and so do the markers; the data batches carry the one before.
 

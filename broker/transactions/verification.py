@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from broker.clock import Clock, Domain
 from broker.replicas.partition.partition import Partition
 from broker.transactions.remote_coordinators import AddPartitionsToTxnManager, Errors, VerificationRequest
-from broker.transactions.state import Answer
+from broker.transactions.transaction import Answer
 from protocol.errors import NONE, ErrorCode
 from storage.producers import VerificationGuard
 

@@ -13,7 +13,7 @@ from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.metadata.topics import is_internal
 from broker.metadata.values import NO_LEADER, PartitionState
 from broker.trace.trace import Trace
-from broker.transactions.state import Transaction
+from broker.transactions.transaction import Transaction
 from broker.views import batches as batches_of
 from broker.views import groups as groups_of
 from broker.views import transactions as transactions_of

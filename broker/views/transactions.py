@@ -12,7 +12,7 @@ from broker.clock import Domain
 from broker.cluster import Cluster
 from broker.node import Node
 from broker.replicas.partition import Partition
-from broker.transactions.state import SETTLED, Transaction
+from broker.transactions.transaction import SETTLED, Transaction
 from broker.views.forms import HeldUp, TransactionsSummary, TransactionSummary
 from broker.views.led import first_open_offset, led
 from broker.views.ports import HANGING, PARTITIONS_OF_ONE_MAX, TRANSACTIONS_MAX

@@ -19,14 +19,14 @@ from tests.support.deadlines import HANG_S
 
 # Calls of Python functions and of built-in ones, with the compiled core and without; calls on files.
 BOUNDS = {
-    "produce-small": ((27, 22), (60, 75), 1),
-    "produce-idempotent": ((27, 22), (62, 79), 1),
-    "commit": ((94, 62), (316, 289), 5),
-    "transaction": ((202, 149), (638, 601), 10),
-    "transaction-v1": ((271, 201), (752, 745), 10),
-    "init": ((39, 41), (93, 95), 2.1),
-    "produce-large": ((53, 48), (116, 134), 1),
-    "fetch-large": ((42, 42), (91, 109), 0),
+    "produce-small": ((15, 15), (62, 75), 1),
+    "produce-idempotent": ((15, 15), (64, 79), 1),
+    "commit": ((46, 23), (321, 290), 5),
+    "transaction": ((128, 85), (649, 601), 10),
+    "transaction-v1": ((170, 111), (763, 729), 10),
+    "init": ((23, 17), (94, 91), 2.1),
+    "produce-large": ((41, 41), (117, 134), 1),
+    "fetch-large": ((34, 39), (91, 111), 0),
 }
 CORES = [pytest.param(True, id="pure"), *([] if compiled is None else [pytest.param(False, id="compiled")])]
 LARGE_BYTES = 1 << 20

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 MODULES_MAX = 403
 OWN_MODULES_MAX = 240
 """Of `broker`, `storage` and `protocol`."""
-COMPILED_MAX = 24
+COMPILED_MAX = 12
 """Methods and functions that are made as text: of messages, and of classes of values (`protocol.slotted`)."""
 # Each is needed by something that a broker without control port, groups, transactions and mistakes does not do.
 FORBIDDEN = {

@@ -462,7 +462,7 @@ TRANSACTIONS: Final = (
         "    if txn.state is ONGOING:\n        return _bump(txn, timeout_ms, None, now_ms)\n"
         "    if txn.state not in SETTLED:",
         (
-            TXN_STATE,
+            "broker/transactions/transaction.py",
             "    EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),",
             "    EMPTY: frozenset(TransactionState),",
         ),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.groups.consumer.member import MemberState
-from broker.transactions.state import AbortFirst, Answer, TransactionState, Transition
+from broker.transactions.transaction import AbortFirst, Answer, TransactionState, Transition
 from protocol.errors import ErrorCode
 from storage.producers import BATCHES_REMEMBERED
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.transactions import state
-from broker.transactions.state import AbortFirst, Transaction
+from broker.transactions.transaction import AbortFirst, Answer, Transaction, TransactionState
 from protocol.errors import ErrorCode
 from tests.simulation import nightly, rare
 
 
 def test_a_path_is_noted_when_the_broker_passes_it():
     reached = rare.watch()
-    txn = Transaction("id", 1, epoch=3, state=state.TransactionState.ONGOING)
+    txn = Transaction("id", 1, epoch=3, state=TransactionState.ONGOING)
     asked = {"timeout_ms": 1, "producer_id": -1, "epoch": -1, "now_ms": 0}
-    assert state.init_producer_id(txn, None, **asked) == AbortFirst(
-        state.Answer(ErrorCode.concurrent_transactions)
-    )
+    assert state.init_producer_id(txn, None, **asked) == AbortFirst(Answer(ErrorCode.concurrent_transactions))
     assert reached.names == {"InitProducerId aborts an open transaction"}
     assert not rare.watch().names
 

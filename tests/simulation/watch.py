@@ -19,7 +19,7 @@ from broker.metadata.values import PartitionState, Topic
 from broker.node import Node
 from broker.replicas.partition import Partition
 from broker.transactions.shard import TransactionShard
-from broker.transactions.state import NO_EPOCH
+from broker.transactions.transaction import NO_EPOCH
 from storage.log import Log
 from storage.producers import NO_OFFSET, ProducerStateManager
 from storage.recovery import OpenOptions, truncate

@@ -71,6 +71,19 @@ def test_slots_lie_where_their_types_say(path: Path) -> None:
         assert re.findall(r"\w+ \*(\w+);", struct) == slots
 
 
+@pytest.mark.parametrize("path", OF_PYTHON, ids=name_of)
+def test_fields_of_a_tuple_stand_where_their_types_say(path: Path) -> None:
+    classes = re.findall(
+        r"ctypedef class [\w.]+\.(\w+) \[object PyTupleObject, check_size ignore\]:\n((?: {8}.*\n)+)",
+        path.read_text("utf-8"),
+    )
+    for named, body in classes:
+        fields = getattr(import_module(name_of(path)), named)._fields
+        assert body.splitlines() == [
+            f'        cdef object {field} "ob_item[{index}]"' for index, field in enumerate(fields)
+        ]
+
+
 @pytest.mark.parametrize("pure", ["0", "1"])
 def test_a_process_runs_what_it_is_asked_to(pure: str) -> None:
     program = "import storage.log, broker.net.connection as c; print(storage.log.__file__, c.__file__)"

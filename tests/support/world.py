@@ -43,7 +43,7 @@ from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import Partition
 from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.state import TopicPartition, Transaction
+from broker.transactions.transaction import TopicPartition, Transaction
 from broker.transactions.verification import Check, Verifier
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode

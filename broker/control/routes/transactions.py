@@ -14,7 +14,7 @@ from broker.control.operations import operation
 from broker.control.ports import Control, Looking
 from broker.faults.rules import there_is
 from broker.trace.scanning import UnknownTransaction
-from broker.transactions.state import NAMED_STATES
+from broker.transactions.transaction import NAMED_STATES
 
 ID_CHARACTERS_MAX: Final = 2**15 - 1
 """What a string of the protocol can hold."""

@@ -44,7 +44,6 @@ __all__ = ["AppendResult", "Partition", "ReadResult", "TimestampOffset"]
 log_events = get_logger()
 
 NO_INJECTION: Final = FaultInjection()
-_new_tuple = tuple.__new__
 """Quicker than the class: a NamedTuple's own ``__new__`` is a function in Python."""
 
 
@@ -260,9 +259,8 @@ class Partition(ReadablePartition):
             # A reader forgets them too, but __consumer_offsets may never have one.
             log.producers.forget_replicated(self.high_watermark)
         last_offset = base_offset + batch.last_offset_delta
-        return _new_tuple(
-            AppendResult,
-            (NONE, base_offset, last_offset, log_append_time_ms, log.log_start_offset, False, None, ()),
+        return AppendResult(
+            NONE, base_offset, last_offset, log_append_time_ms, log.log_start_offset, False, None, ()
         )
 
     def _appended(self, held: HeldWrite | None, base_offset: int) -> None:

@@ -16,7 +16,7 @@ from broker.cluster.skew import skew
 from broker.control.routes.topics import RecordsForm, read_records
 from broker.metadata import NewTopic
 from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from broker.transactions.state import TransactionState
+from broker.transactions.transaction import TransactionState
 from tests.support.clients import ConfluentProducer, Refused
 from tests.support.deadlines import HANG_S
 from tests.support.in_process import InProcess

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.transactions.state import TransactionState
+from broker.transactions.transaction import TransactionState
 from protocol.errors import ErrorCode
 from storage.directory import CLEAN_MARK
 from tests.support.world import CONSUMER_OFFSETS, NODE_ID, TRANSACTION_STATE, World

@@ -17,7 +17,7 @@ from broker.trace.timeline_records import (
     StateRecord,
 )
 from broker.trace.timeline_view import Timeline
-from broker.transactions.state import TransactionState
+from broker.transactions.transaction import TransactionState
 from protocol.records.transaction_log import TransactionLogValue, TransactionPartitions
 from tests.broker.trace.test_pcap import exchange
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import (
-    Answer,
-    Transaction,
-    TransactionState,
-    Transition,
-    add_partitions,
-    verify_partitions,
-)
+from broker.transactions.state import add_partitions, verify_partitions
+from broker.transactions.transaction import Answer, Transaction, TransactionState, Transition
 from protocol.errors import ErrorCode
 
 NOW = 1_000

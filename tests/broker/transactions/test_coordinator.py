@@ -8,7 +8,7 @@ import pytest
 
 from broker.apis.end_txn import end_txn
 from broker.replicas.partition import AppendResult
-from broker.transactions.state import TransactionState
+from broker.transactions.transaction import TransactionState
 from protocol.batch import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest

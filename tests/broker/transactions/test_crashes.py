@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.injection.crash import on_passage
-from broker.transactions.state import TransactionState
+from broker.transactions.transaction import TransactionState
 from protocol.errors import ErrorCode
 from storage import files
 from tests.support.background import no_threads

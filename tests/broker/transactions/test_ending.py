@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import (
+from broker.transactions.state import add_partitions, complete, end_v1, end_v2
+from broker.transactions.transaction import (
     NEEDS_PRODUCER_ID,
     Answer,
     Transaction,
     TransactionState,
     Transition,
-    add_partitions,
-    complete,
-    end_v1,
-    end_v2,
 )
 from protocol.errors import ErrorCode
 

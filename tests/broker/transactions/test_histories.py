@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import storage.files
-from broker.transactions.state import Transaction, TransactionState
+from broker.transactions.transaction import Transaction, TransactionState
 from protocol.errors import ErrorCode
 from tests.support.world import World, committed_values
 

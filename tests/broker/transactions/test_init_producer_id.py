@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import (
+from broker.transactions.state import abort_by_coordinator, complete, init_producer_id
+from broker.transactions.transaction import (
     NEEDS_PRODUCER_ID,
     AbortFirst,
     Answer,
     Transaction,
     TransactionState,
     Transition,
-    abort_by_coordinator,
-    complete,
-    init_producer_id,
 )
 from protocol.errors import ErrorCode
 

@@ -18,7 +18,7 @@ from broker.transactions.lost_decisions import (
     knows_an_end,
     lost_decisions,
 )
-from broker.transactions.state import Transaction, TransactionState
+from broker.transactions.transaction import Transaction, TransactionState
 from protocol.batch import RecordBatch, build_batch, end_txn_marker
 from protocol.errors import ErrorCode
 from storage.producers import ProducerStateEntry

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.transactions.records import from_value, key_bytes, to_value, value_bytes
-from broker.transactions.state import Transaction, TransactionState
+from broker.transactions.transaction import Transaction, TransactionState
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 
 int64 = st.integers(-(2**63), 2**63 - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.transactions.records import from_value, state_batch, to_value, tombstone_batch
-from broker.transactions.state import Transaction, TransactionState
+from broker.transactions.transaction import Transaction, TransactionState
 from protocol.batch import RecordBatch
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.state import (
-    TIMEOUT_NEVER_MS,
-    Transaction,
-    TransactionState,
-    is_expired,
-    is_timed_out,
-)
+from broker.transactions.state import is_expired, is_timed_out
+from broker.transactions.transaction import TIMEOUT_NEVER_MS, Transaction, TransactionState
 
 SETTLED = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 

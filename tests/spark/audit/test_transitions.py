@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.transactions.state import VALID_PREDECESSORS, TransactionState
+from broker.transactions.transaction import VALID_PREDECESSORS, TransactionState
 from odradek.spark.audit import coordinator
 from odradek.spark.segments.internal import STATES
 

@@ -16,7 +16,7 @@ from broker.clock.of_node import NodeClock
 from broker.replicas.maintenance.cleaner_throttler import REST_S, Abandoned, CleanerThrottler
 from broker.replicas.maintenance.log_cleaner import LogCleaner
 from broker.replicas.partition import Partition
-from broker.transactions.state import Transaction
+from broker.transactions.transaction import Transaction
 from protocol.batch import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage import files
