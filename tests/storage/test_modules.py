@@ -60,6 +60,13 @@ def test_without_a_folder_there_are_none(tmp_path: Path) -> None:
     assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
 
 
+def test_modules_that_are_there_no_more_do_not_run(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").touch()
+    make(tmp_path, "storage.log", "storage.files")
+    (tmp_path / "storage" / "log.pxd").unlink()
+    assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
+
+
 @pytest.mark.parametrize("path", OF_PYTHON, ids=name_of)
 def test_slots_lie_where_their_types_say(path: Path) -> None:
     """CPython lays slots out in the order of their names, behind those of the base class."""
