@@ -130,35 +130,23 @@ def compiled_modules() -> list[Extension]:
         nthreads=os.cpu_count() or 1,
         quiet=True,
     )
+    for each in made:
+        # Beside their sources Python would never import these again.
+        each.name = f"odradek._server.{MODULES.replace('/', '.')}.{each.name.replace('.', '__')}"
     return made
 
 
 class BuildCore(build_ext):
-    """Compiled modules are not put beside their sources: Python would never import these again."""
+    """In a checkout, modules that are compiled no more go."""
 
     def initialize_options(self) -> None:
         super().initialize_options()
         self.parallel = os.cpu_count()
 
-    def get_ext_fullpath(self, ext_name: str) -> str:
-        if ext_name.endswith(".compiled"):
-            return str(super().get_ext_fullpath(ext_name))
-        return str(Path(self.build_lib, "odradek/_server", MODULES, self.file_of(ext_name)))
-
-    def file_of(self, module: str) -> str:
-        return module.replace(".", "__") + str(self.get_ext_filename("x")).removeprefix("x")
-
     def copy_extensions_to_source(self) -> None:
-        built = self.extensions
-        modules = [each for each in built if not each.name.endswith(".compiled")]
-        self.extensions = [each for each in built if each not in modules]
-        super().copy_extensions_to_source()
-        self.extensions = built
         shutil.rmtree(MODULES, ignore_errors=True)
         Path(MODULES).mkdir()
-        for each in modules:
-            if Path(made := self.get_ext_fullpath(each.name)).exists():
-                shutil.copy(made, Path(MODULES, self.file_of(each.name)))
+        super().copy_extensions_to_source()
 
 
 setup(

@@ -73,12 +73,7 @@ class Install:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(copy_of_the_sources(tmp_path_factory.mktemp("sources")), tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For every Python: one with the compiled core is for the Python that it was built with."""
+    """For every Python, and made in seconds: one with the compiled core is for the Python that it was built with."""
     sources = copy_of_the_sources(tmp_path_factory.mktemp("sources"))
     return built(sources, tmp_path_factory.mktemp("wheel"), ODRADEK_PURE="1")
 
@@ -237,8 +232,8 @@ INSTALLERS = {"pip": with_pip, "uv": with_uv, "pipx": with_pipx}
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("installer", INSTALLERS)
-def test_it_installs_from_the_index(installer: str, version: str, pure_wheel: Path, tmp_path: Path):
+def test_it_installs_from_the_index(installer: str, version: str, wheel: Path, tmp_path: Path):
     python = pythons().get(version)
     if python is None:
         pytest.skip(f"this machine has no Python {version}")
-    check(INSTALLERS[installer](python, pure_wheel, tmp_path), tmp_path / "project")
+    check(INSTALLERS[installer](python, wheel, tmp_path), tmp_path / "project")

@@ -23,7 +23,7 @@ def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]
 
 
 def copy_of_the_sources(to: Path) -> Path:
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled.*.so", "compiled")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, to / name, ignore=ignored)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
