@@ -1,8 +1,8 @@
 """How many instructions a request takes: ``python -m benchmarks.instructions transaction``.
 
-Valgrind counts them, which needs no quiet machine: the figure comes out the same within one in a hundred. Two processes handle a
-few and many requests, handed to a connection as in `benchmarks.inside`; the difference is what the requests took, and neither
-the start nor what the interpreter learns at first. The system's part is not in it.
+Valgrind counts them, which needs no quiet machine: the figure comes out the same within one in a hundred. Two processes
+handle a few and many requests, handed to a connection as in `benchmarks.inside`; the difference is what the requests took,
+and neither the start nor what the interpreter learns at first. The system's part is not in it.
 ``callgrind_annotate`` shows where they went, in the files that ``--keep`` names.
 """
 
