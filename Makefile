@@ -49,7 +49,7 @@ test: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier test
 
 # What users run is compiled: these put nothing in place of a method, so they hold for that too.
-TESTED_COMPILED = tests/differential tests/storage $(addprefix tests/broker/,net clock loop quotas faults injection metadata)
+TESTED_COMPILED = tests/differential tests/storage $(addprefix tests/broker/,net clock loop faults injection metadata)
 
 more: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier more
