@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,10 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import uvloop
 
-from benchmarks.client import create_topic_frame
-from benchmarks.inside import KINDS, TOPIC, Inside, frames_of
-from broker.cluster import Cluster
-from broker.options import parse as parse_options
+from benchmarks.inside import KINDS, frames_of, started
 from storage import files
 
 WARM: Final = 50
@@ -87,11 +83,7 @@ def peak_of(work: Callable[[], object]) -> int:
 
 async def counts_of(kind: str) -> Counts:
     """Count one kind of request (`benchmarks.inside.KINDS`) of a broker that has just started."""
-    with tempfile.TemporaryDirectory() as directory:
-        cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
-        await cluster.start()
-        inside = Inside(cluster)
-        await inside.ask(create_topic_frame(TOPIC, 2))
+    async with started() as inside:
         number = WARM + 2 * COUNTED + 1
         frames = list(await frames_of(kind, inside, 40 * number))[:number]
         for frame in frames[:WARM]:
@@ -103,13 +95,11 @@ async def counts_of(kind: str) -> Counts:
                 inside.feed(frame)
         finally:
             files.use_system(before)
-        # Only now: the compiled core leaves an append to Python where another counts its system calls.
+        # Only now: what counts system calls is called itself.
         written = inside.writes
         events = profiled(lambda: [inside.feed(frame) for frame in frames[-COUNTED - 1 : -1]])
         written = inside.writes - written
         peak = peak_of(lambda: inside.feed(frames[-1]))
-        inside.close()
-        await cluster.stop()
     return Counts(
         events["call"] / COUNTED,
         events["c_call"] / COUNTED,

@@ -16,7 +16,8 @@ import pstats
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Final
 
@@ -80,6 +81,7 @@ class Inside:
     """A connection that is fed by hand, in pieces as large as a socket gives."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self._connection = Connection(cluster.first.connections, cluster.first.listeners[0])
         self._answers = cluster.first.connections.answers
         self._transport = Transport()
@@ -166,12 +168,21 @@ async def group_coordinator_of(group: str, inside: Inside) -> None:
     raise WrongAnswer(f"FindCoordinator: error {answer.coordinators[0].error_code}")
 
 
-async def measure(kind: str, profile: bool, traced: bool) -> None:
+@asynccontextmanager
+async def started() -> AsyncIterator[Inside]:
+    """A connection of a broker that has just started, and has the topic."""
     with tempfile.TemporaryDirectory() as directory:
         cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
         await cluster.start()
         inside = Inside(cluster)
         await inside.ask(create_topic_frame(TOPIC, 2))
+        yield inside
+        inside.close()
+        await cluster.stop()
+
+
+async def measure(kind: str, profile: bool, traced: bool) -> None:
+    async with started() as inside:
         frames = await frames_of(kind, inside, ROUNDS * 2000)
         size = len(frames) // ROUNDS
         if profile:
@@ -179,7 +190,10 @@ async def measure(kind: str, profile: bool, traced: bool) -> None:
             profiler.runcall(round_us, inside, frames)
             pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
         elif traced:
-            print(f"{kind}: {in_turns(Trace(cluster.calls, cluster.clock), inside, frames)}", flush=True)
+            print(
+                f"{kind}: {in_turns(Trace(inside.cluster.calls, inside.cluster.clock), inside, frames)}",
+                flush=True,
+            )
         else:
             least = min(round_us(inside, frames[at * size : (at + 1) * size]) for at in range(ROUNDS))
             print(f"{kind}: {least:.1f} us per request", flush=True)
@@ -187,8 +201,6 @@ async def measure(kind: str, profile: bool, traced: bool) -> None:
             check_committed(inside.last_answer(), len(frames))
         elif kind == "transaction-v1":
             check_ended(inside.last_answer())
-        inside.close()
-        await cluster.stop()
 
 
 def round_us(inside: Inside, frames: Sequence[bytes]) -> float:

@@ -22,11 +22,8 @@ from typing import Final
 
 import uvloop
 
-from benchmarks.client import create_topic_frame
-from benchmarks.inside import KINDS, TOPIC, Inside, frames_of
+from benchmarks.inside import KINDS, frames_of, started
 from benchmarks.targets import ROOT
-from broker.cluster import Cluster
-from broker.options import parse as parse_options
 
 FEW: Final = 100
 MANY: Final = 400
@@ -36,16 +33,10 @@ COLLECTED: Final = re.compile(r"Collected : (\d+)")
 
 async def handle(kind: str, number: int) -> None:
     """So many requests of one kind."""
-    with tempfile.TemporaryDirectory() as directory:
-        cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
-        await cluster.start()
-        inside = Inside(cluster)
-        await inside.ask(create_topic_frame(TOPIC, 2))
+    async with started() as inside:
         # All are made in both processes: that is no request's part. Of large ones one in forty is made.
         for frame in list(await frames_of(kind, inside, 40 * MANY if kind in LARGE else MANY))[:number]:
             inside.feed(frame)
-        inside.close()
-        await cluster.stop()
 
 
 def counted(kind: str, number: int, directory: Path) -> subprocess.Popen[str]:

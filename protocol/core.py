@@ -4,7 +4,7 @@ The functions on the path of every request have a twin in C (``protocol/c``, ADR
 where it was not built and where the variable ``ODRADEK_PURE`` is 1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
@@ -23,6 +23,21 @@ TWINS: Final[dict[str, Callable[..., Any]]] = {}
 
 if compiled is not None:
     compiled.set_up_twins(TWINS)
+
+
+_MISSING: Final = object()
+
+
+def construct_in_core(
+    cls: type[Any], names: tuple[str, ...], defaults: Mapping[str, object], positional: int
+) -> None:
+    """From now on a call of ``cls`` makes the instance in one step: its constructor must only set the fields ``names``.
+
+    The first ``positional`` of them are also taken by place. Without a compiled core nothing changes.
+    """
+    if compiled is not None:
+        values = tuple([defaults.get(name, _MISSING) for name in names])
+        compiled.set_constructor(cls, names, values, positional, _MISSING)
 
 
 def mirrored(name: str) -> Callable[[F], F]:

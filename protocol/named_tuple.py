@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.core import compiled
-
-MISSING: Final = object()
-"""In the place of a default: there is none."""
+from protocol.core import compiled, construct_in_core
 
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
@@ -35,10 +32,8 @@ else:
             bases = tuple(tuple if isinstance(base, _MakesTuples) else base for base in bases)
             made = type.__new__(type, name, bases, _with_fields(name, namespace))
             if compiled is not None:
-                fields, known = made._fields, made._field_defaults
-                compiled.set_fields(made, fields)
-                defaults = tuple([known.get(field, MISSING) for field in fields])
-                compiled.set_constructor(made, fields, defaults, len(fields), MISSING)
+                compiled.set_fields(made, made._fields)
+                construct_in_core(made, made._fields, made._field_defaults, len(made._fields))
             return made
 
         def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: bool) -> None:

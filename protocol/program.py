@@ -7,7 +7,7 @@ than is read or written in one go is left to the Python that steps through it in
 from collections.abc import Callable
 from typing import Any, Final
 
-from protocol.core import compiled
+from protocol.core import compiled, construct_in_core
 from protocol.decode import TAGS_MAX, Decoder, MalformedRequest, compile_decoder, uuid_of_bytes
 from protocol.encode import INLINE_BYTES_MAX, Encoder, compile_encoder
 from protocol.messages import Chunk
@@ -20,9 +20,6 @@ KINDS: Final = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float64", "uuid"),
     *("string", "bytes", "records", "struct", "tagged struct"),
 )
-
-MISSING: Final = object()
-"""In the place of a default: there is none."""
 
 if compiled is not None:
     compiled.set_up_messages(
@@ -47,7 +44,7 @@ def encoder_of(message_class: Any) -> Encoder:
     """As ``decoder_of``. What the core does not write Python's encoder writes, or refuses."""
     if compiled is None:
         return compile_encoder(message_class)
-    _construct_in_core(message_class)
+    _construct(message_class)
     return _program(message_class, _Late(message_class)).encode  # type: ignore[no-any-return]
 
 
@@ -77,15 +74,14 @@ def _program(message_class: Any, fallback: Callable[[Any], list[Chunk]]) -> Any:
     )
 
 
-def _construct_in_core(message_class: Any) -> None:
-    """A call of the class, which the answer to a request is made with, makes the instance in one step."""
-    assert compiled is not None
+def _construct(message_class: Any) -> None:
+    """Answers are made by calls of the class with all fields, and of those within it."""
     union = message_class.__union__
     defaults = union.__init__.__kwdefaults__ or {}
-    compiled.set_constructor(union, tuple(defaults), tuple(defaults.values()), 0, MISSING)
+    construct_in_core(union, tuple(defaults), defaults, 0)
     for field in message_class.__wire__:
         if field.nested is not None:
-            _construct_in_core(field.nested)
+            _construct(field.nested)
 
 
 def _table(message_class: Any) -> tuple[Any, ...]:

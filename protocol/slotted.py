@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, FrozenInstanceError
 from typing import Any, Final, TypeVar, dataclass_transform, overload
 
-from protocol.core import compiled as core
+from protocol.core import construct_in_core
 
 T = TypeVar("T")
 
@@ -240,7 +240,7 @@ def _construct_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]
         cls = next(base for base in type(self).__mro__ if vars(base).get(name) is first)
         if not specs:
             specs = _specs(cls)
-            _construct_in_core(cls, specs)
+            _construct_from_now_on(cls, specs)
         left -= 1
         found = _bound(specs, values, named) if left >= 0 else None
         if found is None:
@@ -257,16 +257,16 @@ def _construct_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]
     return first
 
 
-def _construct_in_core(cls: type[Any], specs: list[_Spec]) -> None:
-    """From now on a call of the class makes the instance in one step, where its constructor only sets its fields."""
-    if core is None or hasattr(cls, "__post_init__"):
-        return
-    if any(not spec.init or spec.default_factory is not MISSING for spec in specs):
+def _construct_from_now_on(cls: type[Any], specs: list[_Spec]) -> None:
+    """In the core, where the constructor of the class only sets its fields."""
+    if hasattr(cls, "__post_init__") or any(
+        not spec.init or spec.default_factory is not MISSING for spec in specs
+    ):
         return
     ordered = sorted(specs, key=lambda spec: bool(spec.kw_only))
+    defaults = {spec.name: spec.default for spec in ordered if spec.default is not MISSING}
     names = tuple([spec.name for spec in ordered])
-    defaults = tuple([spec.default for spec in ordered])
-    core.set_constructor(cls, names, defaults, sum(not spec.kw_only for spec in specs), MISSING)
+    construct_in_core(cls, names, defaults, sum(not spec.kw_only for spec in specs))
 
 
 def _bound(specs: list[_Spec], values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:

@@ -139,7 +139,7 @@ class Log(ReadableLog):
         last_offset = base_offset + batch.last_offset_delta
         size, max_timestamp_ms = batch.size, batch.max_timestamp
         config, room = self.config, self._room
-        if (
+        if not (
             room is not None
             and room.config is config
             and (segment := room.segment) is self.segments[-1]
@@ -148,8 +148,6 @@ class Log(ReadableLog):
             and last_offset <= room.last_offset
             and leader_epoch == room.leader_epoch
         ):
-            pass  # the active segment takes it
-        else:
             segment = self._segment_for(batch, last_offset, now_ms)
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, base_offset)
@@ -161,6 +159,7 @@ class Log(ReadableLog):
             max_timestamp_ms,
             config.index_interval_bytes,
         )
+        # Field by field: compiled, that sets four fields, and a constructor would take its arguments out of a tuple.
         place = Place.__new__(Place)
         place.last_offset = last_offset
         place.segment = segment

@@ -26,8 +26,6 @@ EPOCH_MAX = 32767
 SEQUENCE_MAX = 2**31 - 1
 TRANSACTION_VERSION_2 = 2
 
-"""Quicker than the class: a NamedTuple's own ``__new__`` is a function in Python."""
-
 
 class AppendOrigin(Enum):
     """Where a batch comes from; the checks depend on it (Kafka's ``AppendOrigin``)."""
@@ -272,6 +270,7 @@ class ProducerStateManager:
             entry.take_epoch(batch.producer_epoch)
         first_sequence, delta = batch.base_sequence, batch.last_offset_delta
         last_sequence = NO_SEQUENCE if first_sequence < 0 else (first_sequence + delta) & SEQUENCE_MAX
+        # Field by field: compiled, that sets five numbers, and a constructor would take its arguments out of a tuple.
         added = BatchMetadata.__new__(BatchMetadata)
         added.first_sequence = first_sequence
         added.last_sequence = last_sequence

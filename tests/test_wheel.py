@@ -23,7 +23,15 @@ from odradek.process import _free_port
 from protocol.core import CORE, compiled
 from tests.support.clients import ConfluentProducer, values
 from tests.support.deadlines import HANG_S, TEST_S
-from tests.support.wheels import PACKAGES, ROOT, built, copy_of_the_sources, run
+from tests.support.wheels import (
+    PACKAGES,
+    ROOT,
+    built,
+    copy_of_the_sources,
+    is_of_python,
+    run,
+    types_of,
+)
 
 pytestmark = pytest.mark.more
 
@@ -133,15 +141,6 @@ def is_of_the_core(place: str) -> bool:
     return place.endswith(".pxd") or any(each in f"/{place}" for each in folders)
 
 
-def types_of(root: Path) -> list[Path]:
-    return [path for name in SERVER for path in (root / name).rglob("*.pxd")]
-
-
-def typed_modules() -> list[Path]:
-    """The sources that are compiled as they are (ADR 25)."""
-    return [path for path in types_of(ROOT) if "cdef extern" not in path.read_text("utf-8")]
-
-
 def test_every_file_of_the_packages_is_there(wheel: Path):
     expected = {}
     for name in PACKAGES:
@@ -154,7 +153,7 @@ def test_every_file_of_the_packages_is_there(wheel: Path):
     assert {name: data for name, data in found.items() if name not in core} == expected
     modules = {name for name in core if "/storage/compiled/" in name}
     assert len(core - modules) == (compiled is not None)
-    assert len(modules) == (0 if compiled is None else len(typed_modules()))
+    assert len(modules) == (0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT)))
 
 
 def test_a_wheel_with_the_core_is_for_one_platform_and_its_server_finds_it(

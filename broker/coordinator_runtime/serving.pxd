@@ -7,5 +7,5 @@ cdef class ServingShards:
     cdef public ReplicaManager _replicas
     cdef public dict by_partition
     cdef public bint ended
-    @cython.locals(known=CoordinatorShard, replicas=ReplicaManager)
+    @cython.locals(known=CoordinatorShard)
     cpdef find(self, object index)

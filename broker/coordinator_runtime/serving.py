@@ -32,5 +32,4 @@ class ServingShards:
         known = self.by_partition.get(index)
         if known is None or self.ended or known.refusal is not None or not known.is_current():
             return None
-        replicas = self._replicas
-        return known if replicas.opened_leader(self._topic, index) is known.partition else None
+        return known if self._replicas.opened_leader(self._topic, index) is known.partition else None

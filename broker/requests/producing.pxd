@@ -1,5 +1,4 @@
 cimport cython
-from broker.metadata.values cimport Topic
 from broker.node.context cimport RequestContext
 from broker.node.node cimport Node
 from broker.replicas.manager cimport ReplicaManager
@@ -17,8 +16,7 @@ cdef class Item:
     cdef public AppendResult result
 
 cdef class Produce:
-    cdef public object _answer, _phrase
-    cdef public object request
+    cdef public object _answer, _phrase, request
     cdef public RequestContext context
     cdef public long long _left
     cdef public bint _has_transactional, _is_verified

@@ -118,6 +118,7 @@ class TransactionCoordinator(MetadataListener):
         return None if leader < 0 else leader
 
     def _find(self, transactional_id: str) -> tuple[TransactionShard, Entry | None] | ErrorCode:
+        """Callers ask whether it is a tuple: to ask for an enumeration takes a call (ADR 25)."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         if topic is None:
             return ErrorCode.not_coordinator
@@ -157,7 +158,7 @@ class TransactionCoordinator(MetadataListener):
     ) -> None:
         """A producer starts with this id; whatever its predecessor left open is aborted first."""
         found = self._find(transactional_id)
-        if not isinstance(found, tuple):  # quicker than to ask for an enumeration
+        if not isinstance(found, tuple):
             done(Answer(found))
             return
         shard, entry = found
@@ -201,7 +202,7 @@ class TransactionCoordinator(MetadataListener):
     ) -> None:
         """AddPartitionsToTxn, AddOffsetsToTxn, and the implicit add of Produce v12 and TxnOffsetCommit v5."""
         found = self._find(transactional_id)
-        if not isinstance(found, tuple):  # quicker than to ask for an enumeration
+        if not isinstance(found, tuple):
             done(Answer(found))
             return
         shard, entry = found
@@ -228,7 +229,7 @@ class TransactionCoordinator(MetadataListener):
     ) -> dict[TopicPartition, ErrorCode]:
         """Are these partitions in the open transaction of this producer?"""
         found = self._find(transactional_id)
-        if not isinstance(found, tuple):  # quicker than to ask for an enumeration
+        if not isinstance(found, tuple):
             return dict.fromkeys(partitions, found)
         entry = found[1]
         return rules.verify_partitions(
@@ -248,7 +249,7 @@ class TransactionCoordinator(MetadataListener):
     ) -> None:
         """EndTxn. ``bumps_epoch``: the client speaks v5 or later."""
         found = self._find(transactional_id)
-        if not isinstance(found, tuple):  # quicker than to ask for an enumeration
+        if not isinstance(found, tuple):
             done(Answer(found))
             return
         shard, entry = found

@@ -14,11 +14,10 @@ import pytest
 from storage import modules
 from storage.modules import SUFFIX, compiled_files
 from tests.support.deadlines import HANG_S
+from tests.support.wheels import is_of_python, types_of
 
 ROOT = Path(modules.PACKAGES)
-TYPES = sorted(path for name in ("broker", "protocol", "storage") for path in (ROOT / name).rglob("*.pxd"))
-OF_PYTHON = [path for path in TYPES if "cdef extern" in path.read_text("utf-8")]
-"""They describe slots of classes that stay Python's."""
+OF_PYTHON = [path for path in types_of(ROOT) if is_of_python(path)]
 
 
 def name_of(path: Path) -> str:

@@ -14,6 +14,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("broker", "protocol", "storage", "tools", "odradek")
 
 
+def types_of(root: Path) -> list[Path]:
+    """The files of types (ADR 25) below a folder."""
+    return sorted(path for name in PACKAGES for path in (root / name).rglob("*.pxd"))
+
+
+def is_of_python(types: Path) -> bool:
+    """They only describe classes of a module that is not compiled."""
+    return "cdef extern" in types.read_text("utf-8")
+
+
 def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [*map(str, command)], capture_output=True, text=True, timeout=TEST_S, check=False, **options

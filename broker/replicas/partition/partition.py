@@ -44,7 +44,6 @@ __all__ = ["AppendResult", "Partition", "ReadResult", "TimestampOffset"]
 log_events = get_logger()
 
 NO_INJECTION: Final = FaultInjection()
-"""Quicker than the class: a NamedTuple's own ``__new__`` is a function in Python."""
 
 
 class Partition(ReadablePartition):
