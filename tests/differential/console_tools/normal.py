@@ -31,6 +31,7 @@ REPLACED: Final = (
 )
 # Where in the client's code an exception was thrown is no matter of the broker.
 FRAME: Final = re.compile(r"\s+at [\w.$/@]+.*\(.*\)$|\s+\.\.\. \d+ (more|common frames omitted)$")
+CLIENT_LOG: Final = re.compile(r"\[[^]]*network-thread[^]]*\] (WARN|ERROR) ")
 # What a tool knows of its own options, from the first line of it to the last: no broker is asked for it.
 USAGE_BEGINS: Final = re.compile(r"Option +Description|usage: ")
 USAGE_ENDS: Final = re.compile(r"[\w-]+: error: ")
@@ -84,7 +85,7 @@ class TextNormal:
             lines = self._columns(lines, shown)
         elif shown.sorted:
             lines.sort(key=_without_ids)
-        return [self._line(line) for line in lines]
+        return list(_said_once(self._line(line) for line in lines))
 
     def _own(self, line: str) -> bool:
         """What other stories left in lists of everything is not this story's."""
@@ -132,6 +133,15 @@ class TextNormal:
         if header in shown.hidden_columns:
             return "(hidden)"
         return self.symbol(header, value) if header in shown.symbols and value != "-1" else value
+
+
+def _said_once(lines: Iterable[str]) -> Iterator[str]:
+    """A client's network thread says again what it meets again, until the tool has closed it: how often is a matter of time."""
+    before = None
+    for line in lines:
+        if line != before or not CLIENT_LOG.match(line):
+            yield line
+        before = line
 
 
 def _without_ids(line: str) -> str:
