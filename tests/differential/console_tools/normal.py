@@ -136,7 +136,7 @@ class TextNormal:
 
 
 def _said_once(lines: Iterable[str]) -> Iterator[str]:
-    """A client's network thread says again what it meets again, until the tool has closed it: how often is a matter of time."""
+    """A client's network thread says again what it meets again until the tool closes it: how often depends on time."""
     before = None
     for line in lines:
         if line != before or not CLIENT_LOG.match(line):
