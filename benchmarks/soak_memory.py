@@ -70,9 +70,10 @@ EPOCHS: Final = 50
 """Transactions of a transactional id before the next takes its place."""
 MIB: Final = 1 << 20
 SETTINGS: Final = {
-    # The disk stays small, and segments go as fast as they come.
-    "log.segment.bytes": str(16 * MIB),
-    "log.retention.bytes": str(64 * MIB),
+    # The disk stays small, and each topic is as large as it gets within the minutes that count for nothing: each segment
+    # that is kept has its place in memory.
+    "log.segment.bytes": str(2 * MIB),
+    "log.retention.bytes": str(8 * MIB),
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "1000",
     "log.cleaner.backoff.ms": "1000",
