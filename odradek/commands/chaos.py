@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
-from typing import Final
 
 import click
 
 from odradek.chaos import KINDS, Chaos, verify
 from odradek.commands.common import HELP_NAMES, Remote, as_json, say, say_done, say_json, speaking
-
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+from odradek.durations import seconds
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in click's stubs only
@@ -20,10 +17,10 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in click's
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", str(value))
-        if match is None or not float(match[1]):
-            self.fail(f"{value!r}: expected a duration such as 3s, 250ms or 10m", param, ctx)
-        return float(match[1]) * _UNITS[match[2]]
+        try:
+            return seconds(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command(context_settings=HELP_NAMES)
