@@ -1,0 +1,260 @@
+"""The certifier: two reference runs, then plans one after the other, and for each failure its shortest plan and diagnosis.
+
+for event in Certifier(workload, budget_s=600).run():
+    ...
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.certify import lints
+from odradek.certify.comparison import Fields, compare, differing_fields, rows
+from odradek.certify.exploration import Coverage, Exploration
+from odradek.certify.lints import Lint
+from odradek.certify.moments import moments, patterns
+from odradek.certify.plan import Plan
+from odradek.certify.run import Run, Stage
+from odradek.certify.verdict import Finding, Reference, judge
+from odradek.certify.workload import LONGEST_S, Workload
+from odradek.errors import OdradekError
+
+TRIES: Final = 5
+"""How often a failure is tried again: one that comes back each time is certain, another one seldom."""
+Progress = Callable[["Certificate", str], None]
+
+
+class NotDeterministic(OdradekError):
+    """Two runs without faults came to other outputs."""
+
+
+@dataclass(slots=True)
+class Failure:
+    """A plan under which the job is wrong."""
+
+    plan: Plan
+    findings: list[Finding]
+    run: Run
+    diagnosis: list[Lint]
+    came_back: int = 0
+    tried: int = 0
+
+    @property
+    def is_seldom(self) -> bool:
+        return self.came_back < self.tried
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.kind.value for each in self.findings))
+
+
+@dataclass(slots=True)
+class Certificate:
+    """What is known of the job so far."""
+
+    workload: Workload
+    seed: int
+    exploration: Exploration | None = None
+    reference_s: float = 0.0
+    ignored: Fields = frozenset()
+    lints: list[Lint] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    runs: int = 0
+    not_reached: int = 0
+    began: float = field(default_factory=time.monotonic)
+    took_s: float = 0.0
+    clients: dict[str, str] = field(default_factory=dict)
+    """Client libraries with their versions, as their ApiVersions requests name them."""
+    is_complete: bool = False
+    """All single faults were tried before the budget was over."""
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.failures
+
+    def covered(self) -> Counter[Coverage]:
+        return Counter(self.exploration.cells.values()) if self.exploration else Counter()
+
+
+class Certifier:
+    """One job and its budget."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        budget_s: float,
+        *,
+        seed: int = 1,
+        stages: int = 1,
+        failures_max: int | None = None,
+        progress: Progress = lambda certificate, text: None,
+    ) -> None:
+        self._workload, self._budget_s, self._stages = workload, budget_s, stages
+        self._failures_max = failures_max
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._errors: list[BaseException] = []
+        self.certificate = Certificate(workload, seed)
+
+    def run(self) -> Certificate:
+        """Until the budget is over, or ``failures_max`` failures are found."""
+        certificate = self.certificate
+        with Stage(self._workload) as stage:
+            self._reference(stage)
+            self._plans = self._numbered()
+            others = [threading.Thread(target=self._beside, daemon=True) for _ in range(self._stages - 1)]
+            for thread in others:
+                thread.start()
+            self._work(stage)
+            for thread in others:
+                thread.join()
+        if self._errors:
+            raise self._errors[0]
+        certificate.took_s = time.monotonic() - certificate.began
+        return certificate
+
+    def again(self, plan: Plan, times: int) -> list[tuple[Run, list[Finding]]]:
+        """The plan, so often, and what was wrong each time."""
+        with Stage(self._workload) as stage:
+            self._reference(stage)
+            tries = []
+            for _ in range(times):
+                run, findings = self._tried(stage, plan)
+                tries.append((stage.add_evidence(run), findings))
+            return tries
+
+    # -- what is right ------------------------------------------------------------------------------------------
+
+    def _reference(self, stage: Stage) -> None:
+        certificate, workload = self.certificate, self._workload
+        deadline_s = workload.deadline_s(LONGEST_S)
+        one, two = (stage.add_evidence(stage.run(Plan(), deadline_s)) for _ in range(2))
+        for each in (one, two):
+            if not each.outputs.finished:
+                raise OdradekError(
+                    f"the job did not finish without faults: {each.outputs.why_not}\n{each.log}"
+                )
+        ignored = workload.ignored
+        first, second = one.outputs.committed, two.outputs.committed
+        if compare(rows(first, ignored), rows(second, ignored), workload.compare):
+            ignored |= differing_fields(first, second)
+        difference = compare(rows(first, ignored), rows(second, ignored), workload.compare)
+        if difference:
+            raise NotDeterministic(
+                f"two runs without faults came to other outputs ({len(first)} and {len(second)} records). Name what may "
+                "differ with --ignore, or say with --check what is right"
+            )
+        certificate.ignored = ignored
+        certificate.reference_s = max(one.took_s, two.took_s)
+        self._expected = Reference(first, workload.compare, ignored)
+        ours, theirs = self._seen(one), self._seen(two)
+        certificate.lints = [*lints.lint(ours), *lints.changing_ids(ours, theirs)]
+        certificate.clients = _clients(one)
+        found = moments(one.trace, patterns(one.trace, two.trace))
+        certificate.exploration = Exploration(found, workload.nodes, certificate.seed)
+        certificate.runs = 2
+        self._progress(certificate, "the job is the same twice without faults")
+
+    def _seen(self, run: Run) -> lints.Run:
+        return lints.Run(run.trace, self._workload.inputs, frozenset(self._workload.outputs))
+
+    # -- plans --------------------------------------------------------------------------------------------------
+
+    def _numbered(self) -> Iterator[Plan]:
+        assert self.certificate.exploration is not None
+        tried: set[str] = set()
+        for plan in self.certificate.exploration.plans():
+            if plan.id not in tried:
+                tried.add(plan.id)
+                yield plan
+
+    def _next(self) -> Plan | None:
+        with self._lock:
+            if self._stop.is_set() or time.monotonic() - self.certificate.began > self._budget_s:
+                return None
+            plan = next(self._plans, None)
+            if plan is not None and len(plan) > 1:
+                self.certificate.is_complete = True
+            return plan
+
+    def _beside(self) -> None:
+        try:
+            with Stage(self._workload) as stage:
+                self._work(stage)
+        except BaseException as error:
+            self._errors.append(error)
+
+    def _work(self, stage: Stage) -> None:
+        while (plan := self._next()) is not None:
+            run, findings = self._tried(stage, plan)
+            if findings and run.is_reached:
+                self._failed(stage, plan, stage.add_evidence(run), findings)
+
+    def _tried(self, stage: Stage, plan: Plan) -> tuple[Run, list[Finding]]:
+        run = stage.run(plan, self._workload.deadline_s(self.certificate.reference_s), self._patience_s(plan))
+        findings = judge(self._expected, run.outputs)
+        with self._lock:
+            certificate = self.certificate
+            certificate.runs += 1
+            certificate.not_reached += not run.is_reached
+            if certificate.exploration is not None:
+                certificate.exploration.learned(
+                    plan, reached=run.is_reached, failed=bool(findings) and run.is_reached
+                )
+            self._progress(certificate, str(plan))
+        return run, findings
+
+    def _patience_s(self, plan: Plan) -> float | None:
+        """None where a client waits for its own time-out."""
+        if any(each.fault.is_slow for each in plan.injections):
+            return None
+        return self._workload.patience_s + self.certificate.reference_s
+
+    def _failed(self, stage: Stage, plan: Plan, run: Run, findings: list[Finding]) -> None:
+        shorter = self._shrunk(stage, plan)
+        if shorter is not None:
+            plan, run, findings = shorter
+        failure = Failure(plan, findings, run, lints.lint(self._seen(run)), 1, 1)
+        for _ in range((TRIES if self._is_news(failure) else 2) - 1):
+            again, found = self._tried(stage, plan)
+            failure.tried += again.is_reached
+            failure.came_back += bool(found) and again.is_reached
+        with self._lock:
+            known = any(each.plan.id == plan.id for each in self.certificate.failures)
+            if not known:
+                self.certificate.failures.append(failure)
+            if self._failures_max and len(self.certificate.failures) >= self._failures_max:
+                self._stop.set()
+            self._progress(self.certificate, f"{', '.join(failure.kinds)}: {plan}")
+
+    def _is_news(self, failure: Failure) -> bool:
+        """No other failure has the same faults and kinds: those of one cause need not all be tried so often."""
+
+        def cause(one: Failure) -> tuple[object, ...]:
+            return one.kinds, [each.fault.name for each in one.plan.injections]
+
+        return all(cause(each) != cause(failure) for each in self.certificate.failures)
+
+    def _shrunk(self, stage: Stage, plan: Plan) -> tuple[Plan, Run, list[Finding]] | None:
+        """The fewest injections of the plan that fail still; None if it takes all of them."""
+        for left_out in range(len(plan)) if len(plan) > 1 else ():
+            fewer = Plan(plan.injections[:left_out] + plan.injections[left_out + 1 :])
+            run, findings = self._tried(stage, fewer)
+            if findings and run.is_reached:
+                stage.add_evidence(run)
+                return self._shrunk(stage, fewer) or (fewer, run, findings)
+        return None
+
+
+def _clients(run: Run) -> dict[str, str]:
+    return {
+        str(each.request.get("client_software_name")): str(each.request.get("client_software_version"))
+        for each in run.trace
+        if each.api == "ApiVersions" and each.request.get("client_software_name")
+    }

@@ -1,0 +1,113 @@
+"""What the certifier reads of a trace: who asked for what in which transaction, and what the broker answered.
+
+An exchange is one object of ``GET /v1/trace`` (docs/trace.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+Entry = Mapping[str, Any]
+
+_GROUP_FIELDS: Final = ("group_id", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request of the job's clients with its answer, as far as moments and lints ask for it."""
+
+    api: str
+    version: int
+    client_id: str
+    peer: str
+    """host:port of the client: one connection."""
+    arrived_us: int
+    transactional_id: str | None
+    producer: tuple[int, int] | None
+    """Producer id and epoch, where the request names them."""
+    group: str | None
+    topics: tuple[str, ...]
+    errors: tuple[str, ...]
+    """Kafka's names of all errors in the answer."""
+    request: Mapping[str, Any]
+    answer: Mapping[str, Any] | None
+    outcome: str
+    line: str
+
+    @property
+    def is_answered(self) -> bool:
+        return self.outcome in ("answered", "unanswered")
+
+    @property
+    def succeeded(self) -> bool:
+        return self.is_answered and not self.errors
+
+
+def exchanges(entries: Iterable[Entry]) -> list[Exchange]:
+    """Those of clients, in the order of their arrival; requests between nodes are left out."""
+    return [_exchange(each) for each in entries if each["from_node"] is None]
+
+
+def _exchange(entry: Entry) -> Exchange:
+    request, answer = entry["request"] or {}, entry["answer"]
+    facts = entry["transactions"][0] if entry["transactions"] else {}
+    producer = (facts.get("producer_id", -1), facts.get("producer_epoch", -1))
+    return Exchange(
+        api=entry["api"],
+        version=entry["version"],
+        client_id=entry["client_id"] or "",
+        peer=entry["peer"],
+        arrived_us=entry["arrived_us"],
+        transactional_id=facts.get("transactional_id"),
+        producer=producer if producer[0] >= 0 else None,
+        group=_group(entry["api"], request),
+        topics=tuple(dict.fromkeys(_topics(request))),
+        errors=tuple(name for name in _errors(answer) if name != "NONE"),
+        request=request,
+        answer=answer,
+        outcome=entry["outcome"],
+        line=entry.get("line", ""),
+    )
+
+
+def _group(api: str, request: Mapping[str, Any]) -> str | None:
+    if api == "FindCoordinator":
+        keys = request.get("coordinator_keys") or [request.get("key")]
+        return str(keys[0]) if request.get("key_type") == 0 and keys[0] else None
+    for name in _GROUP_FIELDS:
+        if request.get(name):
+            return str(request[name])
+    groups = request.get("groups")
+    return str(groups[0]["group_id"]) if groups and api == "OffsetFetch" else None
+
+
+def _topics(request: Mapping[str, Any]) -> Iterator[str]:
+    for field in ("topic_data", "topics", "v3_and_below_topics"):
+        for each in request.get(field) or ():
+            if isinstance(each, Mapping):
+                name = each.get("name") or each.get("topic") or each.get("topic_name")
+                if name:
+                    yield str(name)
+
+
+def _errors(answer: object) -> Iterator[str]:
+    """The names beside error codes: "error", "partition_error" (docs/trace.md)."""
+    if isinstance(answer, Mapping):
+        for name, each in answer.items():
+            if isinstance(each, str) and (name == "error" or name.endswith("_error")):
+                yield each
+            else:
+                yield from _errors(each)
+    elif isinstance(answer, Sequence) and not isinstance(answer, (str, bytes)):
+        for each in answer:
+            yield from _errors(each)
+
+
+def batches(exchange: Exchange) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """(topic, partition, batch) of a Produce request."""
+    for topic in exchange.request.get("topic_data") or ():
+        for partition in topic["partition_data"]:
+            for batch in (partition.get("records") or {}).get("batches") or ():
+                yield topic.get("name") or topic.get("topic_name"), partition["index"], batch

@@ -1,0 +1,207 @@
+"""The moments of a run at which a failure can strike, and which of them are alike.
+
+A moment is a request of the job's clients, by what a fault rule can match: the API, whose it is (transactional id, group or
+topic), and which one of these in the order of their arrival. Before it lies the instant between the answer to the request
+before and this one; behind it the answer. Alike are the requests of one API in the same phase of a transaction: these form
+a class. A step inside the broker (``txn.marker``, docs/faults.md) is a moment too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.certify.exchanges import Exchange, batches
+
+# What is asked for again and again without a change of anything that lasts: one member stands for many.
+READS: Final = frozenset({"Fetch", "Metadata", "ApiVersions", "ListOffsets", "Heartbeat", "FindCoordinator"})
+STEPS_OF_COMMIT: Final = ("txn.prepare.append", "txn.marker", "txn.complete.append")
+STEPS_OF_OFFSETS: Final = ("group.append",)
+_WORD: Final = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]+")
+_LEFT_OUT: Final = frozenset(
+    {"SaslHandshake", "SaslAuthenticate", "GetTelemetrySubscriptions", "PushTelemetry"}
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MomentClass:
+    """Moments that are alike: the same API or step, in the same phase."""
+
+    on: str
+    """An API or a step, as a fault rule names it."""
+    phase: str
+
+    def __str__(self) -> str:
+        return f"{self.on} ({self.phase})" if self.phase else self.on
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The ``ordinal``-th request (or step) of this API that matches, from 1."""
+
+    on: str
+    matchers: tuple[tuple[str, str], ...]
+    """Of the fault rule: ``("transactional_id", "payments")``."""
+    ordinal: int
+    phase: str
+
+    @property
+    def kind(self) -> MomentClass:
+        return MomentClass(self.on, self.phase)
+
+    @property
+    def is_step(self) -> bool:
+        return "." in self.on
+
+    def __str__(self) -> str:
+        where = " ".join(f"{name}={value}" for name, value in self.matchers)
+        return " ".join(filter(None, [self.on, where, f"#{self.ordinal}", self.phase and f"({self.phase})"]))
+
+
+def moments(run: Sequence[Exchange], wildcards: Mapping[str, str] | None = None) -> list[Moment]:
+    """Those of a run without faults, in the order of arrival.
+
+    ``wildcards`` gives patterns for names that differ from run to run (`patterns`).
+    """
+    counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+    phases = _Phases()
+    found: list[Moment] = []
+    steps: list[Moment] = []
+    for exchange in run:
+        phase = phases.of(exchange)
+        if exchange.api in _LEFT_OUT:
+            continue
+        matchers = _matchers(exchange, wildcards or {})
+        counts[exchange.api, matchers] += 1
+        found.append(Moment(exchange.api, matchers, counts[exchange.api, matchers], phase))
+        steps += _steps(exchange, matchers, phase, counts)
+    return found + steps
+
+
+def _matchers(exchange: Exchange, wildcards: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    if exchange.transactional_id:
+        whose = ("transactional_id", exchange.transactional_id)
+    elif exchange.group:
+        whose = ("group", exchange.group)
+    elif len(exchange.topics) == 1:
+        whose = ("topic", exchange.topics[0])
+    elif exchange.client_id:
+        whose = ("client_id", exchange.client_id)
+    else:
+        return ()
+    return ((whose[0], wildcards.get(whose[1], whose[1])),)
+
+
+def _steps(
+    exchange: Exchange,
+    matchers: tuple[tuple[str, str], ...],
+    phase: str,
+    counts: Counter[tuple[str, tuple[tuple[str, str], ...]]],
+) -> Iterator[Moment]:
+    """What the broker does for a request that it has handled, step by step."""
+    if not exchange.succeeded:
+        return
+    names: tuple[str, ...]
+    if exchange.api == "EndTxn":
+        names = STEPS_OF_COMMIT
+    elif exchange.api in ("TxnOffsetCommit", "OffsetCommit") and exchange.group:
+        names, matchers = STEPS_OF_OFFSETS, (("group", exchange.group),)
+    else:
+        return
+    for name in names:
+        counts[name, matchers] += 1
+        yield Moment(name, matchers, counts[name, matchers], phase)
+
+
+class _Phases:
+    """Where each producer is in its transaction."""
+
+    def __init__(self) -> None:
+        self._ended: Counter[str] = Counter()
+        self._initialised: set[str] = set()
+        self._sent: defaultdict[str, set[str]] = defaultdict(set)
+
+    def of(self, exchange: Exchange) -> str:
+        transactional_id = exchange.transactional_id
+        if transactional_id is None:
+            return self._without(exchange)
+        if exchange.api == "FindCoordinator":
+            return "transaction"
+        if exchange.api == "InitProducerId":
+            again = transactional_id in self._initialised
+            self._initialised.add(transactional_id)
+            self._sent.pop(transactional_id, None)
+            return "again" if again else "first"
+        if exchange.api == "EndTxn":
+            self._sent.pop(transactional_id, None)
+            self._ended[transactional_id] += 1
+            return "commit" if exchange.request.get("committed") else "abort"
+        sent = self._sent[transactional_id]
+        phase = "opens" if not sent else "again" if exchange.api in sent else "adds"
+        sent.add(exchange.api)
+        return phase
+
+    @staticmethod
+    def _without(exchange: Exchange) -> str:
+        if exchange.api == "Produce":
+            found = next((batch for _, _, batch in batches(exchange)), None)
+            idempotent = found is not None and found.get("producer_id", -1) >= 0
+            return "idempotent" if idempotent else "plain"
+        if exchange.api == "Fetch":
+            return "records" if _returned_records(exchange) else "nothing"
+        if exchange.api == "FindCoordinator":
+            return "group"
+        if exchange.api == "JoinGroup":
+            return "rejoins" if exchange.request.get("member_id") else "joins"
+        return ""
+
+
+def _returned_records(exchange: Exchange) -> bool:
+    for topic in (exchange.answer or {}).get("responses") or ():
+        for partition in topic.get("partitions") or ():
+            if (partition.get("records") or {}).get("batches"):
+                return True
+    return False
+
+
+def patterns(one: Iterable[Exchange], two: Iterable[Exchange]) -> dict[str, str]:
+    """Patterns for the ids that two runs of the same job do not share: ``app-1f2e-0`` and ``app-77ab-0`` are ``app-*-0``.
+
+    An id of the first run that has no partner in the second one keeps ``*`` behind what all of them begin with.
+    """
+    found: dict[str, str] = {}
+    for names in (_ids(one, two, "transactional_id"), _ids(one, two, "group"), _ids(one, two, "client_id")):
+        ours, theirs = names
+        for name, other in zip(sorted(ours - theirs), sorted(theirs - ours), strict=False):
+            pattern = _pattern(name, other)
+            found[name] = found[other] = pattern
+    return found
+
+
+def _ids(one: Iterable[Exchange], two: Iterable[Exchange], field: str) -> tuple[set[str], set[str]]:
+    first = {value for each in one if (value := getattr(each, field))}
+    return first, {value for each in two if (value := getattr(each, field))}
+
+
+def _pattern(one: str, two: str) -> str:
+    """What both begin and end with, in whole words: the next run's part between may have other letters in common."""
+    first, second = _WORD.findall(one), _WORD.findall(two)
+    begin = _common(first, second)
+    end = _common(first[begin:][::-1], second[begin:][::-1])
+    return "".join([*first[:begin], "*", *first[len(first) - end :]])
+
+
+def _common(one: Sequence[str], two: Sequence[str]) -> int:
+    pairs = enumerate(zip(one, two, strict=False))
+    return next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(one), len(two)))
+
+
+def classes(found: Iterable[Moment]) -> dict[MomentClass, list[Moment]]:
+    """The members of each class, in the order of arrival. Of reads a few stand for all."""
+    members: defaultdict[MomentClass, list[Moment]] = defaultdict(list)
+    for moment in found:
+        members[moment.kind].append(moment)
+    return dict(members)

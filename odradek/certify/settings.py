@@ -1,0 +1,75 @@
+"""``certify.toml``: the options of ``odradek certify`` in a file, by the same names."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from odradek.certify.comparison import Compare
+from odradek.certify.job import ALWAYS, Command
+from odradek.certify.workload import PATIENCE_S, Seed, Until, Workload, read_seeds
+from odradek.durations import seconds
+
+FILE: Final = "certify.toml"
+NAMES: Final = (
+    *("topic", "seed-records", "job", "jobs", "output", "until", "compare", "ignore", "check", "restart"),
+    *("nodes", "set", "patience", "budget", "seed", "stages", "failures", "report"),
+)
+_RESTARTS: Final = {"always": ALWAYS, "never": 0}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The options that the file gives. ``ValueError`` names the first one that there is not."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: {error}") from None
+    unknown = [name for name in found if name not in NAMES]
+    if unknown:
+        raise ValueError(f"{path}: there is no {unknown[0]}; there is {', '.join(NAMES)}")
+    return found
+
+
+def workload(options: Mapping[str, Any], directory: Path) -> Workload:
+    """The workload of these options; ``directory`` is where files and the job are. ``ValueError`` says what is wrong."""
+    topics = _several(options.get("topic"))
+    outputs = _several(options.get("output"))
+    if not options.get("job"):
+        raise ValueError("--job is missing: the command that is to be certified")
+    if not outputs:
+        raise ValueError("--output is missing: the topics that the job writes")
+    seeds: list[Seed] = []
+    for said in _several(options.get("seed-records")):
+        topic, _, path = said.partition("=")
+        if not path:
+            raise ValueError(f"{said!r}: expected TOPIC=FILE")
+        seeds += read_seeds(topic, directory / path)
+    return Workload(
+        command=Command.parse(options["job"], directory=directory),
+        outputs=tuple(outputs),
+        topics=tuple(topics),
+        seeds=tuple(seeds),
+        instances=int(options.get("jobs") or 1),
+        restarts=restarts(str(options.get("restart") or "always")),
+        until=Until.parse(str(options.get("until") or "lag=0")),
+        compare=Compare(str(options.get("compare") or "rows")),
+        ignored=frozenset(_several(options.get("ignore"))),
+        nodes=int(options.get("nodes") or 1),
+        settings=dict(each.split("=", 1) for each in _several(options.get("set"))),
+        check=options.get("check"),
+        patience_s=seconds(str(options["patience"])) if options.get("patience") else PATIENCE_S,
+    )
+
+
+def restarts(text: str) -> int:
+    """``always``, ``never``, or how often."""
+    try:
+        return _RESTARTS[text] if text in _RESTARTS else int(text)
+    except ValueError:
+        raise ValueError(f"{text!r}: expected always, never or a number") from None
+
+
+def _several(said: str | Iterable[str] | None) -> list[str]:
+    return [said] if isinstance(said, str) else list(said or ())

@@ -1,0 +1,115 @@
+"""What a user says about a job: its topics, its input, its command, when it is done, and what is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from odradek.certify.comparison import Compare
+from odradek.certify.job import ALWAYS, Command
+from odradek.durations import seconds
+
+DEADLINE_FACTOR: Final = 5.0
+PATIENCE_S: Final = 10.0
+LONGEST_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """One record of the input, before the job runs. An aborted one lies between the others, for read_uncommitted readers."""
+
+    topic: str
+    value: str | None
+    key: str | None = None
+    partition: int | None = None
+    aborted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """When a run is done: ``lag=0``, ``exit``, ``records=N`` or ``idle=TIME``."""
+
+    what: str = "lag"
+    number: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Until:
+        name, _, value = text.partition("=")
+        try:
+            if name == "lag" and value in ("", "0"):
+                return cls("lag")
+            if name == "exit" and not value:
+                return cls("exit")
+            if name == "records":
+                return cls("records", int(value))
+            if name == "idle":
+                return cls("idle", seconds(value))
+        except ValueError:
+            pass
+        raise ValueError(f"{text!r}: expected lag=0, exit, records=NUMBER or idle=TIME")
+
+    def __str__(self) -> str:
+        return {"lag": "lag=0", "exit": "exit"}.get(self.what, f"{self.what}={self.number:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """All of it."""
+
+    command: Command
+    outputs: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    """As for ``odradek serve``: ``in:4``."""
+    seeds: tuple[Seed, ...] = ()
+    instances: int = 1
+    restarts: int = ALWAYS
+    until: Until = field(default_factory=Until)
+    compare: Compare = Compare.ROWS
+    ignored: frozenset[str] = frozenset()
+    nodes: int = 1
+    settings: Mapping[str, object] = field(default_factory=dict)
+    check: str | None = None
+    """A command that gets the outputs as NDJSON, and says by its exit code whether they are right."""
+    patience_s: float = PATIENCE_S
+    """A run in which the job asks for no change that long, beyond the time of a reference run, is stuck."""
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        return frozenset(each.topic for each in self.seeds)
+
+    def deadline_s(self, reference_s: float) -> float:
+        """A run that takes longer is stuck, whatever it does."""
+        return LONGEST_S + DEADLINE_FACTOR * reference_s
+
+
+def read_seeds(topic: str, path: Path) -> list[Seed]:
+    """NDJSON: each line a record. An object with a ``value`` may have ``key``, ``partition`` and ``aborted``; any other line
+    is the value itself. ``ValueError`` names the line that is wrong."""
+    return list(_seeds(topic, path.read_text(encoding="utf-8").splitlines(), str(path)))
+
+
+def _seeds(topic: str, lines: Sequence[str], name: str) -> Iterable[Seed]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{name}:{number}: no JSON: {error}") from None
+        if isinstance(found, Mapping) and "value" in found:
+            yield Seed(
+                topic,
+                _text(found["value"]),
+                _text(found.get("key")),
+                found.get("partition"),
+                bool(found.get("aborted", False)),
+            )
+        else:
+            yield Seed(topic, found if isinstance(found, str) else line)
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

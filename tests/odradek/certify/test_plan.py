@@ -1,0 +1,149 @@
+"""Plans, the rules that stage them, and the order in which they are tried."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from odradek.certify.exploration import Coverage, Exploration
+from odradek.certify.faults import BY_NAME, FAULTS, Act, applicable, applies, rule
+from odradek.certify.moments import Moment, moments
+from odradek.certify.plan import Injection, Plan, from_json, single
+from tests.odradek.certify.traces import fetch, init, trace, transaction
+
+COMMIT = Moment("EndTxn", (("transactional_id", "a"),), 2, "commit")
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("lose-answer", "EndTxn transactional_id=a nth=2 -> lose-answer"),
+        ("kill-before", "EndTxn transactional_id=a nth=2 -> lose-request silent"),
+        ("retriable-error", "EndTxn transactional_id=a nth=2 -> error COORDINATOR_LOAD_IN_PROGRESS"),
+        ("freeze", "EndTxn transactional_id=a nth=2 -> hold"),
+    ],
+)
+def test_a_fault_at_a_moment_is_a_rule(fault: str, text: str) -> None:
+    assert rule(BY_NAME[fault], COMMIT) == text
+
+
+def test_a_name_with_a_blank_is_quoted() -> None:
+    assert '"group=my group"' in rule(BY_NAME["reset"], Moment("SyncGroup", (("group", "my group"),), 1, ""))
+
+
+def test_each_fault_can_strike_somewhere() -> None:
+    run = trace(init("a"), fetch("in"), transaction("a", 5))
+    reached = {fault.name for moment in moments(run) for fault in applicable(moment, nodes=3)}
+    assert reached == {each.name for each in FAULTS}
+
+
+def test_a_move_needs_another_node() -> None:
+    assert not applies(BY_NAME["move"], COMMIT, nodes=1)
+    assert applies(BY_NAME["move"], COMMIT, nodes=3)
+
+
+def test_a_step_of_the_broker_meets_the_death_of_its_node_only() -> None:
+    assert [each.name for each in applicable(Moment("txn.marker", (), 1, "commit"), 3)] == ["kill-node"]
+
+
+def test_a_plan_is_written_down_and_read_again() -> None:
+    plan = Plan((Injection(COMMIT, BY_NAME["freeze"]), Injection(COMMIT, BY_NAME["reset"])))
+    assert from_json(plan.as_json()) == plan
+    assert from_json(plan.as_json()).id == plan.id
+    assert plan.id != single(COMMIT, BY_NAME["freeze"]).id
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[1]", '[{"fault": "flood", "on": "x", "match": {}, "ordinal": 1}]', "nothing"]
+)
+def test_what_is_no_plan_is_refused_in_words(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no plan|no fault|Expecting"):
+        from_json(text)
+
+
+def exploration(**more: object) -> Exploration:
+    run = trace(init("a"), fetch("in"), transaction("a", 5), transaction("a", 9), transaction("a", 12))
+    return Exploration(moments(run), **more)  # type: ignore[arg-type]
+
+
+def test_each_cell_is_tried_once_before_any_pair() -> None:
+    found = exploration()
+    tried = []
+    for plan in found.plans():
+        if len(plan) > 1:
+            break
+        tried.append(plan.injections[0].cell)
+        found.learned(plan, reached=True, failed=False)
+    quick = [cell for cell in found.cells if not BY_NAME[cell[1]].is_slow]
+    assert sorted(tried, key=str) == sorted(quick, key=str)
+    assert all(found.cells[cell] is Coverage.CLEAN for cell in quick)
+
+
+def test_a_moment_in_the_middle_comes_first() -> None:
+    plan = next(each for each in exploration().plans() if each.injections[0].moment.on == "EndTxn")
+    assert plan.injections[0].moment.ordinal == 2
+
+
+def test_a_cell_that_was_not_reached_is_tried_at_other_members() -> None:
+    found = exploration()
+    ordinals = []
+    for plan in found.plans():
+        if len(plan) > 1:
+            break
+        injection = plan.injections[0]
+        is_commit = injection.moment.on == "EndTxn" and injection.fault.name == "freeze"
+        if is_commit:
+            ordinals.append(injection.moment.ordinal)
+        found.learned(plan, reached=not is_commit, failed=False)
+    assert ordinals == [2, 1, 3]
+
+
+def test_what_fails_alone_is_not_tried_in_company() -> None:
+    found = exploration()
+    for plan in islice(found.plans(), 400):
+        if len(plan) > 1:
+            assert all(each.fault.name != "kill-after" for each in plan.injections)
+        found.learned(
+            plan, reached=True, failed=plan.injections[0].fault.name == "kill-after" and len(plan) == 1
+        )
+
+
+def test_pairs_bring_each_two_faults_together() -> None:
+    found = exploration()
+    seen = set()
+    for plan in islice(found.plans(), 5000):
+        if plan.injections[0].fault.is_slow:
+            break
+        if len(plan) == 2:
+            seen.add(frozenset(each.fault.name for each in plan.injections))
+        found.learned(plan, reached=True, failed=False)
+    names = {name for (_, name), state in found.cells.items() if state is Coverage.CLEAN}
+    wanted = {frozenset({one, two}) for one in names for two in names if one < two}
+    missing = {pair for pair in wanted - seen if _has_two_classes(found, pair)}
+    assert not missing
+
+
+def _has_two_classes(found: Exploration, pair: frozenset[str]) -> bool:
+    one, two = pair
+    kinds = [{kind for kind, name in found.cells if name == each} for each in (one, two)]
+    return len(kinds[0] | kinds[1]) > 1
+
+
+def test_the_same_seed_draws_the_same_plans() -> None:
+    def drawn(seed: int) -> list[str]:
+        found = exploration(seed=seed)
+        plans = []
+        for plan in found.plans():
+            found.learned(plan, reached=True, failed=False)
+            plans.append(plan.id)
+            if len(plans) == 600:
+                return plans
+        return plans
+
+    assert drawn(3) == drawn(3)
+    assert drawn(3) != drawn(4)
+
+
+def test_acts_are_those_that_the_faults_have() -> None:
+    assert {each.act for each in FAULTS} == set(Act)

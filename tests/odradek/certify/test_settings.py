@@ -1,0 +1,93 @@
+"""What users say about a job, on the command line and in certify.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.certify.job import ALWAYS
+from odradek.certify.seeding import with_aborted
+from odradek.certify.settings import read, restarts, workload
+from odradek.certify.workload import Seed, Until, read_seeds
+from odradek.durations import seconds
+
+JOB = {"job": "python job.py {bootstrap}", "output": "out"}
+
+
+def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
+    (tmp_path / "in.ndjson").write_text('{"key": "k", "value": "v"}\n')
+    file = tmp_path / "certify.toml"
+    file.write_text(
+        'job = "python job.py {bootstrap}"\noutput = ["out"]\ntopic = ["in:2", "out:2"]\nseed-records = ["in=in.ndjson"]\n'
+        'until = "records=3"\nrestart = "never"\nnodes = 3\nset = ["num.partitions=4"]\nignore = ["at"]\npatience = "5s"\n'
+    )
+    found = workload(read(file), tmp_path)
+    assert found.command.filled({"bootstrap": "h:1"}) == ["python", "job.py", "h:1"]
+    assert found.seeds == (Seed("in", "v", "k"),)
+    assert found.inputs == {"in"}
+    assert (found.until, found.restarts, found.nodes, found.patience_s) == (Until("records", 3), 0, 3, 5.0)
+    assert (found.settings, found.ignored) == ({"num.partitions": "4"}, {"at"})
+
+
+def test_a_name_that_is_no_option_is_named(tmp_path: Path) -> None:
+    (tmp_path / "certify.toml").write_text("jbo = 1\n")
+    with pytest.raises(ValueError, match="there is no jbo"):
+        read(tmp_path / "certify.toml")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"output": "out"}, "--job is missing"),
+        ({"job": "x"}, "--output is missing"),
+        (JOB | {"seed-records": ["in"]}, "expected TOPIC=FILE"),
+        (JOB | {"until": "soon"}, "expected lag=0"),
+        (JOB | {"until": "lag=5"}, "expected lag=0"),
+        (JOB | {"until": "idle=now"}, "expected lag=0"),
+        (JOB | {"restart": "often"}, "expected always"),
+        (JOB | {"compare": "loosely"}, "loosely"),
+        (JOB | {"job": "'"}, "quotation"),
+    ],
+)
+def test_what_is_wrong_is_said(options: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        workload(options, tmp_path)
+
+
+@pytest.mark.parametrize(("text", "number"), [("always", ALWAYS), ("never", 0), ("3", 3)])
+def test_restarts(text: str, number: int) -> None:
+    assert restarts(text) == number
+
+
+@pytest.mark.parametrize(("text", "expected"), [("250ms", 0.25), ("3s", 3.0), ("1.5m", 90.0), ("1h", 3600.0)])
+def test_durations(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "0s", "3", "s", "-1s", "1d"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a duration"):
+        seconds(text)
+
+
+def test_seeds_are_lines_of_json(tmp_path: Path) -> None:
+    file = tmp_path / "seeds"
+    file.write_text('"text"\n\n{"value": {"a": 1}, "key": 5, "partition": 1, "aborted": true}\n{"a": 2}\n')
+    assert read_seeds("in", file) == [
+        Seed("in", "text"),
+        Seed("in", '{"a": 1}', "5", 1, aborted=True),
+        Seed("in", '{"a": 2}'),
+    ]
+    file.write_text("not json\n")
+    with pytest.raises(ValueError, match="seeds:1: no JSON"):
+        read_seeds("in", file)
+
+
+def test_an_aborted_record_lies_between_the_others() -> None:
+    seeds = [Seed("in", str(number)) for number in range(12)]
+    found = list(with_aborted(seeds))
+    assert [each for each in found if not each.aborted] == seeds
+    assert [each.value for each in found if each.aborted] == ["0", "10"]
+    own = [Seed("in", "x", aborted=True), Seed("in", "y")]
+    assert list(with_aborted(own)) == own

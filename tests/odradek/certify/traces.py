@@ -1,0 +1,96 @@
+"""Traces as the control port returns them, written by hand."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from odradek.certify.exchanges import Exchange, exchanges
+
+_NUMBERS = count(1)
+COMMITTED = 1
+
+
+def entry(
+    api: str,
+    request: dict[str, Any] | None = None,
+    *,
+    tx: str | None = None,
+    producer: tuple[int, int] = (-1, -1),
+    error: str = "NONE",
+    peer: str = "127.0.0.1:5000",
+    client_id: str = "app",
+    answer: dict[str, Any] | None = None,
+    at_ms: float | None = None,
+    from_node: int | None = None,
+) -> dict[str, Any]:
+    number = next(_NUMBERS)
+    transactions = [{"transactional_id": tx, "producer_id": producer[0], "producer_epoch": producer[1]}]
+    return {
+        "api": api,
+        "version": 3,
+        "client_id": client_id,
+        "peer": peer,
+        "from_node": from_node,
+        "arrived_us": number if at_ms is None else int(at_ms * 1000),
+        "transactions": transactions if tx or producer[0] >= 0 else [],
+        "request": request or {},
+        "answer": {"error": error, **(answer or {})},
+        "outcome": "answered",
+        "line": f"{api} {tx or ''}".strip(),
+    }
+
+
+def produce(
+    topic: str, *, tx: str | None = None, producer: tuple[int, int] = (7, 0), acks: int = -1
+) -> dict[str, Any]:
+    batch = {"producer_id": producer[0], "producer_epoch": producer[1]}
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": {"batches": [batch]}}]}]
+    request = {"transactional_id": tx, "acks": acks, "topic_data": data}
+    return entry("Produce", request, tx=tx, producer=producer if tx else (-1, -1))
+
+
+def fetch(topic: str, *, isolation: int = COMMITTED, offset: int = 0, found: bool = True) -> dict[str, Any]:
+    partitions = [{"partition": 0, "fetch_offset": offset}]
+    request = {"isolation_level": isolation, "topics": [{"topic_name": topic, "partitions": partitions}]}
+    records = {"batches": [{}]} if found else None
+    answer = {"responses": [{"topic_name": topic, "partitions": [{"records": records}]}]}
+    return entry("Fetch", request, answer=answer)
+
+
+def offsets(
+    topic: str,
+    offset: int,
+    *,
+    tx: str | None = None,
+    group: str = "g",
+    member: str = "m",
+    at_ms: float | None = None,
+) -> dict[str, Any]:
+    partitions = [{"partition_index": 0, "committed_offset": offset}]
+    request = {
+        "group_id": group,
+        "member_id": member,
+        "generation_id": 1 if member else -1,
+        "topics": [{"name": topic, "partitions": partitions}],
+    }
+    return entry("TxnOffsetCommit" if tx else "OffsetCommit", request, tx=tx, at_ms=at_ms)
+
+
+def init(tx: str, *, peer: str = "127.0.0.1:5000", timeout_ms: int = 60_000) -> dict[str, Any]:
+    return entry("InitProducerId", {"transaction_timeout_ms": timeout_ms}, tx=tx, peer=peer)
+
+
+def end(
+    tx: str, *, committed: bool = True, at_ms: float | None = None, error: str = "NONE"
+) -> dict[str, Any]:
+    return entry("EndTxn", {"committed": committed}, tx=tx, producer=(7, 0), at_ms=at_ms, error=error)
+
+
+def transaction(tx: str, offset: int, *, committed: bool = True) -> list[dict[str, Any]]:
+    return [produce("out", tx=tx), offsets("in", offset, tx=tx), end(tx, committed=committed)]
+
+
+def trace(*entries: dict[str, Any] | list[dict[str, Any]]) -> list[Exchange]:
+    flat = [one for each in entries for one in (each if isinstance(each, list) else [each])]
+    return exchanges(flat)
