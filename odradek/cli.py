@@ -20,6 +20,10 @@ _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help
 
 # Commands that are loaded when they are called: the module, and the line in the list of commands.
 _LATE = {
+    "certify": (
+        "odradek.commands.certify",
+        "Run a job through every failure, and say which one it does not survive.",
+    ),
     "audit": ("odradek.commands.audit", "Audit a broker's files for violations of exactly-once."),
     "chaos": (
         "odradek.commands.chaos",

@@ -1,0 +1,66 @@
+"""Copies records in transactions; the consumer keeps its positions by itself."""
+
+import sys
+
+from confluent_kafka import Consumer, KafkaException, Producer
+
+bootstrap, instance = sys.argv[1], sys.argv[2]
+QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "metadata.recovery.strategy": "none"}
+consumer = Consumer(
+    {
+        "bootstrap.servers": bootstrap,
+        "group.id": "copier",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": True,
+        "auto.commit.interval.ms": 200,
+        "isolation.level": "read_committed",
+        **QUICK,
+    }
+)
+producer = Producer(
+    {
+        "bootstrap.servers": bootstrap,
+        "transactional.id": f"copier-{instance}",
+        "retry.backoff.ms": 20,
+        **QUICK,
+    }
+)
+
+
+def retried(call, *arguments):
+    while True:
+        try:
+            return call(*arguments)
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
+
+
+def committed(partitions):
+    found = retried(consumer.committed, partitions, 30)
+    for each in found:
+        each.offset = max(each.offset, 0)
+    return found
+
+
+def process(messages):
+    producer.begin_transaction()
+    for message in messages:
+        producer.produce("out", key=message.key(), value=message.value().upper())
+    retried(producer.commit_transaction, 30)
+
+
+retried(producer.init_transactions, 30)
+consumer.subscribe(["in"], on_assign=lambda consumer, assigned: consumer.assign(committed(assigned)))
+while True:
+    messages = [each for each in consumer.consume(20, timeout=0.1) if each.error() is None]
+    if not messages:
+        continue
+    try:
+        process(messages)
+    except KafkaException as failure:
+        if not failure.args[0].txn_requires_abort():
+            raise
+        retried(producer.abort_transaction, 30)
+        for position in committed(consumer.assignment()):
+            consumer.seek(position)

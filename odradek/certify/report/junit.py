@@ -1,0 +1,52 @@
+"""The certificate as JUnit XML: a test case for each cell of the matrix."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from odradek.certify.certifier import Certificate, Failure
+from odradek.certify.exploration import Coverage
+from odradek.certify.plan import Cell
+
+
+def junit(certificate: Certificate) -> str:
+    suite = ElementTree.Element("testsuite", name="odradek certify", time=f"{certificate.took_s:.1f}")
+    failures = {
+        failure.plan.injections[0].cell: failure for failure in certificate.failures if len(failure.plan) == 1
+    }
+    cells = certificate.exploration.cells if certificate.exploration else {}
+    for cell, state in cells.items():
+        _case(suite, cell, state, failures.get(cell))
+    for failure in certificate.failures:
+        if len(failure.plan) > 1:
+            case = ElementTree.SubElement(suite, "testcase", classname="plans", name=str(failure.plan))
+            _failed(case, failure)
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: ElementTree.Element, cell: Cell, state: Coverage, failure: Failure | None) -> None:
+    kind, fault = cell
+    case = ElementTree.SubElement(suite, "testcase", classname=fault, name=str(kind))
+    if failure is not None:
+        _failed(case, failure)
+    elif state is Coverage.FAILED:
+        ElementTree.SubElement(case, "failure", message="failed in a plan that another failure covers")
+    elif state is not Coverage.CLEAN:
+        ElementTree.SubElement(case, "skipped", message=state.value)
+
+
+def _failed(case: ElementTree.Element, failure: Failure) -> None:
+    sentences = [f"{each.kind.value}: {each.sentence}" for each in failure.findings]
+    element = ElementTree.SubElement(case, "failure", message="; ".join(sentences), type=failure.kinds[0])
+    lines = [line for each in failure.findings for line in each.evidence]
+    lines += [f"why: {each.sentence}" for each in failure.diagnosis]
+    element.text = _printable("\n".join([*lines, f"odradek certify again '{failure.plan.as_json()}'"]))
+
+
+def _printable(text: str) -> str:
+    """XML has no place for most control characters."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "?" for each in text)

@@ -1,0 +1,35 @@
+"""The reports of a certificate in a directory: JSON, HTML, JUnit XML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from odradek.certify.certifier import Certificate
+from odradek.certify.report.certificate import as_dict
+from odradek.certify.report.junit import junit
+from odradek.certify.report.page import page
+
+JSON: Final = "certificate.json"
+
+
+def write(certificate: Certificate, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {
+        JSON: json.dumps(as_dict(certificate), indent=2, ensure_ascii=False) + "\n",
+        "certificate.html": page(certificate),
+        "junit.xml": junit(certificate),
+    }
+    for name, text in files.items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+def plan(directory: Path, plan_id: str) -> str:
+    """The plan of this id in the certificate that lies there, as JSON. ``ValueError`` names those that there are."""
+    failures = json.loads((directory / JSON).read_text(encoding="utf-8"))["failures"]
+    for failure in failures:
+        if failure["plan_id"] == plan_id:
+            return json.dumps(failure["plan"])
+    known = ", ".join(each["plan_id"] for each in failures) or "none"
+    raise ValueError(f"there is no plan {plan_id} in {directory / JSON}; there is {known}")
