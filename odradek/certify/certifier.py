@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.certify import lints
+from odradek.certify.check import asked
 from odradek.certify.comparison import Fields, compare, differing_fields, rows
 from odradek.certify.exploration import Coverage, Exploration
 from odradek.certify.lints import Lint
 from odradek.certify.moments import moments, patterns
 from odradek.certify.plan import Plan
 from odradek.certify.run import Run, Stage
-from odradek.certify.verdict import Finding, Reference, judge
+from odradek.certify.verdict import Finding, Reference, judge, stuck
 from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 
@@ -140,12 +141,14 @@ class Certifier:
                 raise OdradekError(
                     f"the job did not finish without faults: {each.outputs.why_not}\n{each.log}"
                 )
+        if workload.check is not None:
+            self._refused(one, workload.check)
         ignored = workload.ignored
         first, second = one.outputs.committed, two.outputs.committed
         if compare(rows(first, ignored), rows(second, ignored), workload.compare):
             ignored |= differing_fields(first, second)
         difference = compare(rows(first, ignored), rows(second, ignored), workload.compare)
-        if difference:
+        if difference and workload.check is None:
             raise NotDeterministic(
                 f"two runs without faults came to other outputs ({len(first)} and {len(second)} records). Name what may "
                 "differ with --ignore, or say with --check what is right"
@@ -160,6 +163,11 @@ class Certifier:
         certificate.exploration = Exploration(found, workload.nodes, certificate.seed)
         certificate.runs = 2
         self._progress(certificate, "the job is the same twice without faults")
+
+    @staticmethod
+    def _refused(run: Run, check: str) -> None:
+        for finding in asked(check, run.outputs.committed):
+            raise OdradekError("\n".join([f"without faults {finding.sentence}", *finding.evidence]))
 
     def _seen(self, run: Run) -> lints.Run:
         return lints.Run(run.trace, self._workload.inputs, frozenset(self._workload.outputs))
@@ -198,7 +206,7 @@ class Certifier:
 
     def _tried(self, stage: Stage, plan: Plan) -> tuple[Run, list[Finding]]:
         run = stage.run(plan, self._workload.deadline_s(self.certificate.reference_s), self._patience_s(plan))
-        findings = judge(self._expected, run.outputs)
+        findings = self._judged(run)
         with self._lock:
             certificate = self.certificate
             certificate.runs += 1
@@ -209,6 +217,12 @@ class Certifier:
                 )
             self._progress(certificate, str(plan))
         return run, findings
+
+    def _judged(self, run: Run) -> list[Finding]:
+        """By the user's check where there is one, else by the outputs of the reference run."""
+        if self._workload.check is None:
+            return judge(self._expected, run.outputs)
+        return [*stuck(run.outputs), *asked(self._workload.check, run.outputs.committed)]
 
     def _patience_s(self, plan: Plan) -> float | None:
         """None where a client waits for its own time-out."""

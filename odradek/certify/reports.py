@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from odradek.certify.certifier import Certificate
 from odradek.certify.report.certificate import as_dict
@@ -14,15 +15,22 @@ from odradek.certify.report.page import page
 JSON: Final = "certificate.json"
 
 
-def write(certificate: Certificate, directory: Path) -> None:
+def write(certificate: Certificate, directory: Path, options: Mapping[str, Any] | None = None) -> None:
+    """``options`` are those of the command, for `options`."""
     directory.mkdir(parents=True, exist_ok=True)
+    shown = as_dict(certificate) | {"options": dict(options or {})}
     files = {
-        JSON: json.dumps(as_dict(certificate), indent=2, ensure_ascii=False) + "\n",
+        JSON: json.dumps(shown, indent=2, ensure_ascii=False) + "\n",
         "certificate.html": page(certificate),
         "junit.xml": junit(certificate),
     }
     for name, text in files.items():
         (directory / name).write_text(text, encoding="utf-8")
+
+
+def options(directory: Path) -> dict[str, Any]:
+    """With which the certificate that lies there was made."""
+    return dict(json.loads((directory / JSON).read_text(encoding="utf-8"))["options"])
 
 
 def plan(directory: Path, plan_id: str) -> str:

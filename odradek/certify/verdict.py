@@ -69,20 +69,20 @@ class Reference:
 
 def judge(reference: Reference, outputs: Outputs) -> list[Finding]:
     """All that is wrong with the run; empty: its outputs are those of the reference run."""
-    found = list(_stuck(outputs))
+    found = stuck(outputs)
     difference = compare(reference.rows, rows(outputs.committed, reference.ignored), reference.how)
     return found + _findings(reference, outputs, difference)
 
 
-def _stuck(outputs: Outputs) -> Iterable[Finding]:
+def stuck(outputs: Outputs) -> list[Finding]:
+    """What has no end: the run itself, or a transaction that it left open."""
+    found = []
     if not outputs.finished:
-        yield Finding(Kind.STUCK, outputs.why_not or "the run came to no end")
+        found.append(Finding(Kind.STUCK, outputs.why_not or "the run came to no end"))
     if outputs.open_transactions:
-        yield Finding(
-            Kind.STUCK,
-            "an open transaction holds up read_committed readers of the output",
-            tuple(outputs.open_transactions),
-        )
+        sentence = "an open transaction holds up read_committed readers of the output"
+        found.append(Finding(Kind.STUCK, sentence, tuple(outputs.open_transactions)))
+    return found
 
 
 def _findings(reference: Reference, outputs: Outputs, difference: Difference) -> list[Finding]:

@@ -41,6 +41,11 @@ _T = TypeVar("_T")
 @click.option("--compare", type=click.Choice(["rows", "keyed", "ordered-by-key"]), help="[default: rows]")
 @click.option("--ignore", multiple=True, metavar="FIELD", help="A field of JSON values that may differ.")
 @click.option(
+    "--check",
+    metavar="COMMAND",
+    help="Reads the outputs as NDJSON; its exit code says whether they are right.",
+)
+@click.option(
     "--restart",
     metavar="always|never|N",
     help="What a supervisor does with an instance that died.  [default: always]",
@@ -82,6 +87,8 @@ def certify(ctx: click.Context, /, path: Path | None, as_json: bool, **said: Any
     end_at_sigterm()
     try:
         options = _options(path, said)
+        if ctx.invoked_subcommand is not None and "job" not in options:
+            options = reports.options(Path(str(options.get("report") or REPORT))) | options
         workload = settings.workload(options, (path or Path(settings.FILE)).resolve().parent)
         budget_s = seconds(str(options.get("budget") or "10m"))
     except (ValueError, OSError) as error:
@@ -100,7 +107,7 @@ def certify(ctx: click.Context, /, path: Path | None, as_json: bool, **said: Any
         ).run()
     )
     directory = Path(str(options.get("report") or REPORT))
-    reports.write(certificate, directory)
+    reports.write(certificate, directory, options)
     if as_json:
         say_json(as_dict(certificate))
     else:
@@ -117,7 +124,7 @@ def certify(ctx: click.Context, /, path: Path | None, as_json: bool, **said: Any
 def again(asked: _Asked, plan: str, times: int, as_json: bool) -> None:
     """Try a PLAN of a certificate again, by its id, or by its JSON.
 
-    The options are those of the certificate's job: give them as for `odradek certify`, or have them in certify.toml.
+    The options are those of the certificate, unless others are given before "again".
     """
     from odradek.certify import reports
     from odradek.certify.certifier import Certifier

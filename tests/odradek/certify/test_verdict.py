@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+from odradek.certify.check import asked, ndjson
 from odradek.certify.comparison import Compare
 from odradek.certify.verdict import Kind, Outputs, Reference, judge
 from tests.odradek.certify.test_comparison import record
@@ -48,3 +51,24 @@ def test_a_run_that_came_to_no_end_is_stuck_and_so_are_its_readers() -> None:
     assert [each.kind for each in found] == [Kind.STUCK, Kind.STUCK]
     assert found[0].sentence == "no end"
     assert found[1].evidence == ("out-0: readers stop",)
+
+
+def test_a_check_of_the_users_reads_the_outputs_and_says_what_it_thinks() -> None:
+    records = [record("a", "k"), record("b")]
+    assert asked("test $(wc -l) = 2", records) == []
+    (finding,) = asked("grep -c nothing; echo too few; exit 3", records)
+    assert finding.kind is Kind.REFUSED
+    assert finding.sentence.endswith("ended with exit code 3")
+    assert finding.evidence == ("0", "too few")
+
+
+def test_records_become_lines_of_json() -> None:
+    assert json.loads(ndjson([record("v", "k", offset=4)])) == {
+        "topic": "out",
+        "partition": 0,
+        "offset": 4,
+        "timestamp_ms": 0,
+        "key": "k",
+        "value": "v",
+        "headers": [],
+    }

@@ -16,6 +16,7 @@ from odradek.certify import settings
 from odradek.certify.certifier import Certificate, Certifier
 from odradek.certify.lints import DOCS
 from odradek.certify.plan import from_json
+from odradek.errors import OdradekError
 from tests.support.deadlines import LONG_TEST_S
 
 ROOT = Path(__file__).parents[3]
@@ -50,7 +51,9 @@ WRONG = [
 WITH_EACH_CHANGE = ("offsets_outside", "read_uncommitted", "weak_producer")
 
 
-def certified(job: Path, directory: Path, outputs: tuple[str, ...] = ("out",), **more: object) -> Certifier:
+def certified(
+    job: Path, directory: Path, outputs: tuple[str, ...] = ("out",), check: str | None = None, **more: object
+) -> Certifier:
     lines = [f'{{"key": "k{number % 7}", "value": "v{number}"}}\n' for number in range(RECORDS)]
     (directory / "in.ndjson").write_text("".join(lines))
     options = {
@@ -58,6 +61,7 @@ def certified(job: Path, directory: Path, outputs: tuple[str, ...] = ("out",), *
         "topic": ["in:2", *(f"{each}:2" for each in outputs)],
         "seed-records": ["in=in.ndjson"],
         "output": list(outputs),
+        "check": check,
     }
     return Certifier(settings.workload(options, directory), **{"budget_s": BUDGET_S, **more})  # type: ignore[arg-type]
 
@@ -93,6 +97,13 @@ def test_a_job_that_is_right_is_certified(tmp_path: Path) -> None:
 def test_a_job_that_is_right_is_certified_by_each_seed(seed: int, tmp_path: Path) -> None:
     certificate = certified(ZOO / "right" / "copier.py", tmp_path, seed=seed).run()
     assert certificate.failures == []
+
+
+def test_a_check_takes_the_place_of_the_comparison(tmp_path: Path) -> None:
+    certifier = certified(ZOO / "right" / "copier.py", tmp_path, budget_s=3.0, check="grep -q V1")
+    assert certifier.run().is_clean
+    with pytest.raises(OdradekError, match="without faults grep -q nothing ended with exit code 1"):
+        certified(ZOO / "right" / "copier.py", tmp_path, budget_s=3.0, check="grep -q nothing").run()
 
 
 def test_no_job_says_what_is_wrong_with_it() -> None:
