@@ -10,11 +10,10 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -33,15 +32,14 @@ class Command:
     """How an instance is started. ``{bootstrap}``, ``{data}``, ``{run}`` and ``{instance}`` are filled in."""
 
     words: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
     directory: Path | None = None
 
     @classmethod
-    def parse(cls, text: str | Sequence[str], **more: object) -> Command:
+    def parse(cls, text: str | Sequence[str], directory: Path | None = None) -> Command:
         words = tuple(shlex.split(text)) if isinstance(text, str) else tuple(text)
         if not words:
             raise ValueError("the job's command is empty")
-        return cls(words, **more)  # type: ignore[arg-type]
+        return cls(words, directory)
 
     def filled(self, values: Mapping[str, str]) -> list[str]:
         words = []
@@ -58,7 +56,6 @@ class Exit:
 
     instance: int
     code: int
-    at_s: float
 
 
 class Instance:
@@ -66,7 +63,6 @@ class Instance:
 
     def __init__(self, number: int, process: subprocess.Popen[bytes]) -> None:
         self.number, self.process = number, process
-        self.is_frozen = False
         self.was_ended = False
         """By the certifier."""
 
@@ -85,11 +81,9 @@ class Instance:
         self.process.wait()
 
     def freeze(self) -> None:
-        self.is_frozen = True
         self.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self.is_frozen = False
         self.signal(signal.SIGCONT)
 
     def end(self) -> None:
@@ -126,7 +120,6 @@ class Job:
         self._lock = threading.RLock()
         self._instances: list[Instance] = []
         self._left: dict[int, int] = {}
-        self._began = time.monotonic()
         self.exits: list[Exit] = []
         self.kills = 0
         """Instances that the certifier killed, or froze, without a word to their group."""
@@ -139,7 +132,6 @@ class Job:
             **os.environ,
             **{f"ODRADEK_{name.upper()}": value for name, value in values.items()},
             "KAFKA_BOOTSTRAP_SERVERS": values["bootstrap"],
-            **self._command.environment,
         }
         with self._lock, self._log.open("ab") as log:
             try:
@@ -166,7 +158,7 @@ class Job:
                 if instance.was_ended:
                     continue
                 code = instance.process.returncode
-                self.exits.append(Exit(instance.number, code, time.monotonic() - self._began))
+                self.exits.append(Exit(instance.number, code))
                 if code == 0:
                     self.completed.add(instance.number)
                 else:
@@ -192,6 +184,12 @@ class Job:
         with self._lock:
             return [each for each in self._instances if each.is_alive]
 
+    @property
+    def has_ended(self) -> bool:
+        """No instance is left, nor will `supervise` start one again."""
+        with self._lock:
+            return not self._instances
+
     def owner(self, peer: str) -> Instance | None:
         """The instance that has this connection, by its address (host:port)."""
         port = int(peer.rpartition(":")[2])
@@ -216,8 +214,3 @@ def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
             return False
         time.sleep(_PAUSE_S)
     return True
-
-
-def python(*words: str) -> tuple[str, ...]:
-    """A command of this interpreter."""
-    return (sys.executable, *words)

@@ -160,19 +160,14 @@ class Stage:
         """Until the run is done; else why it is not."""
         while True:
             job.supervise()
-            if staging.is_over and self._is_done(job):
-                return ""
+            has_ended = job.has_ended
+            is_done = self._is_done(job)
+            if (is_done or has_ended) and staging.is_over:
+                return "" if is_done else f"all instances have ended before {self.workload.until}"
             staging.keep_clock()
-            if not job.alive and not self._will_go_on(job) and staging.is_over and not self._is_done(job):
-                return f"all instances have ended before {self.workload.until}"
             if patience.asks_now() and (said := patience.over(self._newest_write_ms())):
                 return f"{self.workload.until} has not come: {said}"
             time.sleep(LOOK_PAUSE_S)
-
-    @staticmethod
-    def _will_go_on(job: Job) -> bool:
-        job.supervise()
-        return bool(job.alive)
 
     # -- when it is done -----------------------------------------------------------------------------------------
 

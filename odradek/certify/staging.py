@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from odradek.broker import Broker
+from odradek.certify.exchanges import exchanges
 from odradek.certify.faults import Act
 from odradek.certify.job import Instance, Job, wait_until
 from odradek.certify.plan import Injection, Plan
 from odradek.certify.seeding import write
 from odradek.certify.workload import Seed
 from odradek.deadlines import stretched
-from odradek.errors import OdradekError
+from odradek.errors import FaultNotHit, OdradekError
 from odradek.remote import Rule
 
 HANDLED_S: Final = stretched(2.0)
@@ -25,6 +26,8 @@ TAKE_OVER_S: Final = stretched(10.0)
 WAKE_S: Final = 1.0
 """What a frozen instance gets to do its worst after it was woken."""
 NODE_IS_AWAY_S: Final = 0.2
+HIT_PAUSE_S: Final = 0.2
+"""How long the broker is asked at once whether a rule was hit."""
 _EXPIRES: Final = "8d"
 _CHECKS_MS: Final = 11_000
 """A coordinator looks for transactions that have timed out every ten seconds."""
@@ -39,8 +42,8 @@ class Staging:
         self._broker, self._job, self._is_done, self._seeds = broker, job, is_done, seeds
         self._plan = plan
         self._rules: list[Rule] = []
+        self._acting: list[tuple[Rule, threading.Thread]] = []
         self._ended = threading.Event()
-        self._threads: list[threading.Thread] = []
         self._timed_out = 0
         self.notes: list[str] = []
         """What was done, in order."""
@@ -52,16 +55,12 @@ class Staging:
             if injection.fault.act is not Act.NOTHING:
                 thread = threading.Thread(target=self._act, args=(injection, rule), daemon=True)
                 thread.start()
-                self._threads.append(thread)
+                self._acting.append((rule, thread))
 
     @property
     def is_over(self) -> bool:
-        """Nothing that was begun is still under way."""
-        return not any(each.is_alive() for each in self._threads) or self._waiting
-
-    @property
-    def _waiting(self) -> bool:
-        return not any(rule.hits for rule in self._rules)
+        """Nothing is under way: each act has ended, or its rule has not been hit."""
+        return not any(thread.is_alive() and rule.hits for rule, thread in self._acting)
 
     def hits(self) -> list[int]:
         return [rule.hits for rule in self._rules]
@@ -77,17 +76,23 @@ class Staging:
 
     def end(self) -> None:
         self._ended.set()
-        for thread in self._threads:
+        for _, thread in self._acting:
             thread.join()
 
     # -- what is done ------------------------------------------------------------------------------------------
 
     def _act(self, injection: Injection, rule: Rule) -> None:
         with contextlib.suppress(OdradekError):
-            while not self._ended.is_set() and not rule.hits:
-                _hit_within(rule, 0.2)
-            if not self._ended.is_set():
+            if self._await_hit(rule):
                 self._acts[injection.fault.act](self, injection, rule)
+
+    def _await_hit(self, rule: Rule) -> bool:
+        """False if the run has ended before."""
+        while not self._ended.is_set():
+            with contextlib.suppress(FaultNotHit):
+                rule.wait(timeout_s=HIT_PAUSE_S)
+                return not self._ended.is_set()
+        return False
 
     def _note(self, text: str) -> None:
         self.notes.append(text)
@@ -193,24 +198,34 @@ class Staging:
 
     def _move(self, injection: Injection, rule: Rule) -> None:
         matchers = dict(injection.moment.matchers)
-        nodes = sorted(self._broker.nodes)
+        is_produce = injection.moment.on == "Produce"
+        topics = self._topics(matchers) if is_produce else ()
         with contextlib.suppress(OdradekError):
-            for to in nodes:
-                moved = self._move_to(injection, matchers, to)
+            for to in sorted(self._broker.nodes):
+                moved = self._lead(topics, to) if is_produce else self._coordinate(matchers, to)
                 if moved:
                     self._note(moved)
                     break
         rule.release()
 
-    def _move_to(self, injection: Injection, matchers: Mapping[str, str], to: int) -> str:
+    def _topics(self, matchers: Mapping[str, str]) -> Collection[str]:
+        """The topics of a Produce: those of its matcher, else those that the newest such request named."""
+        if "topic" in matchers:
+            return {matchers["topic"]}
+        newest = exchanges(self._broker.trace.entries(api="Produce", limit=20))
+        return next((each.topics for each in reversed(newest) if each.topics), ())
+
+    def _lead(self, topics: Collection[str], to: int) -> str:
         """What was moved; nothing if it was there already."""
+        for partition in self._broker.partitions():
+            if partition.topic in topics and partition.leader != to:
+                self._broker.move_leader(partition.topic, partition.partition, to=to)
+                return f"node {to} leads {partition.topic}-{partition.partition}"
+        return ""
+
+    def _coordinate(self, matchers: Mapping[str, str], to: int) -> str:
+        """As ``_lead``."""
         broker = self._broker
-        if injection.moment.on == "Produce":
-            for partition in broker.partitions():
-                if partition.topic in injection_topics(injection, broker) and partition.leader != to:
-                    broker.move_leader(partition.topic, partition.partition, to=to)
-                    return f"node {to} leads {partition.topic}-{partition.partition}"
-            return ""
         name = "group" if "group" in matchers else "transactional_id"
         if "*" in matchers.get(name, "*"):
             return ""
@@ -287,23 +302,3 @@ class Staging:
 
     def _await(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         return wait_until(lambda: self._ended.is_set() or holds(), timeout_s)
-
-
-def injection_topics(injection: Injection, broker: Broker) -> set[str]:
-    """The topics of a Produce: those of its matcher, else those that the newest such request named."""
-    matchers = dict(injection.moment.matchers)
-    if "topic" in matchers:
-        return {matchers["topic"]}
-    for entry in reversed(broker.trace.entries(api="Produce", limit=20)):
-        topics = {
-            each.get("name") or each.get("topic_name")
-            for each in (entry["request"] or {}).get("topic_data", ())
-        }
-        if topics:
-            return topics
-    return set()
-
-
-def _hit_within(rule: Rule, timeout_s: float) -> None:
-    with contextlib.suppress(OdradekError):
-        rule.wait(1, timeout_s=timeout_s)

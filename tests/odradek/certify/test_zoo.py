@@ -14,8 +14,10 @@ import pytest
 
 from odradek.certify import settings
 from odradek.certify.certifier import Certificate, Certifier
+from odradek.certify.faults import BY_NAME
 from odradek.certify.lints import DOCS
-from odradek.certify.plan import from_json
+from odradek.certify.moments import Moment
+from odradek.certify.plan import Injection, Plan, from_json
 from odradek.errors import OdradekError
 from tests.support.deadlines import LONG_TEST_S
 
@@ -104,6 +106,22 @@ def test_a_check_takes_the_place_of_the_comparison(tmp_path: Path) -> None:
     assert certifier.run().is_clean
     with pytest.raises(OdradekError, match="without faults grep -q nothing ended with exit code 1"):
         certified(ZOO / "right" / "copier.py", tmp_path, budget_s=3.0, check="grep -q nothing").run()
+
+
+def test_a_run_does_not_wait_for_a_fault_that_is_not_reached(tmp_path: Path) -> None:
+    """One of two has struck, and the other one never will: the job is done all the same."""
+    certifier = certified(ZOO / "right" / "copier.py", tmp_path)
+    of_copier = (("transactional_id", "copier-1"),)
+    plan = Plan(
+        (
+            Injection(Moment("EndTxn", of_copier, 1, "commit"), BY_NAME["kill-after"]),
+            Injection(Moment("EndTxn", of_copier, 999, "commit"), BY_NAME["add-instance"]),
+        )
+    )
+    ((run, findings),) = certifier.again(plan, 1)
+    assert run.outputs.finished
+    assert run.hits == [1, 0]
+    assert findings == []
 
 
 def test_no_job_says_what_is_wrong_with_it() -> None:
