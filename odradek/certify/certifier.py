@@ -1,7 +1,6 @@
 """The certifier: two reference runs, then plans one after the other, and for each failure its shortest plan and diagnosis.
 
-for event in Certifier(workload, budget_s=600).run():
-    ...
+certificate = Certifier(workload, budget_s=600).run()
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,9 +18,9 @@ from odradek.certify.comparison import Fields, compare, differing_fields, rows
 from odradek.certify.exploration import Coverage, Exploration
 from odradek.certify.lints import Lint
 from odradek.certify.moments import moments, patterns
-from odradek.certify.plan import Plan
+from odradek.certify.plan import Cell, Plan
 from odradek.certify.run import Run, Stage
-from odradek.certify.verdict import Finding, Reference, judge, stuck
+from odradek.certify.verdict import Finding, Reference, judge, kinds_of, stuck
 from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 
@@ -51,7 +50,7 @@ class Failure:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(each.kind.value for each in self.findings))
+        return kinds_of(self.findings)
 
 
 @dataclass(slots=True)
@@ -66,20 +65,22 @@ class Certificate:
     lints: list[Lint] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     runs: int = 0
-    not_reached: int = 0
     began: float = field(default_factory=time.monotonic)
     took_s: float = 0.0
     clients: dict[str, str] = field(default_factory=dict)
     """Client libraries with their versions, as their ApiVersions requests name them."""
-    is_complete: bool = False
-    """All single faults were tried before the budget was over."""
 
     @property
     def is_clean(self) -> bool:
         return not self.failures
 
+    @property
+    def cells(self) -> Mapping[Cell, Coverage]:
+        """None before the moments are known."""
+        return self.exploration.cells if self.exploration is not None else {}
+
     def covered(self) -> Counter[Coverage]:
-        return Counter(self.exploration.cells.values()) if self.exploration else Counter()
+        return Counter(self.cells.values())
 
 
 class Certifier:
@@ -186,10 +187,7 @@ class Certifier:
         with self._lock:
             if self._stop.is_set() or time.monotonic() - self.certificate.began > self._budget_s:
                 return None
-            plan = next(self._plans, None)
-            if plan is not None and len(plan) > 1:
-                self.certificate.is_complete = True
-            return plan
+            return next(self._plans, None)
 
     def _beside(self) -> None:
         try:
@@ -210,7 +208,6 @@ class Certifier:
         with self._lock:
             certificate = self.certificate
             certificate.runs += 1
-            certificate.not_reached += not run.is_reached
             if certificate.exploration is not None:
                 certificate.exploration.learned(
                     plan, reached=run.is_reached, failed=bool(findings) and run.is_reached

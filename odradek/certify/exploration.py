@@ -14,7 +14,7 @@ from itertools import product
 from random import Random
 from typing import Final
 
-from odradek.certify.faults import FAULTS, Act, Fault, Reach, applicable
+from odradek.certify.faults import BY_NAME, FAULTS, Act, Reach, applicable
 from odradek.certify.moments import READS, Moment, MomentClass, classes
 from odradek.certify.plan import Cell, Injection, Plan, single
 
@@ -52,16 +52,15 @@ class Exploration:
 
     def learned(self, plan: Plan, *, reached: bool, failed: bool) -> None:
         """What a run has shown of the cells of its plan."""
-        for injection in plan.injections if len(plan) == 1 else ():
-            if injection.cell not in self.cells:
-                continue
-            if failed:
-                self.cells[injection.cell] = Coverage.FAILED
-            elif not reached:
-                if self.cells[injection.cell] is Coverage.UNTRIED:
-                    self.cells[injection.cell] = Coverage.NOT_REACHED
-            elif self.cells[injection.cell] is not Coverage.FAILED:
-                self.cells[injection.cell] = Coverage.CLEAN
+        cell = plan.injections[0].cell if len(plan) == 1 else None
+        if cell is None or cell not in self.cells:
+            return
+        if failed:
+            self.cells[cell] = Coverage.FAILED
+        elif reached and self.cells[cell] is not Coverage.FAILED:
+            self.cells[cell] = Coverage.CLEAN
+        elif self.cells[cell] is Coverage.UNTRIED:
+            self.cells[cell] = Coverage.NOT_REACHED
 
     def plans(self) -> Iterator[Plan]:
         """Without end."""
@@ -82,17 +81,13 @@ class Exploration:
                 if cell in self.cells and fault.is_slow is is_slow and is_read is reads:
                     yield single(self._member(members, cell), fault)
 
-    def _applicable(self, moment: Moment) -> list[Fault]:
-        return applicable(moment, self.nodes, self.reaches)
-
     def _again(self) -> Iterator[Plan]:
         """Cells that were not reached, at other members of their classes."""
         for _ in range(TRIES - 1):
             for cell, state in list(self.cells.items()):
                 if state is Coverage.NOT_REACHED:
-                    members = self._members[cell[0]]
-                    fault = next(each for each in self._applicable(members[0]) if each.name == cell[1])
-                    yield single(self._member(members, cell), fault)
+                    kind, name = cell
+                    yield single(self._member(self._members[kind], cell), BY_NAME[name])
 
     def _member(self, members: Sequence[Moment], cell: Cell) -> Moment:
         """The second one first: there is something before it, and something behind it."""
@@ -123,9 +118,6 @@ class Exploration:
             yield self._together(random, random.sample(clean, count))
 
     def _together(self, random: Random, cells: Iterable[Cell]) -> Plan:
-        injections = []
-        for kind, name in cells:
-            moment = random.choice(self._members[kind])
-            fault = next(each for each in self._applicable(self._members[kind][0]) if each.name == name)
-            injections.append(Injection(moment, fault))
-        return Plan(tuple(injections))
+        return Plan(
+            tuple(Injection(random.choice(self._members[kind]), BY_NAME[name]) for kind, name in cells)
+        )

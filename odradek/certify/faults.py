@@ -216,7 +216,6 @@ FAULTS: Final = (
     ),
 )
 BY_NAME: Final = {each.name: each for each in FAULTS}
-_AT_STEPS: Final = frozenset({"kill-node"})
 
 
 def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
@@ -224,7 +223,7 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
     if nodes < fault.min_nodes:
         return False
     if moment.is_step:
-        return fault.name in _AT_STEPS
+        return fault.act is Act.START_NODE
     if fault.name in CODES:
         return moment.on in CODES[fault.name]
     if fault.name in ("duplicate", "late"):

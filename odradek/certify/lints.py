@@ -7,7 +7,7 @@ doubled records did so, and warns in a run that did not.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -56,8 +56,8 @@ class Lint:
 
 
 def lint(run: Run) -> list[Lint]:
-    """All that a run's trace shows, the likeliest reason first."""
-    return [found for each in _LINTS for found in each(run)]
+    """The first sight of each thing that a run's trace shows, the likeliest reason first."""
+    return [found for each in _LINTS if (found := next(each(run), None)) is not None]
 
 
 # -- consumers ------------------------------------------------------------------------------------------------------
@@ -74,37 +74,30 @@ def _read_uncommitted(run: Run) -> Iterator[Lint]:
                     "that abort. Set isolation.level=read_committed",
                     exchange.line,
                 )
-                return
 
 
 def _offsets_outside(run: Run) -> Iterator[Lint]:
-    commits = [each for each in _commits(run) if each.succeeded]
+    commits = [
+        each
+        for each in run.exchanges
+        if each.api == "OffsetCommit" and run.inputs & set(each.topics) and each.succeeded
+    ]
     if not commits:
         return
     automatic = _is_automatic(commits)
-    name = "auto-commit" if automatic else "offsets-outside"
     how = "enable.auto.commit commits" if automatic else "the consumer commits"
-    remedy = (
-        "Set enable.auto.commit=false, and send the offsets with" if automatic else "Send the offsets with"
-    )
     if run.transactional_ids:
-        yield Lint(
-            name,
+        remedy = "Set enable.auto.commit=false, and send" if automatic else "Send"
+        sentence = (
             f"{how} the offsets of its input outside of the transaction: a crash between the two loses records or doubles "
-            f"them. {remedy} sendOffsetsToTransaction",
-            commits[0].line,
+            f"them. {remedy} the offsets with sendOffsetsToTransaction"
         )
     else:
-        yield Lint(
-            name,
+        sentence = (
             f"{how} the offsets, and no producer is transactional: a crash between Produce and OffsetCommit loses records "
-            "or doubles them",
-            commits[0].line,
+            "or doubles them"
         )
-
-
-def _commits(run: Run) -> list[Exchange]:
-    return [each for each in run.exchanges if each.api == "OffsetCommit" and run.inputs & set(each.topics)]
+    yield Lint("auto-commit" if automatic else "offsets-outside", sentence, commits[0].line)
 
 
 def _is_automatic(commits: Sequence[Exchange]) -> bool:
@@ -125,7 +118,6 @@ def _no_fencing(run: Run) -> Iterator[Lint]:
                 "(KIP-447). Give sendOffsetsToTransaction the consumer's group metadata",
                 exchange.line,
             )
-            return
 
 
 # -- producers ------------------------------------------------------------------------------------------------------
@@ -143,7 +135,6 @@ def _weak_producer(run: Run) -> Iterator[Lint]:
                 "Use one transactional producer",
                 exchange.line,
             )
-            return
 
 
 def _second_producer(run: Run) -> Iterator[Lint]:
@@ -156,15 +147,14 @@ def _second_producer(run: Run) -> Iterator[Lint]:
                 f"a second producer writes {topic} outside of the transaction: its records stay when the transaction aborts",
                 exchange.line,
             )
-            return
 
 
-def _outside(run: Run) -> Iterator[tuple[Exchange, str, dict[str, Any]]]:
+def _outside(run: Run) -> Iterator[tuple[Exchange, str, Mapping[str, Any]]]:
     for exchange in run.exchanges:
         if exchange.api == "Produce" and not exchange.transactional_id:
             for topic, _, batch in batches(exchange):
                 if topic in run.outputs:
-                    yield exchange, topic, dict(batch)
+                    yield exchange, topic, batch
 
 
 def _known_sinks(run: Run) -> Iterator[Lint]:
@@ -177,7 +167,6 @@ def _known_sinks(run: Run) -> Iterator[Lint]:
                 f"Kafka Streams writes {topic} with processing.guarantee=at_least_once. Set exactly_once_v2",
                 exchange.line,
             )
-            return
     if any(_SPARK in (each.group or "") + each.client_id for each in run.exchanges):
         for exchange, topic, _ in _outside(run):
             yield Lint(
@@ -185,7 +174,6 @@ def _known_sinks(run: Run) -> Iterator[Lint]:
                 f"Spark's own Kafka sink writes {topic}: a task or batch that runs again writes its records again",
                 exchange.line,
             )
-            return
 
 
 def _shared_id(run: Run) -> Iterator[Lint]:
@@ -207,7 +195,6 @@ def _shared_id(run: Run) -> Iterator[Lint]:
                 "Give each instance an id of its own, the same at each start",
                 fenced[0].line,
             )
-            return
 
 
 def _used_on(run: Run) -> Iterator[Lint]:
@@ -231,7 +218,6 @@ def _used_on(run: Run) -> Iterator[Lint]:
                 f"{transactional_id}: it can commit nothing any more. Close the producer, and end or make a new one",
                 exchange.line,
             )
-            return
 
 
 def _no_rewind(run: Run) -> Iterator[Lint]:
@@ -246,7 +232,6 @@ def _no_rewind(run: Run) -> Iterator[Lint]:
             f"{committed}), and loses the records of the aborted transaction. Seek to the committed positions",
             abort.line,
         )
-        return
 
 
 class _Positions:
@@ -321,7 +306,6 @@ def _short_time_out(run: Run) -> Iterator[Lint]:
                     "a batch that takes longer is aborted under its hands",
                     exchange.line,
                 )
-                return
         elif exchange.api in ("AddPartitionsToTxn", "Produce", "AddOffsetsToTxn"):
             begun_us.setdefault(transactional_id, exchange.arrived_us)
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from odradek.certify.exchanges import Exchange, batches
 
-# What is asked for again and again without a change of anything that lasts: one member stands for many.
+# What is asked for again and again without a change of anything that lasts.
 READS: Final = frozenset({"Fetch", "Metadata", "ApiVersions", "ListOffsets", "Heartbeat", "FindCoordinator"})
 STEPS_OF_COMMIT: Final = ("txn.prepare.append", "txn.marker", "txn.complete.append")
 STEPS_OF_OFFSETS: Final = ("group.append",)
@@ -120,7 +120,6 @@ class _Phases:
     """Where each producer is in its transaction."""
 
     def __init__(self) -> None:
-        self._ended: Counter[str] = Counter()
         self._initialised: set[str] = set()
         self._sent: defaultdict[str, set[str]] = defaultdict(set)
 
@@ -137,7 +136,6 @@ class _Phases:
             return "again" if again else "first"
         if exchange.api == "EndTxn":
             self._sent.pop(transactional_id, None)
-            self._ended[transactional_id] += 1
             return "commit" if exchange.request.get("committed") else "abort"
         sent = self._sent[transactional_id]
         phase = "opens" if not sent else "again" if exchange.api in sent else "adds"
@@ -168,22 +166,18 @@ def _returned_records(exchange: Exchange) -> bool:
 
 
 def patterns(one: Iterable[Exchange], two: Iterable[Exchange]) -> dict[str, str]:
-    """Patterns for the ids that two runs of the same job do not share: ``app-1f2e-0`` and ``app-77ab-0`` are ``app-*-0``.
-
-    An id of the first run that has no partner in the second one keeps ``*`` behind what all of them begin with.
-    """
+    """Patterns for the ids that two runs of the same job do not share: ``app-1f2e-0`` and ``app-77ab-0`` are ``app-*-0``."""
     found: dict[str, str] = {}
-    for names in (_ids(one, two, "transactional_id"), _ids(one, two, "group"), _ids(one, two, "client_id")):
-        ours, theirs = names
+    for field in ("transactional_id", "group", "client_id"):
+        ours, theirs = _ids(one, field), _ids(two, field)
         for name, other in zip(sorted(ours - theirs), sorted(theirs - ours), strict=False):
             pattern = _pattern(name, other)
             found[name] = found[other] = pattern
     return found
 
 
-def _ids(one: Iterable[Exchange], two: Iterable[Exchange], field: str) -> tuple[set[str], set[str]]:
-    first = {value for each in one if (value := getattr(each, field))}
-    return first, {value for each in two if (value := getattr(each, field))}
+def _ids(run: Iterable[Exchange], field: str) -> set[str]:
+    return {value for each in run if (value := getattr(each, field))}
 
 
 def _pattern(one: str, two: str) -> str:
@@ -200,7 +194,7 @@ def _common(one: Sequence[str], two: Sequence[str]) -> int:
 
 
 def classes(found: Iterable[Moment]) -> dict[MomentClass, list[Moment]]:
-    """The members of each class, in the order of arrival. Of reads a few stand for all."""
+    """The members of each class, in the order of arrival."""
     members: defaultdict[MomentClass, list[Moment]] = defaultdict(list)
     for moment in found:
         members[moment.kind].append(moment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import Any, Final
 
@@ -39,6 +39,11 @@ class Finding:
         return {"kind": self.kind.value, "sentence": self.sentence, "evidence": list(self.evidence)}
 
 
+def kinds_of(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """What is wrong, each kind once, in the order of the findings."""
+    return tuple(dict.fromkeys(each.kind.value for each in findings))
+
+
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """What the output topics held when a run was over."""
@@ -54,17 +59,17 @@ class Outputs:
     """Those that hold up read_committed readers of the outputs at the end, as sentences."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reference:
-    """What a run has to come to."""
+    """What each run has to come to."""
 
-    records: Sequence[Record]
+    records: InitVar[Sequence[Record]]
     how: Compare
     ignored: Fields = frozenset()
+    rows: Sequence[Row] = field(init=False)
 
-    @property
-    def rows(self) -> list[Row]:
-        return rows(self.records, self.ignored)
+    def __post_init__(self, records: Sequence[Record]) -> None:
+        self.rows = rows(records, self.ignored)
 
 
 def judge(reference: Reference, outputs: Outputs) -> list[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 @click.option(
     "--patience",
     metavar="TIME",
-    help="A run that takes longer, beyond five reference runs, is stuck.  [default: 30s]",
+    help="A run in which the job asks for no change that long, beyond a reference run, is stuck.  [default: 10s]",
 )
 @click.option("--budget", metavar="TIME", help="Begin no run after this time.  [default: 10m]")
 @click.option("--seed", type=int, help="Of the plans that are drawn.  [default: 1]")
@@ -88,7 +88,7 @@ def certify(ctx: click.Context, /, path: Path | None, as_json: bool, **said: Any
     try:
         options = _options(path, said)
         if ctx.invoked_subcommand is not None and "job" not in options:
-            options = reports.options(Path(str(options.get("report") or REPORT))) | options
+            options = reports.options(_report(options)) | options
         workload = settings.workload(options, (path or Path(settings.FILE)).resolve().parent)
         budget_s = seconds(str(options.get("budget") or "10m"))
     except (ValueError, OSError) as error:
@@ -106,7 +106,7 @@ def certify(ctx: click.Context, /, path: Path | None, as_json: bool, **said: Any
             progress=_progress(),
         ).run()
     )
-    directory = Path(str(options.get("report") or REPORT))
+    directory = _report(options)
     reports.write(certificate, directory, options)
     if as_json:
         say_json(as_dict(certificate))
@@ -131,7 +131,7 @@ def again(asked: _Asked, plan: str, times: int, as_json: bool) -> None:
     from odradek.certify.plan import from_json
     from odradek.certify.report.text import attempt
 
-    directory = Path(str(asked.options.get("report") or REPORT))
+    directory = _report(asked.options)
     try:
         chosen = from_json(plan if plan.startswith("[") else reports.plan(directory, plan))
     except (ValueError, OSError) as error:
@@ -158,6 +158,10 @@ class _Asked:
 
     options: dict[str, Any]
     workload: Any
+
+
+def _report(options: Mapping[str, Any]) -> Path:
+    return Path(str(options.get("report") or REPORT))
 
 
 def _progress() -> Callable[[Any, str], None]:

@@ -45,13 +45,12 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
 
 def _cells(certificate: Certificate) -> dict[str, Any]:
     covered = certificate.covered()
-    cells = certificate.exploration.cells if certificate.exploration else {}
     counts = {state.value: covered[state] for state in Coverage}
     return {
         "counts": counts,
         "of": [
             {"moment": str(kind), "fault": fault, "state": state.value}
-            for (kind, fault), state in cells.items()
+            for (kind, fault), state in certificate.cells.items()
         ],
     }
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 from odradek.certify.certifier import Certificate, Failure
 from odradek.certify.exploration import Coverage
 from odradek.certify.plan import Cell
+from odradek.printable import printable_lines
 
 
 def junit(certificate: Certificate) -> str:
@@ -14,8 +15,7 @@ def junit(certificate: Certificate) -> str:
     failures = {
         failure.plan.injections[0].cell: failure for failure in certificate.failures if len(failure.plan) == 1
     }
-    cells = certificate.exploration.cells if certificate.exploration else {}
-    for cell, state in cells.items():
+    for cell, state in certificate.cells.items():
         _case(suite, cell, state, failures.get(cell))
     for failure in certificate.failures:
         if len(failure.plan) > 1:
@@ -25,7 +25,8 @@ def junit(certificate: Certificate) -> str:
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    # XML has no place for most control characters, which names and values of clients may hold.
+    return printable_lines(ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)) + "\n"
 
 
 def _case(suite: ElementTree.Element, cell: Cell, state: Coverage, failure: Failure | None) -> None:
@@ -44,9 +45,4 @@ def _failed(case: ElementTree.Element, failure: Failure) -> None:
     element = ElementTree.SubElement(case, "failure", message="; ".join(sentences), type=failure.kinds[0])
     lines = [line for each in failure.findings for line in each.evidence]
     lines += [f"why: {each.sentence}" for each in failure.diagnosis]
-    element.text = _printable("\n".join([*lines, f"odradek certify again '{failure.plan.as_json()}'"]))
-
-
-def _printable(text: str) -> str:
-    """XML has no place for most control characters."""
-    return "".join(each if each.isprintable() or each in "\n\t" else "?" for each in text)
+    element.text = "\n".join([*lines, f"odradek certify again '{failure.plan.as_json()}'"])

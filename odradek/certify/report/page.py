@@ -34,7 +34,7 @@ def page(certificate: Certificate) -> str:
 
 
 def _shown(certificate: Certificate) -> dict[str, Any]:
-    cells = certificate.exploration.cells if certificate.exploration else {}
+    cells = certificate.cells
     faults = [each for each in FAULTS if any(name == each.name for _, name in cells)]
     kinds = list(dict.fromkeys(kind for kind, _ in cells))
     links = {

@@ -9,7 +9,7 @@ from typing import Final
 from odradek.certify.certifier import Certificate, Failure
 from odradek.certify.exploration import Coverage
 from odradek.certify.run import Run
-from odradek.certify.verdict import Finding
+from odradek.certify.verdict import Finding, kinds_of
 
 _EVIDENCE_MAX: Final = 3
 
@@ -65,8 +65,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
 
 def attempt(run: Run, findings: Sequence[Finding]) -> str:
     """One run of a plan that is tried again."""
-    kinds = ", ".join(dict.fromkeys(each.kind.value for each in findings))
-    verdict = kinds or ("clean" if run.is_reached else "not reached")
+    verdict = ", ".join(kinds_of(findings)) or ("clean" if run.is_reached else "not reached")
     lines = [
         f"{verdict}: {run.plan} ({run.took_s:.1f} s)",
         *_findings(findings),
