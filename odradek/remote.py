@@ -31,6 +31,7 @@ TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
 MATCH: Final = frozenset(
     [
         "version",
+        "sender",
         "client_id",
         "transactional_id",
         "topic",
@@ -253,10 +254,12 @@ class Rule:
         group: str | None = None,
         client_id: str | None = None,
         node: int | None = None,
+        to: Rule | None = None,
     ) -> int:
         """Release what the rule holds, all or the oldest ``count``; returns how many.
 
-        The keywords pick among the held requests and steps: ``rule.release(topic="orders", partition=3)``.
+        The keywords pick among the held requests and steps: ``rule.release(topic="orders", partition=3)``. ``to`` is another
+        rule that they meet first, as if they arrived now.
         """
         said = {
             "count": count,
@@ -266,6 +269,7 @@ class Rule:
             "group": group,
             "client_id": client_id,
             "node": node,
+            "to": to.id if to is not None else None,
         }
         body = {name: value for name, value in said.items() if value is not None}
         return int(self.client.post(f"/v1/faults/{self.id}/release", body)["released"])

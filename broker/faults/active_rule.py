@@ -15,10 +15,13 @@ from broker.faults.released_requests import RELEASED_KEPT, ReleasedRequest
 from broker.faults.request_subjects import RequestSubjects
 from broker.faults.rules import FaultError, Match, Rule, matches
 from broker.faults.text import rule_to_text
+from broker.peers.senders import comes_from
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
+    from broker.injection.points import InjectionPoint
     from broker.net.calls import Call
+    from protocol.errors import ErrorCode
 
 PARTITIONS_SHOWN_MAX: Final = 64
 """Of one held request."""
@@ -41,6 +44,8 @@ class HeldItem:
     client_id: str | None = None
     call: Call | None = None
     """Of a request."""
+    step: tuple[InjectionPoint, Callable[[], object], Callable[[ErrorCode], object]] | None = None
+    """Of a step that can meet another rule: how it is taken, and how it is refused."""
     connection_id: int | None = None
     bytes: int = 0
     detached: bool = False
@@ -58,6 +63,7 @@ class HeldItem:
         return (
             only.node in (None, self.node_id)
             and (only.client_id is None or matches(only.client_id, self.client_id))
+            and (only.sender is None or comes_from(only.sender, self.client_id))
             and self.subjects.meet(only)
         )
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from broker.clock import Clock, Domain
 from broker.faults import states
-from broker.faults.active_rule import ActiveRule
+from broker.faults.active_rule import ActiveRule, HeldItem
 from broker.faults.held_items import HeldItems, Running
 from broker.faults.places import Nodes, check_exists
 from broker.faults.point_rules import PointRules
@@ -116,21 +117,34 @@ class Faults:
                 self.remove(rule_id)
         return count
 
-    def release(self, rule_id: int, count: int | None = None, only: Match = ANY) -> int:
+    def release(
+        self, rule_id: int, count: int | None = None, only: Match = ANY, to: int | None = None
+    ) -> int:
         """Let the oldest ``count`` held or detached things of a rule happen, or all; the answer is how many did.
 
         ``only`` picks among them: by topic, partition, transactional id, group, client id and node. The rule stays, and
-        holds what comes next.
+        holds what comes next. ``to`` is a rule that they meet first, as if they arrived now; detached requests and steps
+        on a log meet none.
         """
         active = self.get(rule_id)
+        other = self.get(to) if to is not None else None
         if count is not None and count < 1:
             raise FaultError(f"count: {count} is below 1")
         released = 0
         for held in [each for each in active.held if each.meets(only)][:count]:
             if not held.is_done:
+                if other is not None:
+                    self._send_on(held, other)
                 self._held_items.let_go(held)
                 released += 1
         return released
+
+    def _send_on(self, held: HeldItem, other: ActiveRule) -> None:
+        """When it is let go it meets another rule before it happens."""
+        if held.call is not None and not held.detached:
+            held.go = partial(self._call_rules.goes_on_to, other, held.call)
+        elif held.step is not None:
+            held.go = partial(self._points.goes_on_to, other, *held.step)
 
     async def reached(self, rule_id: int, hits: int = 1, timeout_ms: int | None = None) -> ActiveRule:
         """Wait until a rule has so many hits.

@@ -12,6 +12,7 @@ from broker.faults.released_requests import ReleasedRequest, follow
 from broker.faults.request_subjects import subjects_at, subjects_of
 from broker.logging import get_logger
 from broker.net.calls import CallEvent
+from protocol.errors import ErrorCode
 from protocol.messages.index import APIS
 from protocol.versions import message_name
 
@@ -145,7 +146,9 @@ class HeldItems:
             later_matches=later_matches,
         )
 
-    def of_step(self, at: InjectionPoint, go_on: Callable[[], object]) -> HeldItem:
+    def of_step(
+        self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+    ) -> HeldItem:
         """A step inside the broker. On a log it waits for those that were held before it."""
         node = self._running(at.node_id) if self._running is not None else None
         held = HeldItem(
@@ -156,13 +159,17 @@ class HeldItems:
             lambda: node is None or self._is_running(node),
             self._clock.now_ms(Domain.REQUESTS),
             subjects=subjects_at(at),
+            # Another rule that held a step on a log again would let those behind it overtake.
+            step=(at, go_on, refuse) if at.point not in _IN_ORDER else None,
         )
         if at.point in _IN_ORDER:
             held.after = self._step_before(at)
             self._last[_key(at)] = held
         return held
 
-    def hold_behind(self, at: InjectionPoint, go_on: Callable[[], object]) -> bool | None:
+    def hold_behind(
+        self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
+    ) -> bool | None:
         """No rule holds this step; but if one before it on the same log is held, it waits as well.
 
         None if there is none. False if there is, and no room to wait.
@@ -175,7 +182,7 @@ class HeldItems:
             active = next(holder for held, holder in self._things.items() if before in held.behind)
         if not self.has_room(active, 0):
             return False
-        held = self.of_step(at, go_on)
+        held = self.of_step(at, go_on, refuse)
         before.behind.append(held)
         self.hold(active, held)
         return True

@@ -39,15 +39,24 @@ class PointRules:
         return point in self._by_point or self._executor.held_items.has_steps_at(point)
 
     def reached(self, at: InjectionPoint, go_on: GoOn, refuse: Refuse) -> None:
-        for active in self._by_point.get(at.point, ()):
-            if _meets(active.rule.match, at) and self._executor.takes_step(active, at):
-                _ACTIONS[active.rule.action.do](self._executor, active, at, go_on, refuse)
-                return
-        waits = self._executor.held_items.hold_behind(at, go_on)
+        if any(self._takes(active, at, go_on, refuse) for active in self._by_point.get(at.point, ())):
+            return
+        waits = self._executor.held_items.hold_behind(at, go_on, refuse)
         if waits is None:
             go_on()
         elif not waits:
             refuse(ErrorCode.kafka_storage_error)
+
+    def goes_on_to(self, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse) -> None:
+        """A step that another rule has released meets this one, and is taken unless it is hit."""
+        if at.point not in active.points or not self._takes(active, at, go_on, refuse):
+            go_on()
+
+    def _takes(self, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse) -> bool:
+        if not _meets(active.rule.match, at) or not self._executor.takes_step(active, at):
+            return False
+        _ACTIONS[active.rule.action.do](self._executor, active, at, go_on, refuse)
+        return True
 
 
 def _meets(match: Match, at: InjectionPoint) -> bool:
@@ -85,7 +94,8 @@ def _full_disk(
 def _hold(
     executor: RuleExecutor, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse
 ) -> None:
-    executor.held_items.hold(active, executor.held_items.of_step(at, go_on), active.rule.action.delay_ms)
+    held = executor.held_items.of_step(at, go_on, refuse)
+    executor.held_items.hold(active, held, active.rule.action.delay_ms)
     executor.changed()
 
 

@@ -12,6 +12,8 @@ from broker.faults.error_answers import error_answer, wants_no_answer
 from broker.faults.request_subjects import asks_for_subjects, subjects_of
 from broker.faults.rule_executor import RuleExecutor
 from broker.faults.rules import Match, matches
+from broker.net.calls import CallEvent
+from broker.peers.senders import comes_from
 from broker.requests.api import NO_RESPONSE
 
 if TYPE_CHECKING:
@@ -41,8 +43,19 @@ class RequestRules:
         return api_key in self._by_api
 
     def arrived(self, call: Call) -> bool:
+        return self._may_be_handled(call, self._by_api.get(call.context.api_key, ()))
+
+    def goes_on_to(self, active: ActiveRule, call: Call) -> None:
+        """A request that another rule has released meets this one, and is handled unless it is hit."""
+        looks = call.context.api_key in active.api_keys
+        if self._may_be_handled(call, (active,) if looks else ()):
+            call.proceed()
+        elif call.connection.is_closed:
+            call.note(CallEvent.GONE)
+
+    def _may_be_handled(self, call: Call, rules: Iterable[ActiveRule]) -> bool:
         subjects: RequestSubjects | None = None
-        for active in self._by_api.get(call.context.api_key, ()):
+        for active in rules:
             match = active.rule.match
             if not _circumstances_meet(match, call):
                 continue
@@ -65,6 +78,8 @@ def _circumstances_meet(match: Match, call: Call) -> bool:
     context = call.context
     version = context.api_version
     if match.version is not None and not match.version[0] <= version <= match.version[1]:
+        return False
+    if match.sender is not None and not comes_from(match.sender, context.client_id):
         return False
     return all(
         asked is None or asked == said

@@ -56,6 +56,8 @@ class Match:
 
     version: tuple[int, int] | None = None
     """First and last version of the API."""
+    sender: str | None = None
+    """``client`` or ``node``: nodes send each other some of the requests that clients send."""
     client_id: str | None = None
     transactional_id: str | None = None
     topic: str | None = None
@@ -179,6 +181,7 @@ _ASKED: Final[dict[Place, frozenset[str]]] = {
     Place.REPLICA: frozenset({"topic", "partition", "node"}),
     Place.DISK: frozenset({"topic", "partition", "node"}),
 }
+SENDERS: Final = ("client", "node")
 _NAMED: Final = ("transactional_id", "group", "topic", "partition")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
 """A link or a replica is what it is from the moment the rule is added: there is nothing to count."""
@@ -348,12 +351,7 @@ def _check_match(rule: Rule, place: Place) -> None:
             where = rule.on or rule.action.do
             allowed = ", ".join(sorted(asked)) or "nothing"
             raise FaultError(f"{where} has no {name}; it has {allowed}")
-    for name in ("partition", "node", "connection"):
-        number = getattr(match, name)
-        if number is not None and number < 0:
-            raise FaultError(f"{name}: {number} is below 0")
-    if match.version is not None and not 0 <= match.version[0] <= match.version[1]:
-        raise FaultError(f"version: {match.version[0]}..{match.version[1]} is no range of versions")
+    _check_values(match)
     if place is Place.REPLICA:
         if match.node is None:
             raise FaultError("pause needs a node, such as node=2")
@@ -361,6 +359,17 @@ def _check_match(rule: Rule, place: Place) -> None:
             raise FaultError("pause takes one topic, or all of them without topic=")
         if match.partition is not None and match.topic is None:
             raise FaultError("pause: a partition needs a topic beside it")
+
+
+def _check_values(match: Match) -> None:
+    for name in ("partition", "node", "connection"):
+        number = getattr(match, name)
+        if number is not None and number < 0:
+            raise FaultError(f"{name}: {number} is below 0")
+    if match.sender not in (None, *SENDERS):
+        raise FaultError(there_is("sender", match.sender, SENDERS))
+    if match.version is not None and not 0 <= match.version[0] <= match.version[1]:
+        raise FaultError(f"version: {match.version[0]}..{match.version[1]} is no range of versions")
 
 
 def _check_when(when: When) -> None:

@@ -95,6 +95,7 @@ Parser = Callable[[str, str], Any]
 
 MATCHERS: Final[dict[str, Parser]] = {
     "version": parse_span,
+    "sender": _as_is,
     "client_id": _as_is,
     "transactional_id": _as_is,
     "topic": _as_is,

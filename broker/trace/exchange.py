@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
 from uuid import UUID
 
+from broker.peers.senders import sending_node
 from protocol.messages.index import APIS
 from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
@@ -15,9 +14,6 @@ from protocol.versions import message_name
 
 Names = Callable[[UUID], str | None]
 """The name of a topic by its id; None for a topic that is not known (any more)."""
-
-_NODES_CLIENT_ID: Final = re.compile(r"(?:broker-(\d+)-txn-marker-sender|AddPartitionsManager-client-(\d+))$")
-"""What nodes call themselves when they speak to each other, as Kafka's do (`transactions.remote_markers`)."""
 
 
 def no_names(topic_id: UUID) -> str | None:
@@ -107,8 +103,7 @@ class Exchange:
     @property
     def from_node(self) -> int | None:
         """The node that asked, if it was one of the cluster's."""
-        match = _NODES_CLIENT_ID.match(self.client_id or "")
-        return int(match[1] or match[2]) if match else None
+        return sending_node(self.client_id)
 
     @property
     def request_is_cut(self) -> bool:

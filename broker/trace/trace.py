@@ -72,6 +72,7 @@ class Trace:
     def clear(self) -> None:
         """Forget everything so far. Numbers go on."""
         self._ring.clear()
+        self._time.begin_again()
 
     def status(self) -> dict[str, object]:
         """For people and the control port."""
@@ -206,6 +207,10 @@ class _Time:
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
+
+    def begin_again(self) -> None:
+        """The clock may have gone back: that of a broker that was reset is no longer ahead."""
+        self._last_us = 0
 
     def now_us(self, now_ms: int) -> int:
         """Never goes back, and stays within a millisecond or two of the clock, also when that jumps."""

@@ -95,11 +95,15 @@ def _place(view: dict[str, Any]) -> tuple[object, ...]:
 @click.option("--group", help="Only those of this group.")
 @click.option("--client-id", metavar="ID", help="Only those of this client.")
 @click.option("--node", type=click.IntRange(0), help="Only those on this node.")
+@click.option("--to", "to_id", type=int, metavar="ID", help="A rule that they meet first.")
 @as_json
 @speaking
-def release(remote: Remote, rule_id: int, count: int | None, as_json: bool, **only: Any) -> None:
+def release(
+    remote: Remote, rule_id: int, count: int | None, to_id: int | None, as_json: bool, **only: Any
+) -> None:
     """Let the requests and steps that a rule holds or has detached happen; the rule stays."""
-    released = remote.faults.get(rule_id).release(count, **only)
+    to = remote.faults.get(to_id) if to_id is not None else None
+    released = remote.faults.get(rule_id).release(count, to=to, **only)
     if as_json:
         say_json({"released": released})
     else:

@@ -27,6 +27,7 @@ class MatchForm(Given, omit_defaults=True):
     """What the rule matches; a part that is left out matches everything. In names * matches any characters."""
 
     version: Annotated[Name | None, Meta(description="3, 3..5, or 3..")] = None
+    sender: Annotated[Name | None, Meta(description="client, or node: another node of the cluster.")] = None
     client_id: Name | None = None
     transactional_id: Name | None = None
     topic: Name | None = None
@@ -166,6 +167,10 @@ class Release(Given):
     group: Annotated[Name | None, Meta(description="Only those of such a group.")] = None
     client_id: Annotated[Name | None, Meta(description="Only those of such a client.")] = None
     node: Annotated[Number | None, Meta(description="Only those on this node.")] = None
+    to: Annotated[
+        Number | None,
+        Meta(description="The id of a rule that they meet first, as if they arrived now."),
+    ] = None
 
 
 _RULE_EXAMPLE: Final = {
@@ -246,6 +251,8 @@ async def release_fault(control: Looking, params: OneFault, body: Release) -> Re
     Without a body it releases all of them. In names * matches any characters.
     """
     active = _find(control, params.fault_id)
+    if body.to is not None:
+        _find(control, body.to)
     only = Match(
         topic=body.topic,
         partition=body.partition,
@@ -254,7 +261,7 @@ async def release_fault(control: Looking, params: OneFault, body: Release) -> Re
         client_id=body.client_id,
         node=body.node,
     )
-    released = control.faults.release(params.fault_id, body.count, only)
+    released = control.faults.release(params.fault_id, body.count, only, body.to)
     return ReleasedView(released=released, fault=_view(active))
 
 

@@ -332,6 +332,17 @@ async def test_what_is_held_goes_on_when_released(caller: Caller) -> None:
         )
 
 
+async def test_what_is_held_goes_on_to_another_rule(caller: Caller) -> None:
+    rule = await caller.post("/v1/faults", {"rule": "EndTxn transactional_id=payments nth=1 -> hold"})
+    async with producing(caller, "payments") as producer:
+        under_way = asyncio.ensure_future(transaction(producer))
+        await caller.get(f"/v1/faults/{rule['id']}/wait?hits=1")
+        other = await caller.post("/v1/faults", {"rule": "EndTxn nth=1 -> error CONCURRENT_TRANSACTIONS"})
+        await caller.post(f"/v1/faults/{rule['id']}/release", {"to": other["id"]})
+        await under_way
+    assert (await caller.get(f"/v1/faults/{other['id']}"))["hits"] == 1
+
+
 async def test_to_wait_for_what_does_not_come_ends(caller: Caller) -> None:
     rule = await caller.post("/v1/faults", {"rule": RULE})
     waited = await caller.get(f"/v1/faults/{rule['id']}/wait?timeout_ms=1")

@@ -34,6 +34,7 @@ from tests.broker.control.conftest import JSON, Caller, OpenControl, until
         ("GET", "/v1/faults/7", None, 404, "there is no rule 7"),
         ("DELETE", "/v1/faults/7", None, 404, "there is no rule 7"),
         ("POST", "/v1/faults/7/release", {}, 404, "there is no rule 7"),
+        ("POST", "/v1/faults/1/release", {"to": 7}, 404, "there is no rule"),
         ("GET", "/v1/faults/7/wait?hits=1", None, 404, "there is no rule 7"),
         ("GET", "/v1/faults/x", None, 400, "Expected `int`"),
         ("GET", "/v1/faults/1/wait?hits=0", None, 400, ">= 1"),

@@ -299,6 +299,101 @@ async def test_a_release_picks_what_it_names() -> None:
     assert stage.steps == ["b-3", "a-3", "b-4"]
 
 
+async def test_a_released_request_meets_another_rule() -> None:
+    stage = Stage()
+    holds = stage.add("Heartbeat nth=2 -> hold")
+    peer = stage.connect()
+    peer.send(heartbeat(1) + heartbeat(2, "2") + heartbeat(3))
+    other = stage.add("Heartbeat nth=1 -> lose-answer")
+    assert stage.faults.release(holds.id, to=other.id) == 1
+    assert other.hits == 1
+    assert stage.heartbeats.members[1:] == ["2"]
+    assert peer.answered() == [1]
+    assert peer.transport.closing
+
+
+async def test_a_released_request_meets_no_rule_but_the_one_that_is_named() -> None:
+    stage = Stage()
+    holds = stage.add("Heartbeat nth=1 -> hold")
+    bystander = stage.add("Heartbeat -> drop")
+    peer = stage.connect()
+    peer.send(heartbeat(1))
+    elsewhere = stage.add("Produce -> drop")
+    stage.faults.release(holds.id, to=elsewhere.id)
+    await asyncio.sleep(0)  # what is answered is written at the end of the turn
+    assert peer.answered() == [1]
+    assert (bystander.matches, elsewhere.matches) == (0, 0)
+
+
+async def test_a_released_request_is_handled_if_the_other_rule_does_not_hit_it() -> None:
+    stage = Stage()
+    holds = stage.add("Heartbeat nth=1 -> hold")
+    peer = stage.connect()
+    peer.send(heartbeat(1))
+    other = stage.add("Heartbeat nth=2 -> drop")
+    stage.faults.release(holds.id, to=other.id)
+    await asyncio.sleep(0)  # what is answered is written at the end of the turn
+    assert (other.matches, other.hits) == (1, 0)
+    assert peer.answered() == [1]
+
+
+async def test_a_released_request_can_be_held_again_and_refused() -> None:
+    stage = Stage()
+    holds = stage.add("Heartbeat nth=1 -> hold")
+    peer = stage.connect()
+    peer.send(heartbeat(1))
+    again = stage.add("Heartbeat nth=1 -> hold")
+    assert stage.faults.release(holds.id, to=again.id) == 1
+    assert (len(holds.held), len(again.held), peer.answered()) == (0, 1, [])
+    refuses = stage.add("Heartbeat nth=1 -> error FENCED_INSTANCE_ID")
+    assert stage.faults.release(again.id, to=refuses.id) == 1
+    await asyncio.sleep(0)  # what is answered is written at the end of the turn
+    assert peer.answered() == [1]
+    assert stage.heartbeats.members == []
+    assert [each["errors"] for each in again.to_json()["released"]] == [["FENCED_INSTANCE_ID"]]
+
+
+async def test_a_released_request_that_is_dropped_is_gone() -> None:
+    stage = Stage()
+    holds = stage.add("Heartbeat nth=1 -> hold")
+    peer = stage.connect()
+    peer.send(heartbeat(1))
+    stage.faults.release(holds.id, to=stage.add("Heartbeat nth=1 -> drop").id)
+    assert peer.transport.closing
+    assert stage.heartbeats.members == []
+    assert [each["outcome"] for each in holds.to_json()["released"]] == ["connection closed"]
+
+
+async def test_a_released_step_meets_another_rule() -> None:
+    stage = Stage()
+    holds = stage.add("txn.marker -> hold")
+    for topic in ("a", "b"):
+        stage.step(topic, InjectionPoint("txn.marker", 1, topic, 0, "payments"))
+    refuses = stage.add("txn.marker topic=a nth=1 -> error COORDINATOR_NOT_AVAILABLE")
+    assert stage.faults.release(holds.id, to=refuses.id) == 2
+    assert refuses.hits == 1
+    assert stage.steps == ["a coordinator_not_available", "b"]
+
+
+async def test_a_step_on_a_log_meets_no_other_rule() -> None:
+    stage = Stage()
+    holds = stage.add("log.write nth=1 -> hold")
+    stage.step("held", write())
+    stage.step("behind", write())
+    again = stage.add("log.write -> hold")
+    stage.faults.release(holds.id, to=again.id)
+    assert stage.steps == ["held", "behind"]
+
+
+async def test_a_release_to_a_rule_that_is_not_there_releases_nothing() -> None:
+    stage = Stage()
+    holds = stage.add("Heartbeat -> hold")
+    stage.connect().send(heartbeat(1))
+    with pytest.raises(FaultError, match="there is no rule 9"):
+        stage.faults.release(holds.id, to=9)
+    assert len(holds.held) == 1
+
+
 async def test_a_released_request_tells_what_it_was_answered() -> None:
     parking = Parking()
     stage = Stage({HEARTBEAT: parking})
@@ -413,6 +508,8 @@ async def test_the_first_rule_that_takes_hold_decides() -> None:
         ("client_id=c", True),
         ("client_id=d", False),
         ("client_id=*", True),
+        ("sender=client", True),
+        ("sender=node", False),
         ("version=4", True),
         ("version=0..3", False),
         ("version=2..", True),

@@ -22,7 +22,7 @@ from broker.faults import (
     rule_to_json,
     rule_to_text,
 )
-from broker.faults.rules import API_KEYS, DELAY_MS_MAX, Place, matches
+from broker.faults.rules import API_KEYS, DELAY_MS_MAX, SENDERS, Place, matches
 from broker.faults.text import VERSION_MAX
 from broker.injection.points import POINTS
 from protocol.errors import ErrorCode
@@ -45,6 +45,9 @@ RULES: dict[str, Rule] = {
         Action("lose-request", silent=True),
         "Fetch",
         Match(version=(3, 5), peer="127.0.0.1", listener="OUTSIDE"),
+    ),
+    "AddPartitionsToTxn sender=client nth=2 -> lose-answer": Rule(
+        Action("lose-answer"), "AddPartitionsToTxn", Match(sender="client"), When(nth=2)
     ),
     "InitProducerId version=4.. connection=7 -> reorder 2": Rule(
         Action("reorder", by=2), "InitProducerId", Match(version=(4, VERSION_MAX), connection=7)
@@ -132,6 +135,7 @@ def spans(draw: st.DrawFn) -> tuple[int, int]:
 CALL_MATCHES = st.builds(
     Match,
     version=maybe(spans()),
+    sender=maybe(st.sampled_from(SENDERS)),
     client_id=maybe(NAMES),
     transactional_id=maybe(NAMES),
     topic=maybe(NAMES),
@@ -298,6 +302,8 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("Metadata topic=a partition=0 -> hold", "Metadata has no partition"),
         ("log.write group=g -> hold", "log.write has no group; it has node, partition, topic"),
         ("group.append transactional_id=a -> hold", "group.append has no transactional_id"),
+        ("EndTxn sender=broker -> hold", "sender 'broker' is not known; there is client, node"),
+        ("txn.marker sender=node -> hold", "txn.marker has no sender"),
         ("cut 1", "cut needs two nodes"),
         ("cut", "cut needs two nodes"),
         ("cut 1 1", "two different nodes"),

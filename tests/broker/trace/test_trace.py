@@ -98,6 +98,16 @@ async def test_microseconds_follow_the_clock_and_never_go_back() -> None:
     assert seen == sorted(seen)
 
 
+async def test_a_trace_that_was_cleared_follows_a_clock_that_went_back() -> None:
+    traced = Traced()
+    traced.broker.clock.advance(60_000)
+    traced.peer.send(heartbeat(1))
+    traced.trace.clear()
+    traced.broker.clock.now -= 60_000
+    traced.peer.send(heartbeat(2))
+    assert traced.last.arrived_us // 1000 == traced.last.arrived_ms == traced.broker.clock.now
+
+
 async def test_a_request_that_wants_no_answer_and_one_whose_client_leaves_are_told_apart() -> None:
     parking = Parking()
     traced = Traced({PRODUCE: lambda message, context: NO_RESPONSE, HEARTBEAT: parking})
