@@ -433,6 +433,8 @@ class Log(ReadableLog):
             self.note_sealed()
             self._closed_clean = True
         self.is_closed = True
+        # Nothing rolls any more. What hears of it knows this log as a rule: such cycles would wait for the collector.
+        self.on_roll = None
         for segment in self.segments:
             segment.close()
 

@@ -138,7 +138,8 @@ class Connection:
                 self.write_answers()
                 shared.frame_buffers.give_back(frame.buffer)
                 if frame.size >= FRAME_BYTES_PER_TURN:
-                    self._end_turn()
+                    # First what others have sent while it was written: the next may be as large.
+                    self._end_turn(is_large=True)
                     self._start_or_stop_reading()
         elif self._holds:
             self._kept += shared.landing[:nbytes]
@@ -233,10 +234,11 @@ class Connection:
         if self._kept or not self._reading or self._holds & WRITE_BUFFER_FULL:
             self._start_or_stop_reading()
 
-    def _end_turn(self) -> None:
+    def _end_turn(self, is_large: bool = False) -> None:
         # Else libuv would read this socket up to 32 times before it turns to the next one.
         self._holds |= TURN_OVER
-        self._shared.loop.call_soon(self._lift, TURN_OVER)
+        call_soon, lift = self._shared.loop.call_soon, partial(self._lift, TURN_OVER)
+        call_soon(partial(call_soon, lift) if is_large else lift)
 
     def _lift(self, hold: int) -> None:
         """One thing that held the next request back is over."""
@@ -251,10 +253,8 @@ class Connection:
         if wanted == self._reading or self._transport is None or self._transport.is_closing():
             return
         self._reading = wanted
-        if wanted:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
+        change = self._transport.resume_reading if wanted else self._transport.pause_reading
+        change()
 
     # ---- requests
 

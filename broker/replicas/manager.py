@@ -319,7 +319,7 @@ class ReplicaManager(MetadataListener):
             if self._roles is not None:
                 self._roles.release(partition)
             partition.stop_leading(error)
-            partition.log.close(clean=False)
+            partition.close()
         self._logs.delete(topic, index)
 
     # -- durability ---------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class ReplicaManager(MetadataListener):
         self._listeners.abandon()
         for partition in self._partitions.values():
             partition.stop_leading(ErrorCode.not_leader_or_follower)
-            partition.log.close(clean=False)
+            partition.close()
         self._partitions.clear()
 
     async def await_termination(self) -> None:

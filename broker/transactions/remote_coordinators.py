@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata.topics import by_topic
+from broker.peers.senders import partition_verifier
 from broker.transactions.transaction import TopicPartition
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.add_partitions_to_txn import (
@@ -49,7 +50,7 @@ class AddPartitionsToTxnManager:
     """Asks on behalf of the partitions that this node leads."""
 
     def __init__(self, peers: Peers) -> None:
-        self._client_id = f"AddPartitionsManager-client-{peers.node_id}"
+        self._client_id = partition_verifier(peers.node_id)
         self._peers = peers
         self._waiting: dict[int, dict[str, VerificationRequest]] = {}
         """Bounded by the requests under way here: each asks once."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata.topics import by_topic
+from broker.peers.senders import marker_sender
 from broker.transactions.shard import Entry, TransactionShard
 from broker.transactions.transaction import TopicPartition
 from protocol.batch import EndTxnMarker
@@ -77,7 +78,7 @@ class TransactionMarkerChannel:
     """Collects the markers for each node; ``told`` gets the result of each marker that was sent."""
 
     def __init__(self, node_id: int, peers: Peers, told: Told) -> None:
-        self._client_id = f"broker-{node_id}-txn-marker-sender"
+        self._client_id = marker_sender(node_id)
         self._peers = peers
         self._told = told
         self._waiting: dict[int, dict[PendingCompleteTxn, set[TopicPartition]]] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -35,6 +35,8 @@ WORK_PER_TURN: Final = 8
 """How many logs are looked at, or segments taken out, in one turn of the loop: about 1 ms."""
 OPENED_PER_TURN: Final = 4
 """How many partitions are opened in one turn of the loop, once, of those without an access since the start."""
+STALE_MAX: Final = 16
+"""How many logs a queue may remember, above twice as many as are in it, that are in it no more."""
 NOW: Final = 0
 """Due at the next check."""
 
@@ -43,7 +45,8 @@ class _Queue:
     """Logs by the time from which on they must be looked at."""
 
     def __init__(self) -> None:
-        self._due: dict[Partition, int] = {}
+        self._due: dict[Partition, tuple[int, int]] = {}
+        """Of each log its place in the heap: when it is due, and how many were put before it."""
         self._heap: list[tuple[int, int, Partition]] = []
         self._arrivals = count()
         self.until_ms = -1
@@ -54,26 +57,42 @@ class _Queue:
 
     def put(self, partition: Partition, due_ms: int) -> None:
         """Replaces what was known of the partition."""
-        if self._due.get(partition) != due_ms:
-            self._due[partition] = due_ms
-            heappush(self._heap, (due_ms, next(self._arrivals), partition))
+        before = self._due.get(partition)
+        if before is None or before[0] != due_ms:
+            self._due[partition] = place = due_ms, next(self._arrivals)
+            heappush(self._heap, (*place, partition))
+            self._tidy()
 
     def drop(self, partition: Partition) -> None:
-        self._due.pop(partition, None)  # what is left in the heap is passed over in its time
+        self._due.pop(partition, None)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """What was replaced or dropped stays in the heap until most of it is such, and a deleted log with it in memory.
+
+        Its time comes in a week, as a rule.
+        """
+        if len(self._heap) > 2 * len(self._due) + STALE_MAX:
+            self._heap = [(*place, partition) for partition, place in self._due.items()]
+            heapify(self._heap)
+
+    def _is_stale(self) -> bool:
+        due_ms, arrival, partition = self._heap[0]
+        return self._due.get(partition) != (due_ms, arrival)
 
     def next_due_ms(self) -> int | None:
         """When the next partition is due; None if no partition is."""
-        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+        while self._heap and self._is_stale():
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take(self) -> Partition | None:
         """The next one that is due in this check."""
-        while self._heap and self._heap[0][0] <= self.until_ms:
-            due_ms, _, partition = heappop(self._heap)
-            if self._due.get(partition) == due_ms:
-                del self._due[partition]
-                return partition
+        due_ms = self.next_due_ms()
+        if due_ms is not None and due_ms <= self.until_ms:
+            _, _, partition = heappop(self._heap)
+            del self._due[partition]
+            return partition
         self.until_ms = -1
         return None
 
@@ -103,7 +122,10 @@ class Retention(PartitionListener["Partition"]):
         self._retired: dict[Partition, list[Path]] = {}
         self._unopened: list[PartitionKey] = []
         self._turn_timer: Timer | None = None
-        self._timers: set[Timer] = set()
+        self._numbers = count()
+        self._waiting: dict[int, Timer] = {}
+        """Timers of what is done once, by number."""
+        self._checks: list[Timer] = []
         self._rounds: Periodic | None = None
         """Of compacted logs, which the cleaner's thread looks at in Kafka."""
 
@@ -112,10 +134,10 @@ class Retention(PartitionListener["Partition"]):
         self._later(self._config.log_initial_task_delay_ms, self._begin)
         if self._config.log_cleaner_enable:
             self._rounds = self._periodic(self._config.log_cleaner_backoff_ms, self._compacted)
-            self._timers.add(self._rounds)
+            self._checks.append(self._rounds)
 
     def _begin(self) -> None:
-        self._timers.add(self._periodic(self._config.log_retention_check_interval_ms, self._plain))
+        self._checks.append(self._periodic(self._config.log_retention_check_interval_ms, self._plain))
         self._unopened = self._replicas.unopened()
         self._check(self._plain)
 
@@ -128,12 +150,14 @@ class Retention(PartitionListener["Partition"]):
         return Periodic(self._clock, interval_ms, check, Domain.RETENTION, queue.next_due_ms)
 
     def _later(self, delay_ms: float, work: Callable[[], object]) -> None:
-        def due() -> None:
-            self._timers.discard(timer)
-            work()
+        # By number: a callback that knew its timer would make a cycle, and such wait for the collector with all they hold.
+        number = next(self._numbers)
+        due = partial(self._due, number, work)
+        self._waiting[number] = self._clock.call_later_ms(delay_ms, due, Domain.RETENTION)
 
-        timer = self._clock.call_later_ms(delay_ms, due, Domain.RETENTION)
-        self._timers.add(timer)
+    def _due(self, number: int, work: Callable[[], object]) -> None:
+        del self._waiting[number]
+        work()
 
     def abandon(self) -> None:
         self._stop()
@@ -143,11 +167,12 @@ class Retention(PartitionListener["Partition"]):
 
     def _stop(self) -> None:
         """Files that wait for their removal are removed when their log is opened again, as in Kafka."""
-        for timer in self._timers:
+        for timer in [*self._checks, *self._waiting.values()]:
             timer.cancel()
         if self._turn_timer is not None:
             self._turn_timer.cancel()
-        self._timers.clear()
+        self._checks.clear()
+        self._waiting.clear()
         self._at_work = None
         self._plain.until_ms = self._compacted.until_ms = -1
         self._unopened.clear()

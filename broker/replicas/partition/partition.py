@@ -449,6 +449,11 @@ class Partition(ReadablePartition):
         self.leader_id = -1
         self.fail_waiting(error)
 
+    def close(self) -> None:
+        """This replica is gone from the node, with all that refers back to it: none of it waits for the collector."""
+        self.log.close(clean=False)
+        self.unconfirmed.close()
+
     # -- deleting -----------------------------------------------------------------------------------------------
 
     def delete_records(self, before_offset: int) -> tuple[ErrorCode, int]:

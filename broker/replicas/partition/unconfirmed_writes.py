@@ -154,3 +154,7 @@ class UnconfirmedWrites:
     def dismiss(self, error: ErrorCode) -> None:
         """No further write is confirmed: waiting callbacks get ``error``."""
         self._purgatory.dismiss(error)
+
+    def close(self) -> None:
+        """Begin no fsync any more."""
+        self._flush = None

@@ -701,6 +701,16 @@ async def test_a_flood_of_small_requests_takes_turns() -> None:
     assert peer.answered() == list(range(count))
 
 
+async def test_behind_a_large_frame_a_turn_is_left_to_others() -> None:
+    peer = Broker({PRODUCE: lambda *_: ProduceResponse()}).connect()
+    peer.send(produce(1, bytes(FRAME_BYTES_PER_TURN)))
+    assert peer.answered() == [1]
+    await turns(1)
+    assert not peer.transport.reading, "those who have sent meanwhile come first"
+    await turns(1)
+    assert peer.transport.reading
+
+
 async def test_limits_refuse_who_comes_last() -> None:
     broker = Broker({HEARTBEAT: pong}, ConnectionQuotas(connections_per_ip_max=2))
     first, second = broker.connect(), broker.connect()

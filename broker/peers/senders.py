@@ -1,0 +1,41 @@
+"""Who sent a request: a client, or a node of the cluster, whose client ids are those of Kafka's nodes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_OF_NODES: Final = re.compile(r"(?:broker-(\d+)-txn-marker-sender|AddPartitionsManager-client-(\d+))$")
+
+
+def marker_sender(node_id: int) -> str:
+    """The client id of a node that writes markers to others.
+
+    >>> marker_sender(2)
+    'broker-2-txn-marker-sender'
+    """
+    return f"broker-{node_id}-txn-marker-sender"
+
+
+def partition_verifier(node_id: int) -> str:
+    """The client id of a node that asks a coordinator about the partitions of a transaction (KIP-890)."""
+    return f"AddPartitionsManager-client-{node_id}"
+
+
+def comes_from(sender: str, client_id: str | None) -> bool:
+    """Whether a request comes from a ``client`` or from a ``node``.
+
+    >>> comes_from("node", marker_sender(2)), comes_from("client", marker_sender(2))
+    (True, False)
+    """
+    return (sending_node(client_id) is not None) is (sender == "node")
+
+
+def sending_node(client_id: str | None) -> int | None:
+    """The id of the node that sent a request; None for a client's.
+
+    >>> sending_node(partition_verifier(3)), sending_node("app")
+    (3, None)
+    """
+    found = _OF_NODES.match(client_id or "")
+    return int(found[1] or found[2]) if found else None
