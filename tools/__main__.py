@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "group": "tools.commands.group",
     "kafka-tool": "tools.kafka_tools.group",
     "produce": "tools.commands.produce",
+    "seed": "tools.commands.seed",
     "topic": "tools.commands.topic",
     "txn": "tools.commands.txn",
 }

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Consumer
 
 import odradek as package
@@ -101,3 +102,28 @@ def test_an_open_transaction_is_aborted_in_its_partition_without_its_coordinator
     # Its coordinator still takes it for open, and the partition is no part of it: nothing hangs in x2.
     assert "no transaction is open here" in run("explain", "x2/0")
     run("txn", "abort", "x2-open")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_is_deleted_with_its_members(
+    cluster_of_two: package.Broker, run: Run, refused: Callable[..., tuple[int, str]], protocol: str
+) -> None:
+    """A client that died without a word is a member for as long as its session lasts."""
+    topic = group = f"g3-{protocol}"
+    run("topic", "create", topic)
+    run("produce", topic, "x")
+    consumer = Consumer(
+        {
+            **PATIENCE,
+            "bootstrap.servers": cluster_of_two.bootstrap_servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    eventually(lambda: consumer.poll(0.1) is not None)
+    consumer.commit(asynchronous=False)
+    assert refused("group", "delete", group) == (1, f"Error: group {group}: NON_EMPTY_GROUP\n")
+    assert run("group", "delete", "--with-members", group) == f"group {group} is deleted\n"
+    consumer.close()

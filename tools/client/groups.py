@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -29,6 +32,9 @@ from tools.client.errors import check
 # The last versions that name topics.
 _OFFSET_FETCH: Final = 9
 _OFFSET_COMMIT: Final = 9
+
+_LEAVES: Final = -1
+"""The epoch by which a member of the consumer protocol says that it leaves."""
 
 Offsets = dict[tuple[str, int], int]
 
@@ -137,6 +143,46 @@ def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, list[tuple[in
     for (topic, partition), offset in offsets.items():
         found.setdefault(topic, []).append((partition, offset))
     return found
+
+
+def remove_members(cluster: Cluster, group: str) -> int:
+    """Let all members leave, as if each had asked for it; returns how many. Those that are alive may join again.
+
+    A client that died without a word is a member until its session times out.
+    """
+    found = next((each for each in list_groups(cluster) if each.group_id == group), None)
+    if found is None:
+        return 0
+    if found.group_type.lower() == "consumer":
+        return _remove_consumers(cluster, group)
+    members = [
+        MemberIdentity(member_id=each.member_id, group_instance_id=getattr(each, "group_instance_id", None))
+        for each in describe_group(cluster, group).members
+    ]
+
+    def ask() -> None:
+        request = LeaveGroupRequest(group_id=group, members=members)
+        response = cluster.ask_coordinator(GROUP, group, "leave_group", request)
+        check(response.error_code, f"group {group}")
+
+    if members:
+        cluster.retrying(ask)
+    return len(members)
+
+
+def _remove_consumers(cluster: Cluster, group: str) -> int:
+    """Of the consumer protocol (KIP-848), which has no request for others: each leaves by a heartbeat in its name."""
+    request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+    (described,) = cluster.ask_coordinator(GROUP, group, "consumer_group_describe", request).groups
+    check(described.error_code, f"group {group}")
+    for member in described.members:
+        leaves = ConsumerGroupHeartbeatRequest(
+            group_id=group, member_id=member.member_id, member_epoch=_LEAVES
+        )
+        answer = cluster.ask_coordinator(GROUP, group, "consumer_group_heartbeat", leaves)
+        if answer.error_code != ErrorCode.unknown_member_id:
+            check(answer.error_code, f"group {group}")
+    return len(described.members)
 
 
 def delete_group(cluster: Cluster, group: str) -> None:

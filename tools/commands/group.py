@@ -16,6 +16,7 @@ from tools.client.groups import (
     describe_group,
     fetch_offsets,
     list_groups,
+    remove_members,
 )
 from tools.client.lag import lag_of
 from tools.client.offsets import READ_UNCOMMITTED
@@ -155,11 +156,18 @@ def reset(
 
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.option(
+    "--with-members",
+    is_flag=True,
+    help="Remove the members first: of clients that died they stay for a while.",
+)
 @as_json
 @on_a_cluster
-def delete(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
+def delete(cluster: Cluster, names: tuple[str, ...], with_members: bool, as_json: bool) -> None:
     """Delete groups without members, with their offsets."""
     for name in names:
+        if with_members:
+            remove_members(cluster, name)
         delete_group(cluster, name)
     text = "\n".join(f"group {name} is deleted" for name in names)
     say_done(as_json, {"deleted": list(names)}, text)
