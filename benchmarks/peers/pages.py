@@ -1,14 +1,14 @@
-"""The tables in README.md and docs/benchmarks.md, between marks, as the newest whole report in the history has them."""
+"""The tables in README.md and docs/benchmarks.md, between marks, as the newest whole reports in the history have them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.peers.measures import ROWS
-from benchmarks.peers.report import history, newest, short_table, table
+from benchmarks.peers.report import history, short_table, table, whole
 from benchmarks.targets import ROOT
 
 SHORT: Final = (
@@ -22,47 +22,54 @@ SHORT: Final = (
     "transactions-java-16",
     "recovery",
 )
+Runs = Sequence[Mapping[str, Any]]
+OTHER_RUNS: Final = 2
+"""Whose ratios stand beside those of the run that is shown."""
 PAGES: Final = {
-    "README.md": lambda found: short_table(found, SHORT),
-    "docs/benchmarks.md": lambda found: f"{described(found)}\n\n{table(found)}",
+    "README.md": lambda runs: short_table(runs[-1], SHORT),
+    "docs/benchmarks.md": lambda runs: f"{described(runs)}\n\n{table(runs[-1], runs[:-1])}",
 }
 MARKED: Final = re.compile(r"(<!-- peers: .*? -->\n).*?(<!-- peers end -->)", re.DOTALL)
 
 
-def written(page: str, text: str, found: Mapping[str, Any]) -> str:
-    """The text of a page with the report's table between its marks."""
-    made, count = MARKED.subn(lambda marks: f"{marks[1]}\n{PAGES[page](found)}\n\n{marks[2]}", text)
+def written(page: str, text: str, runs: Runs) -> str:
+    """The text of a page with the table of the runs between its marks."""
+    made, count = MARKED.subn(lambda marks: f"{marks[1]}\n{PAGES[page](runs)}\n\n{marks[2]}", text)
     if count != 1:
         raise ValueError(f"{page} has {count} places for the table")
     return made
 
 
-def described(found: Mapping[str, Any]) -> str:
+def described(runs: Runs) -> str:
+    found = runs[-1]
     told = found["machine"]
     core = told.get("core", "pure Python")
     rounds = [row["rounds"] for row in found["rows"].values()]
     disturbed = sum(row["disturbed"] for row in found["rows"].values())
+    others = " and ".join(f"{each['commit'][:10]} ({each['measured_at'][:10]})" for each in runs[:-1])
     return (
         f"Commit {found['commit'][:10]} ({core}), measured on {found['measured_at'][:10]}: {told['cores']} cores"
         f" ({told['cpu']}), {told['memory']}, {told['os']}, Python {told['python']}, confluent-kafka"
         f" {told['confluent-kafka']}. {sum(rounds)} rounds of {len(rounds)} rows, {disturbed} of them disturbed."
+        + (f" Other runs: commits {others}." if others else "")
     )
 
 
-def shown() -> Mapping[str, Any] | None:
-    """The report that the pages show."""
-    return newest(list(ROWS), history())
+def shown() -> Runs:
+    """The newest reports, the one with the most rounds last: its figures are shown, and of the others the ratios."""
+    newest = whole(list(ROWS), history())[-1 - OTHER_RUNS :]
+    return sorted(newest, key=lambda found: sum(row["rounds"] for row in found["rows"].values()))
 
 
 def write(root: Path = ROOT) -> list[str]:
     """The pages that are other than before."""
-    found = shown()
-    if found is None:
+    runs = shown()
+    if not runs:
         return []
     changed = []
     for page in PAGES:
         before = (root / page).read_text("utf-8")
-        after = written(page, before, found)
+        after = written(page, before, runs)
         if after != before:
             (root / page).write_text(after, "utf-8")
             changed.append(page)

@@ -69,30 +69,33 @@ def history(folder: Path = HISTORY) -> list[Report]:
     return sorted(found, key=lambda each: datetime.fromisoformat(each["committed_at"]))
 
 
-def newest(names: Sequence[str], reports: Sequence[Report]) -> Report | None:
-    """Of the last commit for which each of these rows was taken."""
-    whole = [each for each in reports if set(names) <= set(each["rows"])]
-    return whole[-1] if whole else None
+def whole(names: Sequence[str], reports: Sequence[Report]) -> list[Report]:
+    """Those that have each of these rows."""
+    return [each for each in reports if set(names) <= set(each["rows"])]
 
 
 # -- tables ---------------------------------------------------------------------------------------------------------
 
 
-def table(found: Mapping[str, Any]) -> str:
-    """All rows, with what each broker gave."""
+def table(found: Mapping[str, Any], other_runs: Sequence[Mapping[str, Any]] = ()) -> str:
+    """All rows, with what each broker gave, and the ratios of other runs."""
     rows = found["rows"]
     columns = [
         name for name, targets in COLUMNS.items() if any(figure_of(row, targets) for row in rows.values())
     ]
+    ratio_columns = ["ratio", "other runs"] if other_runs else ["ratio"]
     lines = [
-        f"| | {' | '.join(columns)} | ratio | broker's CPU, Odradek and Kafka | others |",
-        f"| --- |{' ---: |' * (len(columns) + 3)}",
+        f"| | {' | '.join([*columns, *ratio_columns])} | broker's CPU, Odradek and Kafka | others |",
+        f"| --- |{' ---: |' * (len(columns) + len(ratio_columns) + 2)}",
     ]
-    for row in rows.values():
-        cells = [cell(figure_of(row, COLUMNS[name])) for name in columns]
+    for name, row in rows.items():
+        cells = [cell(figure_of(row, COLUMNS[each])) for each in columns]
+        ratios = [ratio(row)]
+        if other_runs:
+            ratios.append(", ".join(ratio(each["rows"][name]) for each in other_runs))
         others = max((each["others"] for each in row["figures"].values()), default=0)
         lines.append(
-            f"| {row['title']}, {row['unit']} | {' | '.join(cells)} | {ratio(row)} | {cpu(row)}"
+            f"| {row['title']}, {row['unit']} | {' | '.join([*cells, *ratios])} | {cpu(row)}"
             f" | {others:.2f}{' *' if is_disturbed(row) else ''} |"
         )
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from benchmarks.peers.cells import QUICK, Cell, Measure, Row, Sample
 from benchmarks.peers.load import LoadFailed
 from benchmarks.peers.measures import MEASURES, ROWS
 from benchmarks.peers.plot import PICTURE
-from benchmarks.peers.report import history, is_disturbed, keep, newest, short_table
+from benchmarks.peers.report import history, is_disturbed, keep, short_table, table, whole
 from benchmarks.peers.rounds import Plan, Result, run_group
 from benchmarks.targets import ROOT
 
@@ -29,18 +29,14 @@ def taken(row: Row, *rounds: dict[str, tuple[float, float]]) -> dict[str, object
 
 
 @pytest.mark.parametrize("page", pages.PAGES)
-def test_a_page_has_the_table_of_the_newest_whole_report(page: str) -> None:
-    found = pages.shown()
-    assert found is not None
+def test_a_page_has_the_table_of_the_newest_whole_reports(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
-    assert pages.written(page, text, found) == text
+    assert pages.written(page, text, pages.shown()) == text
 
 
 def test_another_figure_changes_the_pages() -> None:
-    found = pages.shown()
-    assert found is not None
-    changed = json.loads(json.dumps(found))
-    changed["rows"]["requests-64"]["figures"]["odradek"]["median"] += 1000
+    changed = json.loads(json.dumps(pages.shown()))
+    changed[-1]["rows"]["requests-64"]["figures"]["odradek"]["median"] += 1000
     for page in pages.PAGES:
         text = (ROOT / page).read_text("utf-8")
         assert pages.written(page, text, changed) != text
@@ -130,6 +126,14 @@ def test_rows_of_a_commit_are_added_to_those_kept_before(tmp_path: Path) -> None
         keep(report(name, value), tmp_path)
     (found,) = history(tmp_path)
     assert found["rows"]["a"]["ratios"] == {"odradek": 3}
-    assert newest(["a", "b"], [found]) == found
-    assert newest(["a", "c"], [found]) is None
+    assert whole(["a", "b"], [found]) == [found]
+    assert whole(["a", "c"], [found]) == []
     assert "| b | 2 1/s | 1 1/s | 2 * |" in short_table(found, ["b"])
+
+
+def test_ratios_of_other_runs_stand_beside_it() -> None:
+    runs = [
+        {"rows": {"rate": taken(MORE, {"odradek": (value, 0.0), "kafka": (10.0, 0.0)})}}
+        for value in (20.0, 30.0, 40.0)
+    ]
+    assert "| 4 | 2, 3 |" in table(runs[-1], runs[:-1])
