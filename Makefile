@@ -61,6 +61,8 @@ clients: $(VENV)/.dev $(VENV)/.java
 
 # Runs of the chaos go on behind the last seed in tests/chaos/results.jsonl, so many minutes.
 CHAOS_MINUTES ?= 30
+# So do those of the certifier, behind the last seeds in tests/odradek/certify/soak.jsonl.
+CERTIFY_MINUTES ?= 60
 # So do those of the clients and frameworks, behind the last seeds in tests/clients/soak.jsonl.
 CLIENT_MINUTES ?= 40
 soak: $(VENV)/.dev $(VENV)/.java
@@ -69,6 +71,7 @@ soak: $(VENV)/.dev $(VENV)/.java
 	$(BIN)/python -m tests.fuzz.differential --seeds 200
 	$(BIN)/python -m tests.chaos.soak --minutes $(CHAOS_MINUTES)
 	$(BIN)/python -m tests.chaos.kill_storm --rounds 4
+	$(BIN)/python -m tests.odradek.certify.soak --minutes $(CERTIFY_MINUTES)
 	$(BIN)/python -m tests.clients.soak --minutes $(CLIENT_MINUTES)
 	ODRADEK_HISTORIES=20000 ODRADEK_LOG_EXAMPLES=3000 $(PYTEST) --timeout 3600 tests/broker/transactions/test_histories.py \
 		tests/broker/groups/test_rebuild.py tests/storage/test_log_machine.py tests/storage/test_compaction_machine.py

@@ -23,6 +23,7 @@ import pytest
 from odradek.cli import main as odradek_command
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
 from tests.support.dockerfile import ROOT, Copy, stages
+from tests.support.wheels import QUICK
 
 TREE = ROOT / "docker" / "image"
 BUILD, LAST = stages()
@@ -78,7 +79,10 @@ class Image:
     def run(self, line: str) -> None:
         program, *arguments = shlex.split(self.here(line))
         command = [sys.executable if program == "python" else program, *arguments]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=TEST_S, check=False)
+        environ = {**os.environ, **QUICK}
+        result = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=TEST_S, check=False
+        )
         assert result.returncode == 0, f"RUN {line}\n{result.stdout}{result.stderr}"
 
     def copy(self, instruction: Copy) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, ClassVar, Final
 
@@ -450,7 +450,9 @@ class Crew:
         ListOffsets is on its way (`rd_kafka_toppar_handle_Offset`: "outdated offset response"), and so reads twice.
         """
         self.start(name)
-        eventually(lambda: self.feed() or all(offset > 0 for offset in self._offsets()), "all is read from")
+        self._eventually(
+            lambda: self.feed() or all(offset > 0 for offset in self._offsets()), "all is read from"
+        )
 
     def kill(self, name: str) -> None:
         if self._members[name].is_alive:
@@ -483,7 +485,7 @@ class Crew:
         self.start_first("a")
         for step in steps:
             doomed = self.start("b", step)
-            eventually(lambda: self.feed() or doomed.heard("here"), step)  # noqa: B023
+            self._eventually(lambda: self.feed() or doomed.heard("here"), step)  # noqa: B023
             doomed.kill()
         self.start("b")
         self.kill("a")
@@ -500,7 +502,7 @@ class Crew:
         self.broker.terminate()
         for death in deaths:
             restart_doomed(self.broker, death)
-            eventually(lambda: self.mend() or not self.broker.is_running, f"the broker dies at {death}")
+            self._eventually(lambda: self.mend() or not self.broker.is_running, f"the broker dies at {death}")
             assert self.broker.wait() == -signal.SIGKILL
         self.broker.restart(environment={})
 
@@ -512,7 +514,7 @@ class Crew:
             self.mend()
             return all(offset == self._fed for offset in self._offsets())
 
-        eventually(is_done, "all is done")
+        self._eventually(is_done, "all is done")
         assert kind_of(self.broker, "workers") == self._protocol.upper()
         for member in self._members.values():
             member.go_on()
@@ -520,6 +522,16 @@ class Crew:
             member.finish()
         wanted = [f"done {partition}-{at}" for partition in range(PARTITIONS) for at in range(self._fed)]
         self.judge(values(self.broker.bootstrap, "out"), wanted)
+
+    def _eventually(self, look: Callable[[], object], what: str) -> None:
+        """As `eventually`; where it hangs, it tells how far the group is, and what its members have complained of."""
+        try:
+            eventually(look, what)
+        except AssertionError as hung:
+            hung.add_note(f"committed {list(self._offsets())} of {self._fed} each")
+            for name, member in self._members.items():
+                hung.add_note(f"{name}, {'alive' if member.is_alive else 'dead'}: {member.complaints}")
+            raise
 
     def judge(self, found: list[str], wanted: list[str]) -> None:
         """Each result is there once, and was written in a transaction."""

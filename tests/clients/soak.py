@@ -22,6 +22,7 @@ from tests.clients.soak_jobs import JOBS, Job
 from tests.support.deadlines import Stopwatch
 from tests.support.kept_runs import RIGHT, KeptRun, keep, load, next_seed
 
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).with_name("soak.jsonl")
 COMPLAINT_CHARACTERS_MAX = 4000
 
@@ -48,20 +49,27 @@ def one_run(job: Job, seed: int) -> Result:
         try:
             job.run(seed, Path(folder))
         except Exception:
-            verdict = traceback.format_exc()[-COMPLAINT_CHARACTERS_MAX:]
+            verdict = traceback.format_exc()[-COMPLAINT_CHARACTERS_MAX:].replace(f"{ROOT}/", "")
     return Result(seed, date, round(watch.run_s, 1), verdict, job.name)
 
 
-def main(arguments: list[str]) -> int:
+def main(
+    arguments: list[str],
+    known: Sequence[Job] = JOBS,
+    kept: Path = RESULTS,
+    description: str | None = __doc__,
+) -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=10, help="begin no run after so long")
-    parser.add_argument("--only", choices=[job.name for job in JOBS], help="this client or framework")
+    parser.add_argument(
+        "--only", choices=[job.name for job in known], action="append", help="this (repeatable)"
+    )
     parser.add_argument("--seed", type=int, help="one run of this seed")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path, default=kept)
     given = parser.parse_args(arguments)
-    jobs = [job for job in JOBS if given.only in (None, job.name)]
+    jobs = [job for job in known if given.only is None or job.name in given.only]
     watch, was_wrong, runs = Stopwatch(), False, 0
     while not watch.has_run_s(given.minutes * 60) and not (given.seed is not None and runs == len(jobs)):
         results = load(given.results, Result)

@@ -49,7 +49,7 @@ def test_each_twin_is_the_cores_and_python_s_is_kept():
         assert getattr(compiled, name) is not python
 
 
-@pytest.mark.more
+@pytest.mark.slow
 @pytest.mark.skipif(compiled is None, reason="these tests are running without a compiled core")
 def test_all_tests_of_this_folder_hold_in_pure_python_too():
     done = subprocess.run(

@@ -12,6 +12,8 @@ from tests.support.deadlines import TEST_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("broker", "protocol", "storage", "tools", "odradek")
+QUICK = {"CC": str(ROOT / "tests" / "support" / "quick-cc")}
+"""A compiler that does not optimise: of what is compiled these tests ask that it is there and works, and wait less long."""
 
 
 def types_of(root: Path) -> list[Path]:
@@ -53,7 +55,7 @@ def built(sources: Path, out: Path, **variables: str) -> Path:
         "--wheel-dir",
         out,
         sources,
-        env={**os.environ, **variables},
+        env={**os.environ, **QUICK, **variables},
     )
     [wheel] = out.glob("*.whl")
     return wheel

@@ -173,7 +173,14 @@ def kafka_python_loop(
     over, step, rounds, committed = word(), doom(fatal), 0, 0
 
     def begun() -> Any:
-        made = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+        # kafka-python 3.0 can forget AddPartitionsToTxn when the broker dies: its records wait, unsent, until they expire
+        # (two minutes by default), and the partition stays among its pending ones.
+        made = KafkaProducer(
+            bootstrap_servers=bootstrap,
+            transactional_id=transactional_id,
+            request_timeout_ms=5_000,
+            delivery_timeout_ms=10_000,
+        )
         made.init_transactions()
         return made
 
@@ -182,7 +189,11 @@ def kafka_python_loop(
     consumer.partitions_for_topic(source)
     while not over.is_set():
         read = consumer.poll(500)
-        if not read:
+        # Now, not when the offsets are sent: once its heartbeat has found that the group has lost it, kafka-python's
+        # metadata has no generation, and offsets without one are not fenced (KIP-447). Records that come
+        # without one are read again: a member that joins anew begins at what is committed.
+        membership = consumer.group_metadata()
+        if not read or membership.generation_id < 0:
             continue
         step("poll")
         rounds += 1
@@ -193,7 +204,7 @@ def kafka_python_loop(
                 each.get()
             step("send")
             behind = {place: OffsetAndMetadata(each[-1].offset + 1, "", -1) for place, each in read.items()}
-            producer.send_offsets_to_transaction(behind, consumer.group_metadata())
+            producer.send_offsets_to_transaction(behind, membership)
             if rounds % 3:
                 producer.commit_transaction()
                 step("commit")

@@ -163,8 +163,6 @@ def column(points: Iterable[str], seed: int, victim: str, node: str = "") -> lis
 FEATURES = {"shuffle": (False, True), "split": (False, True)}
 NODES = ("leader", "coordinator")
 EACH_NODE = 6
-SHORT_SAMPLE = 12
-"""So many plans of a sample have every phase, victim, feature and node: what greed finds first covers the most."""
 
 
 def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> list[Plan]:
@@ -190,6 +188,22 @@ def sample(seed: int, points: Iterable[str]) -> list[Plan]:
         node = NODES[number // EACH_NODE % 2] if number % EACH_NODE == 0 else ""
         plans.append(draw(seed + number, turns[-1], calm=True, batches=2, records=160, node=node, **row))
     return plans
+
+
+def fewest(plans: Sequence[Plan]) -> list[Plan]:
+    """Some of these plans, so few as a greedy search finds, that have every phase, victim, feature and node of them."""
+    missing = set().union(*map(_features, plans))
+    chosen: list[Plan] = []
+    while missing:
+        chosen.append(max(plans, key=lambda plan: len(missing & _features(plan))))
+        missing -= _features(chosen[-1])
+    return chosen
+
+
+def _features(plan: Plan) -> set[tuple[str, Any]]:
+    kill = plan.kills[-1]
+    values = {"phase": kill.point.partition(".")[0], "victim": kill.victim, "node": plan.node}
+    return {*values.items(), *((name, getattr(plan, name)) for name in FEATURES)}
 
 
 Pair = tuple[tuple[str, Any], tuple[str, Any]]

@@ -13,7 +13,7 @@ from fnmatch import fnmatch
 import pytest
 
 from odradek.spark.sink.points import POINTS
-from tests.spark.matrix.plan import MOMENT, NODES, SHORT_SAMPLE, VICTIMS, column, pairwise, sample
+from tests.spark.matrix.plan import MOMENT, NODES, VICTIMS, column, fewest, pairwise, sample
 from tests.spark.matrix.run import PLANS_VARIABLE, companies, kept, run, summary
 from tests.support.deadlines import LONG_TEST_S
 
@@ -27,7 +27,7 @@ SIDE_BY_SIDE = 16
 @pytest.mark.timeout(LONG_TEST_S)
 def test_each_record_is_there_once_whatever_dies_in_whatever_phase():
     """Every phase, victim and feature, in one company of three nodes, two of which die too."""
-    print(summary(run(sample(1, POINTS)[:SHORT_SAMPLE], "sample")))
+    print(summary(run(fewest(sample(1, POINTS)), "sample")))
 
 
 @pytest.mark.slow

@@ -12,12 +12,12 @@ from tests.spark.matrix.plan import (
     FEATURES,
     MOMENT,
     NODES,
-    SHORT_SAMPLE,
     VICTIMS,
     Plan,
     column,
     covering,
     draw,
+    fewest,
     load,
     pairwise,
     sample,
@@ -113,8 +113,8 @@ def test_a_small_sample_has_every_phase_with_every_victim_and_little_else():
     assert sample(1, POINTS) == plans != sample(2, POINTS)
 
 
-def test_the_first_plans_of_a_sample_have_each_phase_victim_feature_and_node():
-    plans = sample(1, SINK_POINTS)[:SHORT_SAMPLE]
+def test_the_fewest_of_a_sample_have_each_phase_victim_feature_and_node():
+    plans = fewest(sample(1, SINK_POINTS))
     kills = [plan.kills[-1] for plan in plans]
     assert {kill.point.partition(".")[0] for kill in kills} == {
         point.partition(".")[0] for point in SINK_POINTS
@@ -123,3 +123,4 @@ def test_the_first_plans_of_a_sample_have_each_phase_victim_feature_and_node():
     assert {plan.node for plan in plans} == {"", *NODES}
     for feature in FEATURES:
         assert {getattr(plan, feature) for plan in plans} == {False, True}
+    assert len(plans) < len(sample(1, SINK_POINTS)) / 2
